@@ -1,0 +1,51 @@
+"""What can go wrong, by whose fault it is: the user's request, the machine's equipment, the rig, or the product."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RaidproofError(Exception):
+    """Anything that raidproof reports in one line.
+
+    ``remedy`` says what the reader can do about it.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} ({self.remedy})" if self.remedy else message
+
+
+class RequestError(RaidproofError):
+    """What was asked for cannot be: a typo, or a combination that no machine could carry out."""
+
+
+class RequirementMissing(RaidproofError):
+    """This machine or guest lacks something that the request needs. A scenario ends SKIP."""
+
+
+class RigError(RaidproofError):
+    """The rig failed: it proves nothing about the product. A scenario ends ERROR."""
+
+
+class DeadlineExceeded(RigError):
+    """Something did not happen in its time."""
+
+
+class ProductError(RaidproofError):
+    """The system under test did something that it must not do. A scenario ends FAIL."""
+
+
+class NotEffective(ProductError):
+    """The system accepted a request and did something else."""
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """Say which valid words there are, the nearest first: the tail of a message about a typo."""
+    known = sorted(valid)
+    close = get_close_matches(word, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}valid: {', '.join(known)}"

@@ -1,0 +1,71 @@
+"""The only clock and the only sleep of the harness.
+
+All timestamps are CLOCK_MONOTONIC in nanoseconds: the disk engine, the ledger and the faults share it, so what one
+of them stamped can be ordered against the others.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from harness.errors import DeadlineExceeded
+
+T = TypeVar("T")
+
+
+def now_ns() -> int:
+    """Nanoseconds on the host's monotonic clock."""
+    return time.monotonic_ns()
+
+
+def wall_clock() -> datetime:
+    """The date and time in UTC, for names and records; never for durations."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point on the monotonic clock by which something must have happened."""
+
+    at_ns: int
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        """Return the deadline that lies this far ahead."""
+        return cls(now_ns() + int(seconds * 1e9))
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, (self.at_ns - now_ns()) / 1e9)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return now_ns() >= self.at_ns
+
+
+def wait_until(
+    condition: Callable[[], T | None],
+    deadline: Deadline,
+    what: str,
+    interval_s: float = 0.01,
+) -> T:
+    """Ask ``condition`` until it returns something true, and return that.
+
+    Raises:
+        DeadlineExceeded: it did not in time; the message says what was awaited.
+    """
+    while True:
+        if value := condition():
+            return value
+        if deadline.passed:
+            raise DeadlineExceeded(f"gave up waiting for {what}")
+        pause(min(interval_s, deadline.remaining_s))
+
+
+def pause(seconds: float) -> None:
+    """Let measured time pass: the length of a workload, never a guess at when something is ready."""
+    time.sleep(seconds)
