@@ -1,0 +1,282 @@
+"""One member disk and its write cache: what it acknowledges, what it keeps, and what a power cut leaves.
+
+Pure: functions of the state and the request. No clock, no thread, no socket.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from itertools import pairwise
+from random import Random
+from typing import TypeAlias
+
+from harness.disk.platter import Buffer, Platter
+from harness.errors import RigError
+
+SECTOR = 512
+"""Bytes that reach the medium whole or not at all."""
+
+
+class CacheMode(Enum):
+    """What a disk does with a write before it acknowledges it."""
+
+    VOLATILE = "volatile"
+    """Keeps it in a cache that a power cut empties; FLUSH and FUA are honoured."""
+    PROTECTED = "protected"
+    """Keeps it in a cache that survives a power cut."""
+    NONE = "none"
+    """Puts it on the medium: the disk has no write cache and advertises none."""
+    LYING = "lying"
+    """Keeps it in a volatile cache; FLUSH and FUA are acknowledged and nothing is kept."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether a power cut can take something that was acknowledged."""
+        return self in {CacheMode.VOLATILE, CacheMode.LYING}
+
+
+class CutPolicy(Enum):
+    """What a power cut leaves of the writes that no flush has covered."""
+
+    DROP = "drop"
+    """None of them."""
+    KEEP = "keep"
+    """All of them."""
+    RANDOM = "random"
+    """A random subset; how many are kept is drawn for each member too, from almost none to almost all."""
+    TORN = "torn"
+    """A random subset, of which half the requests of several sectors kept only some of their sectors."""
+
+
+class PoweredOff(RigError):
+    """A request reached a disk that has no power."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What a power cut did to the cache of one member."""
+
+    serial: str
+    pending: int
+    """Requests (writes, discards) that were acknowledged and not durable."""
+    kept: int
+    """How many of them survived, whole or torn."""
+    torn: int
+    """How many of those survived in part."""
+    dropped: int
+    dropped_bytes: int
+    """Bytes that did not survive, those that torn requests lost included."""
+    broken_promises: int
+    """Requests not kept whole that a FLUSH or FUA had been acknowledged for: more than 0 only if the disk lies."""
+
+
+class _Mark(IntFlag):
+    DURABLE = 1  # a FUA write: kept by every cut, and later than what it overwrote
+    PROMISED = 2  # a FUA write of a lying disk
+    ZEROES = 4
+
+
+_Pieces: TypeAlias = tuple[tuple[int, bytes], ...]
+_Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
+_PLAIN = 0
+_DURABLE = int(_Mark.DURABLE)
+
+
+class Member:
+    """One disk: what it holds, and what of that a power cut may take.
+
+    The platter holds what a read sees. For each request that is not durable yet there is a note of what it
+    overwrote, in order. A flush forgets the notes, whatever their number; a cut undoes them backwards, which also
+    shows what each request had written, and then repeats those that survive, in their order. So a surviving earlier
+    write never covers a later one that is durable, and overlapping writes come out as if the disk had written back a
+    subset of its cache in order. Writes to a blank region need no copy at all.
+    """
+
+    def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE) -> None:
+        self.serial = serial
+        self.size = size
+        self.powered = True
+        self.pending_bytes = 0
+        self._platter = Platter(size)
+        self._pending: list[_Pending] = []
+        self._promised = 0  # so many of the oldest pending requests were covered by a flush that was a lie
+        self._mode = mode
+        self._loses = mode.loses
+        self._lies = mode is CacheMode.LYING
+
+    @property
+    def mode(self) -> CacheMode:
+        """How the cache behaves now."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: CacheMode) -> None:
+        """Change the behaviour from now on: what is durable stays so, and a safe mode makes all of it durable."""
+        self._mode, self._loses, self._lies = mode, mode.loses, mode is CacheMode.LYING
+        if not mode.loses:
+            self._forget()
+
+    @property
+    def pending(self) -> int:
+        """Requests that were acknowledged and are not durable."""
+        return sum(not mark & _DURABLE for _, _, _, mark in self._pending)
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` with what the disk holds at ``offset``, cache included.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        self._platter.read_into(buffer, offset)
+
+    def write(self, data: Buffer, offset: int, fua: bool = False) -> None:
+        """Take a write; with ``fua`` it is durable before it is acknowledged.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        if self._loses:
+            mark = self._mark(fua) if fua else _PLAIN
+            if mark != _DURABLE:
+                self.pending_bytes += len(data)
+            if mark != _DURABLE or self._pending:
+                self._pending.append((offset, len(data), self._platter.copy(offset, len(data)), mark))
+        self._platter.write(data, offset)
+
+    def zero(self, offset: int, length: int, fua: bool = False) -> None:
+        """Take a discard or write-zeroes request: cached like a write, and reads as zeroes.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        if self._loses:
+            mark = self._mark(fua) if fua else _PLAIN
+            if mark != _DURABLE:
+                self.pending_bytes += length
+            if mark != _DURABLE or self._pending:
+                spans = self._platter.extents(offset, offset + length)
+                old = tuple((start, bytes(self._platter.view(start, end))) for start, end in spans)
+                self._pending.append((offset, length, old, mark | _Mark.ZEROES))
+        self._platter.zero(offset, length)
+
+    def flush(self) -> None:
+        """Make everything that was acknowledged durable, or say so.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        if self._lies:
+            self._promised = len(self._pending)
+        else:
+            self._forget()
+
+    def cut(self, policy: CutPolicy, rng: Random) -> Fate:
+        """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
+        self.powered = False
+        return self._resolve(policy, rng)
+
+    def power_on(self) -> None:
+        """Give power back; the disk holds what the cut left."""
+        self.powered = True
+
+    def blank(self) -> None:
+        """Make the whole disk zero and durable."""
+        self._forget()
+        self._platter.zero(0, self.size)
+
+    def image(self, durable: bool = True) -> Platter:
+        """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
+        if not durable or not self._pending:
+            return self._platter
+        twin = Member(self.serial, self.size, self._mode)
+        twin._platter = self._platter.duplicate()
+        twin._pending = self._pending
+        twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
+        return twin._platter
+
+    def _mark(self, fua: bool) -> int:
+        return int(_Mark.PROMISED if self._lies else _Mark.DURABLE) if fua else _PLAIN
+
+    def _forget(self) -> None:
+        self._pending = []
+        self._promised = self.pending_bytes = 0
+
+    def _resolve(self, policy: CutPolicy, rng: Random) -> Fate:
+        pending, total = self._pending, self.pending
+        if policy is CutPolicy.KEEP:
+            self._forget()
+            return Fate(self.serial, total, total, 0, 0, 0, 0)
+        verdicts = list(self._survivors(policy, rng))
+        kept = torn = lost = broken = 0
+        for index, ((_, length, _, mark), pieces) in enumerate(zip(pending, verdicts, strict=True)):
+            if mark & _DURABLE:
+                continue
+            survived = sum(end - start for start, end in pieces)
+            kept += survived > 0
+            torn += 0 < survived < length
+            lost += length - survived
+            broken += survived < length and (index < self._promised or bool(mark & _Mark.PROMISED))
+        redo: list[tuple[int, int, bytes | None]] = []
+        for (offset, length, old, mark), pieces in zip(reversed(pending), reversed(verdicts), strict=True):
+            for start, end in reversed(pieces):
+                redo.append((start, end, None if mark & _Mark.ZEROES else self._platter.copy(start, end - start)))
+            self._undo(offset, length, old)
+        for start, end, data in reversed(redo):
+            if data is None:
+                self._platter.zero(start, end - start)
+            else:
+                self._platter.write(data, start)
+        self._forget()
+        return Fate(self.serial, total, kept, torn, total - kept, lost, broken)
+
+    def _undo(self, offset: int, length: int, old: bytes | _Pieces | None) -> None:
+        if old is None:
+            self._platter.zero(offset, length)
+        elif isinstance(old, bytes):
+            self._platter.write(old, offset)
+        else:
+            for start, data in old:
+                self._platter.write(data, start)
+
+    def _survivors(self, policy: CutPolicy, rng: Random) -> Iterator[tuple[tuple[int, int], ...]]:
+        share = rng.random()
+        for offset, length, _, mark in self._pending:
+            whole = ((offset, offset + length),)
+            if mark & _DURABLE:
+                yield whole
+            elif policy is CutPolicy.DROP or rng.random() >= share:
+                yield ()
+            elif policy is CutPolicy.TORN and rng.random() < 0.5:
+                yield _tear(offset, offset + length, rng)
+            else:
+                yield whole
+
+
+def _tear(start: int, end: int, rng: Random) -> tuple[tuple[int, int], ...]:
+    """Choose which sectors of a request survive: its head, its tail, or any of them, as regions in order."""
+    edges = [start, *range(start // SECTOR * SECTOR + SECTOR, end, SECTOR), end]
+    sectors = list(pairwise(edges))
+    if len(sectors) == 1:
+        return ((start, end),)
+    at = rng.randrange(1, len(sectors))
+    shape = rng.randrange(3)
+    if shape == 0:
+        return ((start, sectors[at][0]),)
+    if shape == 1:
+        return ((sectors[at][0], end),)
+    regions: list[tuple[int, int]] = []
+    for first, last in sectors:
+        if rng.random() < 0.5:
+            if regions and regions[-1][1] == first:
+                regions[-1] = (regions[-1][0], last)
+            else:
+                regions.append((first, last))
+    return tuple(regions)

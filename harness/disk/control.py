@@ -1,0 +1,90 @@
+"""The engine's side of the control socket: answers the harness while nbdkit serves the guests."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.disk.engine import Engine
+from harness.disk.messages import (
+    CountersReply,
+    Describe,
+    Done,
+    Freeze,
+    GetCounters,
+    MarkLog,
+    Message,
+    PowerOn,
+    Refused,
+    Reply,
+    Reset,
+    Resolve,
+    Resolved,
+    SaveImage,
+    SetMode,
+    StartLog,
+    StopLog,
+    decode,
+    encode,
+)
+from harness.errors import RigError
+
+
+class ControlServer:
+    """Listens on a unix socket, one thread a connection, one request a line."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self._engine = engine
+        self._handlers: dict[type[Message], Callable[[Any], Reply]] = {
+            Freeze: lambda _: Done(engine.freeze()),
+            Resolve: lambda m: Resolved(engine.resolve(m.policy, m.seed)),
+            PowerOn: lambda _: Done(engine.power_on()),
+            SetMode: lambda m: self._done(lambda: engine.set_mode(m.serials, m.mode)),
+            GetCounters: lambda _: CountersReply(engine.counters()),
+            Describe: lambda _: engine.describe(),
+            StartLog: lambda m: self._done(lambda: engine.start_log(Path(m.path), data=m.data)),
+            StopLog: lambda _: engine.stop_log(),
+            MarkLog: lambda m: Done(engine.mark(m.text)),
+            Reset: lambda _: self._done(engine.reset),
+            SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
+        }
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(os.fspath(path))
+        self._listener.listen()
+
+    def start(self) -> None:
+        """Serve in the background until the process ends."""
+        threading.Thread(target=self._accept, name="control", daemon=True).start()
+
+    def answer(self, line: bytes) -> Reply:
+        """Carry out one request."""
+        try:
+            request = decode(line)
+            handler = self._handlers.get(type(request))
+            if handler is None:
+                return Refused(f"not a request: {type(request).__name__}")
+            return handler(request)
+        except RigError as error:
+            return Refused(str(error))
+        except Exception as error:  # noqa: BLE001  whatever it is, the harness must hear it
+            return Refused(f"the disk engine failed: {error!r}")
+
+    def _done(self, action: Callable[[], None]) -> Done:
+        action()
+        return Done(self._engine.clock())
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            threading.Thread(target=self._serve, args=(connection,), name="control", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            for line in lines:
+                try:
+                    connection.sendall(encode(self.answer(line)))
+                except OSError:
+                    return  # the harness gave up waiting

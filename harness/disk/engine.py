@@ -1,0 +1,424 @@
+"""All member disks of one lab under one lock: they serve, freeze, lose power and come back together."""
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+from harness.disk.cache import CacheMode, CutPolicy, Fate, Member
+from harness.disk.messages import Counters, Description, LogClosed, MemberSpec, Power
+from harness.disk.platter import Buffer, Platter
+from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo
+from harness.errors import RigError
+from harness.waiting import now_ns
+
+_COPY = 1 << 24  # bytes handed to one write call
+
+
+class PowerLost(OSError):
+    """A request met a disk without power, or came over a connection from before the power cut."""
+
+    def __init__(self, serial: str) -> None:
+        super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
+
+
+class Drive:
+    """One member with what the engine counts about it."""
+
+    def __init__(self, index: int, spec: MemberSpec) -> None:
+        self.index = index
+        self.spec = spec
+        self.member = Member(spec.serial, spec.size, spec.mode)
+        self.clear_counters()
+
+    def clear_counters(self) -> None:
+        """Begin to count anew."""
+        self.reads = self.writes = self.flushes = self.fua = self.discards = self.zeroes = self.lied = 0
+        self.read_bytes = self.written_bytes = self.discarded_bytes = 0
+
+    def counters(self) -> Counters:
+        """Return what was counted."""
+        member = self.member
+        return Counters(
+            serial=member.serial,
+            reads=self.reads,
+            writes=self.writes,
+            flushes=self.flushes,
+            fua=self.fua,
+            discards=self.discards,
+            zeroes=self.zeroes,
+            read_bytes=self.read_bytes,
+            written_bytes=self.written_bytes,
+            discarded_bytes=self.discarded_bytes,
+            lied=self.lied,
+            pending=member.pending,
+            pending_bytes=member.pending_bytes,
+        )
+
+
+class Engine:
+    """The members of a lab.
+
+    A power cut has three steps. ``freeze``: from that instant no request on any member is served, and none is refused
+    either, because the guest may still be alive to see it. Then the harness kills the guest. ``resolve`` decides what
+    is left and refuses the requests that wait. ``power_on`` serves again, but only connections made since the
+    resolve: what a storage daemon of the previous life still has in its queue never reaches the disks.
+    """
+
+    def __init__(self, members: Sequence[MemberSpec], clock: Callable[[], int] = now_ns) -> None:
+        serials = [spec.serial for spec in members]
+        if len(set(serials)) != len(serials):
+            raise RigError(f"two members with one serial: {', '.join(serials)}")
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.drives = [Drive(index, spec) for index, spec in enumerate(members)]
+        self.log: LogWriter | None = None
+        self.epoch = 0
+        """Which life of the machine this is: a connection belongs to the one in which it was made."""
+        self.serving: int | None = 0
+        """The epoch that is served now; ``None`` without power."""
+        self._by_serial = {drive.spec.serial: drive for drive in self.drives}
+        self._released = threading.Condition(self.lock)
+        self._power = Power.ON
+        self._frozen_at = 0
+        self._log_error: str | None = None
+        self._ports: set[Port] = set()
+
+    def connect(self, serial: str) -> "Port":
+        """Return a new connection to a member.
+
+        Raises:
+            RigError: there is no such member.
+        """
+        drive = self._drive(serial)
+        with self.lock:
+            port = Port(self, drive, self.epoch)
+            self._ports.add(port)
+        return port
+
+    def disconnect(self, port: "Port") -> None:
+        """Forget a connection."""
+        with self.lock:
+            self._ports.discard(port)
+
+    def freeze(self) -> int:
+        """Stop serving all members at one instant and return it, in monotonic ns; again: that same instant.
+
+        Raises:
+            RigError: the power is off.
+        """
+        with self.lock:
+            if self._power is Power.OFF:
+                raise RigError("the disks cannot lose power: it is off")
+            if self._power is Power.ON:
+                self._power, self.serving = Power.FROZEN, None
+                self._frozen_at = self.clock()
+                self.note(Kind.FREEZE, at_ns=self._frozen_at)
+            return self._frozen_at
+
+    def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
+        """Decide what the cut leaves on each member, and refuse the requests that wait.
+
+        Raises:
+            RigError: the members were not frozen.
+        """
+        with self.lock:
+            if self._power is not Power.FROZEN:
+                raise RigError(f"only frozen disks can be resolved, the power is {self._power.value}")
+            fates = tuple(cut(drive.member, policy, seed) for drive in self.drives)
+            self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
+            self._power = Power.OFF
+            self.epoch += 1
+            self._released.notify_all()
+        return fates
+
+    def power_on(self) -> int:
+        """Serve what is left, and return since when.
+
+        Raises:
+            RigError: the power is not off.
+        """
+        with self.lock:
+            if self._power is not Power.OFF:
+                raise RigError(f"only disks without power can be powered on, the power is {self._power.value}")
+            for drive in self.drives:
+                drive.member.power_on()
+            self._power, self.serving = Power.ON, self.epoch
+            return self.note(Kind.POWER_ON)
+
+    def set_mode(self, serials: Iterable[str] | None, mode: CacheMode) -> None:
+        """Change the cache mode of some members, or all.
+
+        Raises:
+            RigError: no such member; or a member that was connected to as cacheless would get a cache, whose guest
+                would never flush it.
+        """
+        drives = self.drives if serials is None else [self._drive(serial) for serial in serials]
+        with self.lock:
+            blind = {port.serial for port in self._ports if port.cacheless and port.epoch == self.epoch}
+            if mode is not CacheMode.NONE and (stuck := blind & {drive.spec.serial for drive in drives}):
+                raise RigError(f"connected as disks without a cache, and their guest flushes nothing: {sorted(stuck)}")
+            for drive in drives:
+                drive.member.mode = mode
+                self.note(Kind.MODE, drive.index, data=mode.value.encode())
+
+    def reset(self) -> None:
+        """Make all members blank, in the modes and with the counters that they began with; connections stay.
+
+        Raises:
+            RigError: the members are frozen.
+        """
+        with self.lock:
+            if self._power is Power.FROZEN:
+                raise RigError("frozen disks cannot be reset: resolve the cut first")
+            for drive in self.drives:
+                drive.member.mode = drive.spec.mode
+                drive.member.blank()
+                drive.clear_counters()
+            self.note(Kind.RESET)
+
+    def counters(self) -> tuple[Counters, ...]:
+        """Return what each member has done."""
+        with self.lock:
+            return tuple(drive.counters() for drive in self.drives)
+
+    def describe(self) -> Description:
+        """Return what is served, and how."""
+        with self.lock:
+            return Description(
+                power=self._power,
+                members=tuple(MemberSpec(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives),
+                connections=sum(port.epoch == self.epoch for port in self._ports),
+                log=str(self.log.path) if self.log else None,
+                log_error=self._log_error,
+                pid=os.getpid(),
+            )
+
+    def start_log(self, path: Path, *, data: bool = True) -> None:
+        """Begin a write log.
+
+        Raises:
+            RigError: one is being written, or the file cannot be.
+        """
+        with self.lock:
+            if self.log is not None:
+                raise RigError(f"a write log is being written already: {self.log.path}")
+            infos = [MemberInfo(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives]
+            blank = all(next(d.member.image(durable=False).extents(), None) is None for d in self.drives)
+            try:
+                self.log = LogWriter(path, infos, self.clock(), data=data, blank=blank)
+            except OSError as error:
+                raise RigError(f"cannot write the log {path}: {error.strerror}") from error
+            self._log_error = None
+
+    def stop_log(self) -> LogClosed:
+        """End the write log and say how much it holds.
+
+        Raises:
+            RigError: none is being written.
+        """
+        with self.lock:
+            log, self.log = self.log, None
+            if log is None:
+                raise RigError(self._log_error or "no write log is being written")
+            try:
+                log.close(self.clock())
+            except OSError as error:
+                self._log_error = f"writing {log.path} failed: {error.strerror}"
+            return LogClosed(str(log.path), log.records, log.bytes, self._log_error)
+
+    def mark(self, text: str) -> int:
+        """Put a text into the write log, and return the instant."""
+        with self.lock:
+            return self.note(Kind.MARK, data=text.encode())
+
+    def save(self, serial: str, path: Path, *, durable: bool = True) -> None:
+        """Write the image of a member to a sparse file.
+
+        Raises:
+            RigError: no such member, or the file cannot be written.
+        """
+        drive = self._drive(serial)
+        with self.lock:
+            try:
+                save_platter(drive.member.image(durable), path)
+            except OSError as error:
+                raise RigError(f"cannot write {path}: {error.strerror}") from error
+
+    def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
+        """Log an event that is no request, under the lock; return its time."""
+        at = self.clock() if at_ns is None else at_ns
+        self.record(kind, 0, member, (0, 0), (at, at), data=data)
+        return at
+
+    def record(
+        self,
+        kind: Kind,
+        flags: int,
+        member: int,
+        span: tuple[int, int],
+        times: tuple[int, int],
+        *,
+        data: Buffer = b"",
+    ) -> None:
+        """Append to the log, if there is one, under the lock; a log that cannot be written is given up, not the I/O.
+
+        ``span``: offset, length; ``times``: issued, completed.
+        """
+        log = self.log
+        if log is None:
+            return
+        try:
+            if kind is Kind.WRITE:
+                log.write(flags, member, span[0], times, data)
+            else:
+                log.note(kind, flags, member, span, times, data=bytes(data))
+        except OSError as error:
+            self._log_error = f"writing {log.path} failed: {error.strerror}"
+            self.log = None
+            log.abandon()
+
+    def wait_for_the_cut(self, epoch: int) -> None:
+        """Hold a request, under the lock, for as long as its guest may be alive to see an error."""
+        while self._power is Power.FROZEN and epoch == self.epoch:
+            self._released.wait()
+
+    def _drive(self, serial: str) -> Drive:
+        try:
+            return self._by_serial[serial]
+        except KeyError:
+            raise RigError(f"no member {serial!r}, there are {', '.join(self._by_serial)}") from None
+
+
+class Port:
+    """A connection to one member: the requests of NBD."""
+
+    def __init__(self, engine: Engine, drive: Drive, epoch: int) -> None:
+        self.engine = engine
+        self.drive = drive
+        self.epoch = epoch
+        self.serial = drive.spec.serial
+        self.size = drive.spec.size
+        self.cacheless = drive.member.mode is CacheMode.NONE
+        """Whether the disk advertised no write cache when this connection was made."""
+
+    def read(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` from the disk.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        with engine.lock:
+            if engine.serving != self.epoch:
+                engine.wait_for_the_cut(self.epoch)
+                raise PowerLost(self.serial)
+            drive.member.read_into(buffer, offset)
+            drive.reads += 1
+            drive.read_bytes += len(buffer)
+
+    def write(self, data: Buffer, offset: int, fua: bool) -> None:
+        """Take a write.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
+            drive.member.write(data, offset, fua)
+            flags = self._promised(fua) if fua else 0
+            drive.writes += 1
+            drive.written_bytes += len(data)
+            if engine.log is not None:
+                span = (offset, len(data))
+                engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
+
+    def flush(self) -> None:
+        """Take a FLUSH.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.FLUSH, False, (0, 0), issued)
+            drive.member.flush()
+            drive.flushes += 1
+            lied = drive.member.mode is CacheMode.LYING
+            drive.lied += lied
+            engine.record(Kind.FLUSH, Flag.LIED if lied else 0, drive.index, (0, 0), (issued, engine.clock()))
+
+    def discard(self, offset: int, length: int, fua: bool) -> None:
+        """Take a discard: the region reads as zeroes afterwards.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        self._zero(Kind.DISCARD, offset, length, fua)
+
+    def write_zeroes(self, offset: int, length: int, fua: bool) -> None:
+        """Take a write-zeroes request.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        self._zero(Kind.ZERO, offset, length, fua)
+
+    def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(kind, fua, (offset, length), issued)
+            drive.member.zero(offset, length, fua)
+            flags = self._promised(fua) if fua else 0
+            drive.discards += kind is Kind.DISCARD
+            drive.zeroes += kind is Kind.ZERO
+            drive.discarded_bytes += length
+            engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
+
+    def _promised(self, fua: bool) -> int:
+        lied = self.drive.member.mode is CacheMode.LYING
+        self.drive.fua += fua
+        self.drive.lied += lied
+        return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
+
+    def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
+        """Wait until the guest is dead, log what the cut caught in flight, and fail."""
+        engine = self.engine
+        caught = engine.serving is None and self.epoch == engine.epoch
+        engine.wait_for_the_cut(self.epoch)
+        if caught:
+            flags = int(Flag.IN_FLIGHT | Flag.FUA if fua else Flag.IN_FLIGHT)
+            engine.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
+        raise PowerLost(self.serial)
+
+
+def cut(member: Member, policy: CutPolicy, seed: int) -> Fate:
+    """Cut the power of a member; what is left depends on the seed and the serial only."""
+    return member.cut(policy, Random(f"{seed}/{member.serial}"))  # noqa: S311  a seeded choice, no secret
+
+
+def save_platter(platter: Platter, path: Path) -> None:
+    """Write an image to a sparse file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, platter.size)
+        for start, end in platter.extents():
+            at = start
+            while at < end:
+                at += os.pwrite(fd, platter.view(at, min(end, at + _COPY)), at)
+    finally:
+        os.close(fd)

@@ -1,0 +1,240 @@
+"""The write log: what every member was asked to change, in the order in which it took effect, on one clock.
+
+File format, version 1, all numbers little-endian:
+
+    header   8s magic "RPWRLOG\\0" | u32 version | u32 flags | u64 opened_ns | u32 length of the text | text
+             flags: 1 data is included, 2 every member was blank when the log was opened
+             text: JSON list of {"serial", "size", "mode"}, the members in the order of their numbers
+    record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
+             | u64 completed_ns | data
+
+A record is appended when its request completes, so the order of records is the order in which requests took effect,
+and a record's place is its sequence number. What was in flight is told by ``issued_ns``: at time t a request is in
+flight if issued_ns <= t < completed_ns. A request that a power cut caught unanswered has the flag IN_FLIGHT and 0 for
+``completed_ns``: it never took effect. All times are CLOCK_MONOTONIC in nanoseconds. Events that concern all members
+have member 0xFFFF and carry JSON (or a text) as data. A log that was closed properly ends with a record END.
+"""
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.disk.cache import CacheMode
+from harness.disk.platter import Buffer
+from harness.errors import RigError
+
+MAGIC = b"RPWRLOG\0"
+VERSION = 1
+ALL_MEMBERS = 0xFFFF
+
+_HEADER = struct.Struct("<8sIIQI")
+_RECORD = struct.Struct("<BBHIQQQQ")
+_WITH_DATA = 1
+_WAS_BLANK = 2
+
+
+class LogError(RigError):
+    """A write log cannot be written, or is not one that this version reads."""
+
+
+class Kind(IntEnum):
+    """What a record tells."""
+
+    WRITE = 1
+    FLUSH = 2
+    DISCARD = 3
+    ZERO = 4
+    MODE = 16
+    """A member's cache mode changed; data: the mode's name."""
+    FREEZE = 17
+    """From this instant no request was served: the power cut."""
+    RESOLVE = 18
+    """What the cut left was decided; data: JSON with ``policy`` and ``seed``."""
+    POWER_ON = 19
+    RESET = 20
+    """All members were made blank, in the modes they began with."""
+    MARK = 21
+    """Somebody marked this instant; data: the text."""
+    END = 255
+
+
+class Flag(IntFlag):
+    """What is special about a record."""
+
+    FUA = 1
+    LIED = 2
+    """The disk acknowledged a FLUSH or FUA and kept nothing."""
+    IN_FLIGHT = 4
+    """The request was never answered and never took effect: the power went away."""
+    NO_DATA = 8
+    """A write whose data the log leaves out."""
+
+
+class MemberInfo(NamedTuple):
+    """One member as the log's header describes it."""
+
+    serial: str
+    size: int
+    mode: CacheMode
+
+
+class Record(NamedTuple):
+    """One entry of a log. ``data`` is a view of the file: valid while the log is open."""
+
+    sequence: int
+    kind: Kind
+    flags: Flag
+    member: int
+    offset: int
+    length: int
+    issued_ns: int
+    completed_ns: int
+    data: memoryview
+
+
+class LogWriter:
+    """Appends records, each by one system call, so that a killed process loses none that was acknowledged."""
+
+    def __init__(
+        self, path: Path, members: Sequence[MemberInfo], opened_ns: int, *, data: bool = True, blank: bool = True
+    ) -> None:
+        self.path = path
+        self.with_data = data
+        self.records = 0
+        self.bytes = 0
+        text = json.dumps([{"serial": m.serial, "size": m.size, "mode": m.mode.value} for m in members]).encode()
+        flags = (_WITH_DATA if data else 0) | (_WAS_BLANK if blank else 0)
+        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._put(_HEADER.pack(MAGIC, VERSION, flags, opened_ns, len(text)) + text, b"")
+
+    def write(self, flags: int, member: int, offset: int, times: tuple[int, int], data: Buffer) -> None:
+        """Append a WRITE; ``times``: issued, completed.
+
+        Raises:
+            OSError: the file cannot take it.
+        """
+        size = len(data)
+        if self.with_data:
+            head = _RECORD.pack(1, flags, member, size, offset, size, *times)
+            self._put(head, data)
+        else:
+            self._put(_RECORD.pack(1, flags | 8, member, 0, offset, size, *times), b"")
+
+    def note(
+        self, kind: Kind, flags: int, member: int, span: tuple[int, int], times: tuple[int, int], *, data: bytes = b""
+    ) -> None:
+        """Append a record of any other kind; ``span``: offset, length.
+
+        Raises:
+            OSError: the file cannot take it.
+        """
+        self._put(_RECORD.pack(kind, flags, member, len(data), *span, *times), data)
+
+    def close(self, now_ns: int) -> None:
+        """Append END and close the file.
+
+        Raises:
+            OSError: the file cannot take it; it is closed all the same.
+        """
+        try:
+            self.note(Kind.END, 0, ALL_MEMBERS, (0, 0), (now_ns, now_ns))
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        os.close(self._fd)
+
+    def _put(self, head: bytes, data: Buffer) -> None:
+        total = len(head) + len(data)
+        done = os.writev(self._fd, (head, data))
+        if done < total:
+            rest = memoryview(head + bytes(data))[done:]
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        self.records += 1
+        self.bytes += total
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a log ends: ``complete`` is false after a run that was killed."""
+
+    complete: bool
+    records: int
+    lost_bytes: int
+    """Bytes of an unfinished last record."""
+
+
+class WriteLog:
+    """A log opened for reading: iterate over it for its records, then ask ``ending``.
+
+    Raises:
+        LogError: this is no write log, or one of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            self._size = os.fstat(file.fileno()).st_size
+            if self._size < _HEADER.size:
+                raise LogError(f"{path}: too short for a write log ({self._size} bytes)")
+            self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        magic, version, flags, self.opened_ns, text_size = _HEADER.unpack_from(self._map)
+        if magic != MAGIC:
+            raise LogError(f"{path}: not a write log")
+        if version != VERSION:
+            raise LogError(f"{path}: write log of version {version}, this program reads {VERSION}")
+        self.with_data = bool(flags & _WITH_DATA)
+        self.blank = bool(flags & _WAS_BLANK)
+        self._start = _HEADER.size + text_size
+        if self._start > self._size:
+            raise LogError(f"{path}: the header is cut off")
+        self.members = _members(path, self._map[_HEADER.size : self._start])
+        self.ending: Ending | None = None
+
+    def number(self, serial: str) -> int:
+        """Return the number that a member has in the records.
+
+        Raises:
+            LogError: the log has no such member.
+        """
+        for index, member in enumerate(self.members):
+            if member.serial == serial:
+                return index
+        raise LogError(f"{self.path}: no member {serial!r}, it has {', '.join(m.serial for m in self.members)}")
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield the records in order; afterwards ``ending`` says whether the log is whole.
+
+        Raises:
+            LogError: a record makes no sense: the file is damaged, not just cut off.
+        """
+        view, at, count = memoryview(self._map), self._start, 0
+        while at + _RECORD.size <= self._size:
+            kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack_from(view, at)
+            if kind not in Kind or not (member < len(self.members) or member == ALL_MEMBERS):
+                raise LogError(f"{self.path}: damaged at byte {at}, after {count} records")
+            end = at + _RECORD.size + size
+            if end > self._size:
+                break
+            if kind == Kind.END:
+                self.ending = Ending(True, count, self._size - end)
+                return
+            data = view[at + _RECORD.size : end]
+            yield Record(count, Kind(kind), Flag(flags), member, offset, length, issued_ns, completed_ns, data)
+            at, count = end, count + 1
+        self.ending = Ending(False, count, self._size - at)
+
+
+def _members(path: Path, text: bytes) -> tuple[MemberInfo, ...]:
+    try:
+        return tuple(MemberInfo(m["serial"], m["size"], CacheMode(m["mode"])) for m in json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LogError(f"{path}: the list of members is damaged") from error
