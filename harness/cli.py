@@ -1,0 +1,189 @@
+"""The command line. Each command imports what it needs, so that help and mistakes are answered at once."""
+
+import configparser
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.errors import ProductError, RaidproofError, RequestError, RequirementMissing, nearest
+from harness.interrupt import unwind_on_signals
+
+HOME = Path(__file__).resolve().parents[1]
+
+
+class Status(IntEnum):
+    """What the process ends with."""
+
+    PASS = 0
+    FAIL = 1
+    BAD_REQUEST = 2
+    ERROR = 3
+    INVALID = 4
+    INCONCLUSIVE = 5
+    REQUIREMENT_MISSING = 6
+    INTERRUPTED = 130
+
+
+app = typer.Typer(
+    name="raidproof",
+    help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
+    epilog="Exit status: 0 PASS, 1 FAIL, 2 bad request, 3 ERROR of the rig, 4 INVALID, 5 INCONCLUSIVE, "
+    "6 requirement missing, 130 interrupted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+    """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
+
+
+@app.command()
+def test(
+    parts: Annotated[
+        list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of them by default")
+    ] = None,
+) -> None:
+    """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
+    from tox.run import main as tox  # noqa: PLC0415
+
+    arguments = tox_arguments(parts or [], tox_environments((HOME / "tox.ini").read_text()))
+    # In this process, so that SIGTERM reaches tox as Ctrl-C does: it then interrupts what it runs.
+    raise typer.Exit(tox(arguments))
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
+def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest's arguments")] = None) -> None:
+    """Run the end-to-end scenarios; takes pytest's arguments."""
+    os.chdir(HOME)
+    # Replace this process, so that signals and the exit status are pytest's own.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *pytest_arguments(arguments or [])])  # noqa: S606
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
+) -> None:
+    """Cut the power under a sync and an async export, with controls: a table and a report."""
+    raise RequestError("demo is not there yet" + keep * " (--keep)")
+
+
+@app.command()
+def judge(run: Annotated[str, typer.Argument(help="name or directory of a stored run")]) -> None:
+    """Judge a stored run again, without machines."""
+    raise RequestError(f"judge is not there yet: {run}")
+
+
+@app.command()
+def shell(machine: Annotated[str, typer.Argument(help="server, client1, ...")]) -> None:
+    """Open a shell in a machine of a lab that was kept with --keep."""
+    raise RequestError(f"shell is not there yet: {machine}")
+
+
+@app.command()
+def gc() -> None:
+    """Find and remove what a killed run left behind: processes, namespaces, files."""
+    raise RequestError("gc is not there yet")
+
+
+@app.command()
+def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of findings.")] = False) -> None:
+    """Say what this machine can and cannot do, with the reasons and the remedies."""
+    from harness import doctor as diagnosis  # noqa: PLC0415
+
+    findings = diagnosis.examine()
+    diagnosis.show(findings, json=json)
+    if diagnosis.missing(findings):
+        raise typer.Exit(Status.REQUIREMENT_MISSING)
+
+
+def tox_environments(ini: str) -> list[str]:
+    """Return the names of the environments that tox.ini lists."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(ini)
+    return [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
+
+
+def tox_arguments(parts: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return tox's arguments for these parts, in the running environment instead of one of tox's making.
+
+    Raises:
+        RequestError: there is no such part.
+    """
+    for part in parts:
+        if part not in known:
+            raise RequestError(f"no part {part!r} of the tests", remedy=nearest(part, known))
+    config = ["--conf", str(HOME / "tox.ini")]
+    return ["run", "--current-env", *config, "-e", ",".join(parts or known)]
+
+
+def pytest_arguments(arguments: Sequence[str]) -> list[str]:
+    """Add the scenarios folder, unless the arguments already name something in it."""
+    named = any(not argument.startswith("-") and "scenarios" in argument for argument in arguments)
+    return [*arguments] if named else ["scenarios", *arguments]
+
+
+def status_of(error: BaseException) -> Status:
+    """Return the exit status that says whose fault an error is."""
+    match error:
+        case KeyboardInterrupt():
+            return Status.INTERRUPTED
+        case RequestError():
+            return Status.BAD_REQUEST
+        case RequirementMissing():
+            return Status.REQUIREMENT_MISSING
+        case ProductError():
+            return Status.FAIL
+        case _:
+            return Status.ERROR
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the one line, or the few, that a user needs of an error."""
+    match error:
+        case KeyboardInterrupt():
+            return "interrupted (./raidproof gc removes what could not be undone)"
+        case RaidproofError():
+            return str(error)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f": {error.filename}" if error.filename else ""
+            return f"disk full{where} (free some space; ./raidproof doctor says how much is needed where)"
+        case OSError(strerror=str(reason), filename=name):
+            return f"{reason}: {name}" if name else reason
+        case _:
+            return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status; an error is one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    ours = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in ours
+    words = [word for word in ours if word != "--debug"] + words[len(ours) :]
+    unwind_on_signals()
+    try:
+        # Not in typer's own way of ending, which would print a mistake in ten lines.
+        status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS
+        if status == Status.INTERRUPTED:  # typer's answer to KeyboardInterrupt
+            print(f"raidproof: {cause_of(KeyboardInterrupt())}", file=sys.stderr)  # noqa: T201
+        return int(status)
+    except typer.TyperException as mistake:
+        print(f"raidproof: {mistake.format_message()}", file=sys.stderr)  # noqa: T201
+        return Status.BAD_REQUEST
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.ERROR
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the rim of the program
+        if debug:
+            raise
+        print(f"raidproof: {cause_of(error)}", file=sys.stderr)  # noqa: T201
+        return status_of(error)

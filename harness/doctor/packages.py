@@ -1,0 +1,84 @@
+"""The programs that a run needs from the distribution, as vms/host-packages.txt lists them."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.command import run
+from harness.doctor.finding import Finding, Outcome
+from harness.errors import RequirementMissing, RigError
+
+LIST = Path(__file__).resolve().parents[2] / "vms" / "host-packages.txt"
+
+
+@dataclass(frozen=True)
+class HostPackage:
+    """A line of the list: the packages any of which will do, the command they provide, and what it is for."""
+
+    names: tuple[str, ...]
+    command: str | None
+    why: str
+
+
+def parse_host_packages(text: str) -> list[HostPackage]:
+    """Read lines of the form ``package|alternative  command  # why``; a command ``-`` is none.
+
+    Raises:
+        RigError: a line has another form.
+    """
+    packages = []
+    for number, line in enumerate(text.splitlines(), 1):
+        content, _, why = line.partition("#")
+        match content.split():
+            case []:
+                continue
+            case [names, command]:
+                packages.append(HostPackage(tuple(names.split("|")), None if command == "-" else command, why.strip()))
+            case _:
+                raise RigError(f"{LIST.name}:{number}: not a package and a command: {line!r}")
+    return packages
+
+
+def command_findings(
+    packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which
+) -> Iterator[Finding]:
+    """Look for each command."""
+    for package in packages:
+        if package.command is None:
+            continue
+        path = which(package.command)
+        if path:
+            yield Finding(package.command, Outcome.OK, path)
+        else:
+            remedy = f"apt-get install {' or '.join(package.names)}"
+            yield Finding(package.command, Outcome.MISSING, f"not found; it {package.why}", remedy)
+
+
+def plugin_finding(dump: str | None) -> Finding:
+    """Judge the output of ``nbdkit python --dump-plugin``; None if that failed."""
+    if dump is None:
+        return Finding(
+            "nbdkit python plugin", Outcome.MISSING, "does not load", "apt-get install nbdkit-plugin-python"
+        )
+    found = re.search(r"^python_version=(\S+)", dump, re.MULTILINE)
+    version = found[1] if found else "unknown"
+    if found and tuple(map(int, version.split(".")[:2])) < (3, 11):
+        return Finding(
+            "nbdkit python plugin",
+            Outcome.MISSING,
+            f"is built for Python {version}; the disk engine needs 3.11",
+            "use Debian 12, Ubuntu 24.04 or newer",
+        )
+    return Finding("nbdkit python plugin", Outcome.OK, f"Python {version}")
+
+
+def package_findings() -> Iterator[Finding]:
+    """Check the programs and the nbdkit plugin."""
+    yield from command_findings(parse_host_packages(LIST.read_text()))
+    try:
+        dumped = run(["nbdkit", "python", "--dump-plugin"], deadline_s=20)
+    except RequirementMissing:
+        return  # already said
+    yield plugin_finding(dumped.stdout if dumped.ok else None)
