@@ -47,8 +47,8 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceb
     """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
 
 
-@app.command()
-def test(
+@app.command("test")
+def run_tests(
     parts: Annotated[
         list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of them by default")
     ] = None,
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.ERROR
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the rim of the program
+    except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
         print(f"raidproof: {cause_of(error)}", file=sys.stderr)  # noqa: T201

@@ -4,6 +4,7 @@ import errno
 import os
 import pwd
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from harness.command import run
@@ -84,7 +85,7 @@ def subordinate_finding(files: Mapping[str, str], user: str, uid: int) -> Findin
         return Finding(
             "subordinate ids",
             Outcome.MISSING,
-            f"{' and '.join(short)}: fewer than {SUBORDINATE_IDS_NEEDED} for {user}; the guest image is built with them",
+            f"{' and '.join(short)}: fewer than {SUBORDINATE_IDS_NEEDED} for {user}; the image is built with them",
             f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
         )
     return Finding("subordinate ids", Outcome.OK, f"enough for {user}")
@@ -94,10 +95,8 @@ def isolation_findings() -> Iterator[Finding]:
     """Check taps and namespaces, and for an ordinary user the subordinate ids."""
     root = os.geteuid() == 0
     yield tun_finding()
-    try:
+    with suppress(RequirementMissing):  # unshare or ip: said with the packages
         yield namespace_finding(try_namespaces(root=root), read_sysctls(), root=root)
-    except RequirementMissing:
-        pass  # unshare or ip: said with the packages
     if not root:
         paths = (Path("/etc/subuid"), Path("/etc/subgid"))
         files = {str(path): path.read_text() if path.exists() else "" for path in paths}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.doctor.finding import Finding, Outcome
-from harness.machine.uml import CANNOT_PROVE
 
 KVM = Path("/dev/kvm")
 
@@ -35,6 +34,8 @@ def kvm_finding(*, present: bool) -> Finding:
 
 def provider_findings() -> Iterator[Finding]:
     """Check the one provider, and repeat what it cannot prove."""
+    from harness.machine.uml import CANNOT_PROVE  # noqa: PLC0415  brings the SSH library along
+
     yield architecture_finding(platform.machine())
     yield xstate_finding(Path("/proc/cpuinfo").read_text())
     yield kvm_finding(present=KVM.exists())
