@@ -1,0 +1,161 @@
+"""Process 1 of a lab's namespaces: it starts and ends the lab's processes and opens sockets on the lab's network.
+
+The kernel kills every process of a PID namespace when its process 1 ends. So nothing of a lab can outlive the keeper,
+and the keeper ends when the harness that started it lets go of its socket, however that harness ended.
+Run as ``python -m harness.enclosure.keeper SOCKET``; requests are JSON, one a packet, with file descriptors beside it.
+"""
+
+import array
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pyroute2 import IPRoute
+
+MAX_PACKET = 1 << 16
+
+
+class Keeper:
+    """The lab's processes and interfaces, and what may be asked about them."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.kept = False
+
+    def spawn(
+        self, fds: Sequence[int], argv: list[str], environment: dict[str, str], directory: str
+    ) -> dict[str, Any]:
+        """Start a program in a session of its own; the one descriptor is its standard output and error."""
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=fds[0],
+            stderr=fds[0],
+            cwd=directory,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        self.processes[process.pid] = process
+        return {"pid": process.pid}
+
+    def kill(self, _: Sequence[int], pid: int, number: int) -> dict[str, Any]:
+        """Send a signal to the whole group of a program that `spawn` started, and reap it after SIGKILL."""
+        process = self.processes[pid]
+        if process.poll() is None:
+            os.killpg(pid, number)
+        if number == signal.SIGKILL:
+            process.wait()
+            # UML's helpers live in the group of their kernel and are reparented to us.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        return {"status": process.poll()}
+
+    def poll(self, _: Sequence[int], pid: int) -> dict[str, Any]:
+        """Tell how a program ended, or that it runs."""
+        return {"status": self.processes[pid].poll()}
+
+    def keep(self, _: Sequence[int]) -> dict[str, Any]:
+        """Stay when the harness goes."""
+        self.kept = True
+        return {}
+
+    def bridge(self, _: Sequence[int], name: str, address: str, prefix: int) -> dict[str, Any]:
+        """Make the lab's network with the harness's own address on it."""
+        with IPRoute() as ip:
+            ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")
+            ip.link("add", ifname=name, kind="bridge")
+            index = ip.link_lookup(ifname=name)[0]
+            ip.addr("add", index=index, address=address, prefixlen=prefix)
+            ip.link("set", index=index, state="up")
+        return {}
+
+    def tap(self, _: Sequence[int], name: str, bridge: str) -> dict[str, Any]:
+        """Make a machine's network interface and plug it into the bridge."""
+        with IPRoute() as ip:
+            ip.link("add", ifname=name, kind="tuntap", mode="tap")
+            ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up", master=ip.link_lookup(ifname=bridge)[0])
+        return {}
+
+    def reap(self) -> None:
+        """Collect orphans: process 1 inherits them."""
+        known = self.processes
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_pid in known:
+                    known[ended.si_pid].poll()
+                else:
+                    os.waitpid(ended.si_pid, 0)
+
+
+def answer(keeper: Keeper, connection: socket.socket) -> bool:
+    """Serve one request; false when the other side has gone."""
+    data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
+    if not data:
+        return False
+    request = json.loads(data)
+    verb = request.pop("verb")
+    opened: list[socket.socket] = []
+    try:
+        if verb == "socket":
+            # A socket belongs for ever to the network namespace in which it was created.
+            opened.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            reply: dict[str, Any] = {}
+        else:
+            reply = getattr(keeper, verb)(fds, **request)
+    except Exception as error:  # noqa: BLE001  whatever it is belongs to the one who asked
+        reply = {"error": f"{verb}: {error}"}
+    finally:
+        for fd in fds:
+            os.close(fd)
+    rights = array.array("i", [one.fileno() for one in opened])
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if opened else []
+    connection.sendmsg([json.dumps(reply).encode()], ancillary)
+    for one in opened:
+        one.close()
+    return True
+
+
+def serve(path: str) -> None:
+    """Answer until the first connection, the owner's, is closed; for ever once asked to keep the lab."""
+    keeper = Keeper()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    wakeup_read, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    # The terminal's Ctrl-C goes to the harness, which decides what ends and in which order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print("ready", flush=True)  # noqa: T201  the line that the harness waits for
+    owner: socket.socket | None = None
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(wakeup_read, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                owner = owner or connection
+                selector.register(connection, selectors.EVENT_READ)
+            elif key.fileobj == wakeup_read:
+                os.read(wakeup_read, 4096)
+                keeper.reap()
+            else:
+                connection = key.fileobj  # type: ignore[assignment]
+                if not answer(keeper, connection):
+                    selector.unregister(connection)
+                    connection.close()
+                    if connection is owner and not keeper.kept:
+                        return
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,74 @@
+"""Faults that take a whole machine down."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from harness.disk.cache import CutPolicy
+from harness.errors import RigError
+from harness.fault.fault import Injected
+from harness.machine.machine import Machine
+from harness.waiting import Deadline, now_ns
+
+PANIC_DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True)
+class PowerCut:
+    """The plug is pulled. ``policy`` says what the disks' volatile caches keep: drop, keep, random or torn."""
+
+    policy: CutPolicy = CutPolicy.DROP
+    seed: int = 0
+    name: ClassVar[str] = "power-cut"
+    reboots: ClassVar[bool] = True
+
+    def inject(self, machine: Machine) -> Injected:
+        """Take the power away; nothing runs in the machine for it."""
+        cut = machine.crash(self.policy, self.seed)
+        proof = f"machine killed, caches resolved by {cut.policy.value}"
+        return Injected(self.name, machine.name, cut.at_ns, proof, cut.fates)
+
+    def heal(self, machine: Machine) -> None:
+        """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
+        machine.start()
+
+
+@dataclass(frozen=True)
+class CleanReboot:
+    """The control: the machine is stopped in good order and started again."""
+
+    name: ClassVar[str] = "clean-reboot"
+    reboots: ClassVar[bool] = True
+
+    def inject(self, machine: Machine) -> Injected:
+        """Shut it down. All that was acknowledged until it was off counts."""
+        machine.shutdown()
+        return Injected(self.name, machine.name, now_ns(), "powered off by itself")
+
+    def heal(self, machine: Machine) -> None:
+        """Switch it on again."""
+        machine.start()
+
+
+@dataclass(frozen=True)
+class KernelPanic:
+    """The kernel dies; the disks keep their power, so their caches are written out."""
+
+    name: ClassVar[str] = "kernel-panic"
+    reboots: ClassVar[bool] = True
+
+    def inject(self, machine: Machine) -> Injected:
+        """Make the kernel panic, and see on the console that it did.
+
+        Raises:
+            RigError: the console does not say so.
+        """
+        at_ns = now_ns()
+        machine.start_command(["raidproof-panic"])
+        machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
+        if "Kernel panic" not in machine.console.read_text(errors="replace"):
+            raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
+        return Injected(self.name, machine.name, at_ns, "console says: Kernel panic")
+
+    def heal(self, machine: Machine) -> None:
+        """Switch it on again."""
+        machine.start()

@@ -1,0 +1,150 @@
+"""A lab: one network with its machines and disks, from nothing to answering, and back to nothing."""
+
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from harness.disk.client import EngineClient
+from harness.disk.daemon import nbdkit_command
+from harness.disk.messages import MemberSpec, save_disks
+from harness.enclosure import Enclosure
+from harness.errors import RequestError, nearest
+from harness.lab_directory import LabDirectory
+from harness.log import step
+from harness.machine import image, kernel, uml
+from harness.machine.config_disk import config_disk
+from harness.machine.keys import LabKeys
+from harness.machine.machine import Machine
+from harness.machine.transport import Transport
+from harness.network import create_network, tap_name
+from harness.topology import MachineSpec, Role, Topology
+from harness.waiting import Deadline, wait_until
+
+PROVIDERS = (uml.NAME,)
+ENGINE_DEADLINE_S = 15.0
+
+
+class Lab:
+    """The machines of a topology, booted. A context manager: leaving it ends everything that it started."""
+
+    def __init__(self, topology: Topology, *, logs: Path | None = None, keep: bool = False) -> None:
+        if topology.provider not in PROVIDERS:
+            raise RequestError(
+                f"no such provider: {topology.provider!r}", remedy=nearest(topology.provider, PROVIDERS)
+            )
+        self.topology = topology
+        self.keep = keep
+        self.machines: dict[str, Machine] = {}
+        self._logs = logs
+        self._undo = ExitStack()
+
+    @property
+    def server(self) -> Machine:
+        """The machine in the role ``server``."""
+        return self.machines[self.topology.server.name]
+
+    @property
+    def clients(self) -> tuple[Machine, ...]:
+        """The machines in the role ``client``."""
+        return tuple(self.machines[spec.name] for spec in self.topology.clients)
+
+    @property
+    def serials(self) -> tuple[str, ...]:
+        """The server's member disks."""
+        return tuple(disk.serial for disk in self.topology.disks)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            self._build(undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.keep:
+            self.directory.mark_kept(self.keys)
+            self.enclosure.keep()
+            self.enclosure.detach()
+            for machine in self.machines.values():
+                machine.transport.close()
+        else:
+            self._undo.close()
+
+    def _build(self, undo: ExitStack) -> None:
+        self.kernel = kernel.get(self.topology.kernel or kernel.DEFAULT)
+        self.image = image.get(self.topology.image or image.DEFAULT)
+        step("starting the lab: network and disks")
+        self.directory = LabDirectory.create()
+        undo.callback(self.directory.remove)
+        self.logs = self._logs or self.directory.path
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.enclosure = undo.enter_context(Enclosure(self.directory.path))
+        self.directory.register(self.enclosure.pid)
+        create_network(self.enclosure, self.topology)
+        self.keys = LabKeys.generate()
+        self.engine = self._start_engine(undo)
+        self.machines = {spec.name: self._make(spec) for spec in self.topology.machines}
+        for machine in self.machines.values():
+            undo.callback(machine.transport.close)
+        step(f"booting {', '.join(self.machines)} ({self.kernel.release})")
+        self.start(list(self.machines.values()))
+
+    def _start_engine(self, undo: ExitStack) -> EngineClient:
+        directory = self.directory.path
+        control, config = directory / "engine.sock", directory / "disks.json"
+        save_disks(config, tuple(MemberSpec(disk.serial, disk.size) for disk in self.topology.disks))
+        process = self.enclosure.spawn(
+            nbdkit_command(socket=self.engine_socket, config=config, control=control),
+            output=self.logs / "disk-engine.log",
+        )
+
+        def listening() -> bool:
+            process.require_running()
+            return control.exists()
+
+        wait_until(listening, Deadline.after(ENGINE_DEADLINE_S), "the disk engine", interval_s=0.005)
+        return undo.enter_context(EngineClient(control))
+
+    @property
+    def engine_socket(self) -> Path:
+        """Where the disk engine speaks NBD."""
+        return self.directory.path / "nbd.sock"
+
+    def _make(self, spec: MachineSpec) -> Machine:
+        directory = self.directory.path
+        (directory / f"{spec.name}.config").write_bytes(config_disk(spec, self.topology, self.keys))
+        disks = None
+        if spec.role is Role.SERVER:
+            disks = uml.MemberDisks(self.engine, self.engine_socket, self.serials)
+        power = uml.UmlPower(
+            spec, self.kernel, self.image, directory, self.logs, self.enclosure, tap_name(spec.name), disks
+        )
+        transport = Transport(spec.name, str(spec.address.ip), self.keys, self.socket)
+        return Machine(spec, power, transport)
+
+    def socket(self) -> socket.socket:
+        """Return a TCP socket on the lab's network."""
+        return self.enclosure.socket()
+
+    def start(self, machines: Sequence[Machine]) -> None:
+        """Boot machines side by side."""
+        side_by_side([machine.start for machine in machines])
+
+
+def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
+    """Do things at the same time; if several fail, all of it is said.
+
+    An interruption does not wait for them: closing the enclosure, which follows, is what ends them.
+    """
+    executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
+    try:
+        futures = [executor.submit(action) for action in actions]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise BaseExceptionGroup("several machines failed", errors)

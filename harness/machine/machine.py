@@ -1,0 +1,145 @@
+"""A computer of the lab: run something in it, start it, stop it, take its power away."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+from harness.disk.cache import CutPolicy
+from harness.errors import RigError
+from harness.machine.power import Cut, Power
+from harness.machine.transport import RemoteCommand, Transport
+from harness.topology import MachineSpec
+from harness.waiting import Deadline, wait_until
+
+BOOT_DEADLINE_S = 60.0
+
+
+class Machine:
+    """One computer, in the role that its specification names."""
+
+    def __init__(
+        self,
+        spec: MachineSpec,
+        power: Power,
+        transport: Transport,
+    ) -> None:
+        self.spec = spec
+        self.power = power
+        self.transport = transport
+        self.boot_id: str | None = None
+        """Of the running boot, from /proc/sys/kernel/random/boot_id; None while it is off."""
+        self._last_boot_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The machine's host name."""
+        return self.spec.name
+
+    @property
+    def address(self) -> str:
+        """Its address on the lab's network."""
+        return str(self.spec.address.ip)
+
+    @property
+    def console(self) -> Path:
+        """The console log of the present boot, or of the last one."""
+        return self.power.console
+
+    def start(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
+        """Switch it on and wait until it answers and its own start-up has finished.
+
+        Raises:
+            RigError: it died on the way, or is the same boot as before.
+            DeadlineExceeded: it did not answer.
+        """
+        deadline = Deadline.after(deadline_s)
+        self.power.on()
+        self.transport.connect(deadline, self.power.require_on)
+        ready, self.boot_id = wait_until(self._read_boot, deadline, f"{self.name} to finish its start-up")
+        if ready != "ready":
+            raise RigError(f"{self.name}: start-up failed: {ready}; see {self.console}")
+        if self.boot_id == self._last_boot_id:
+            raise RigError(f"{self.name}: the boot_id did not change, so it never lost its power")
+        self._last_boot_id = self.boot_id
+
+    def _read_boot(self) -> tuple[str, str] | None:
+        self.power.require_on()
+        said = self.run(["cat", "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"])
+        if not said.ok:
+            return None
+        boot_id, ready = said.stdout.split("\n")[:2]
+        return ready, boot_id
+
+    def start_command(self, argv: Sequence[str], deadline_s: float = DEFAULT_DEADLINE_S) -> RemoteCommand:
+        """Start a command and return at once; the deadline is that of the start."""
+        return self.transport.start(argv, Deadline.after(deadline_s))
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        """Run a command to its end, whatever its status."""
+        deadline = Deadline.after(deadline_s)
+        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
+        return self.transport.start(argv, deadline).wait(deadline, data)
+
+    def succeed(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> str:
+        """Run a command that must end with status 0, and return its standard output.
+
+        Raises:
+            CommandFailed: it ended otherwise.
+        """
+        completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
+        if not completed.ok:
+            raise CommandFailed(completed)
+        return completed.stdout
+
+    def fail(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
+        """Run a command that must not end with status 0.
+
+        Raises:
+            RigError: it succeeded.
+        """
+        completed = self.run(argv, deadline_s=deadline_s)
+        if completed.ok:
+            raise RigError(f"{self.name}: succeeded, and must not: {shlex.join(argv)}")
+        return completed
+
+    def put(self, content: str | bytes, path: str) -> None:
+        """Write a file in the machine."""
+        self.succeed(["cp", "/dev/stdin", path], stdin=content)
+
+    def get(self, path: str) -> str:
+        """Read a text file of the machine."""
+        return self.succeed(["cat", path])
+
+    def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
+        """Stop it in good order: file systems unmounted, arrays stopped, caches flushed."""
+        deadline = Deadline.after(deadline_s)
+        self.start_command(["/sbin/raidproof-poweroff"])
+        self.wait_off(deadline)
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Return when it has gone down by itself, its disks still under power.
+
+        Raises:
+            DeadlineExceeded: it is still up.
+        """
+        self.power.wait_off(deadline)
+        self._gone()
+
+    def crash(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> Cut:
+        """Take its power away, with what its disks had not yet made durable resolved by ``policy``."""
+        cut = self.power.cut(policy, seed)
+        self._gone()
+        return cut
+
+    def _gone(self) -> None:
+        self.boot_id = None
+        self.transport.close()
+
+    def kernel_log(self) -> str:
+        """Everything that its kernel and start-up said in the present boot."""
+        return self.console.read_text(errors="replace")

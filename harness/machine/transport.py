@@ -1,0 +1,160 @@
+"""Commands in a machine over SSH: pinned host keys, a deadline on everything, both streams drained in one loop."""
+
+import select
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+
+import paramiko
+
+from harness.command import Completed
+from harness.errors import DeadlineExceeded, RigError
+from harness.machine.keys import LabKeys
+from harness.waiting import Deadline, wait_until
+
+CHUNK = 1 << 16
+
+
+class RemoteCommand:
+    """A command that runs in a machine."""
+
+    def __init__(self, where: str, argv: Sequence[str], channel: paramiko.Channel) -> None:
+        self.where = where
+        self.argv = tuple(argv)
+        self._channel = channel
+
+    @property
+    def ended(self) -> bool:
+        """Whether its exit status has arrived, or its machine has gone."""
+        return self._channel.exit_status_ready() or self._channel.closed
+
+    def close_input(self) -> None:
+        """Tell it that there is no more input."""
+        if not self._channel.eof_sent:
+            self._channel.shutdown_write()
+
+    def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
+        """Feed it its input, collect both its streams, and return how it ended.
+
+        Raises:
+            DeadlineExceeded: it still runs; its channel is closed.
+            RigError: the connection broke before it ended.
+        """
+        channel = self._channel
+        channel.setblocking(0)
+        streams = (bytearray(), bytearray())
+        try:
+            while True:
+                stdin = self._feed(stdin)
+                # Ask before draining: what is said before the end is in the buffers once the end is known.
+                over = channel.exit_status_ready() or channel.closed
+                while channel.recv_ready() and (chunk := channel.recv(CHUNK)):
+                    streams[0].extend(chunk)
+                while channel.recv_stderr_ready() and (chunk := channel.recv_stderr(CHUNK)):
+                    streams[1].extend(chunk)
+                if over and channel.eof_received:
+                    break
+                if over and channel.closed:
+                    raise RigError(f"{self.where}: the connection broke during: {shlex.join(self.argv)}")
+                if deadline.passed:
+                    raise DeadlineExceeded(f"{self.where}: still running at its deadline: {shlex.join(self.argv)}")
+                # The channel's descriptor does not tell of an exit status, only of data and end of file.
+                select.select([channel], [], [], min(0.01, deadline.remaining_s))
+            stdout, stderr = (bytes(stream).decode(errors="replace") for stream in streams)
+            return Completed(self.argv, channel.recv_exit_status(), stdout, stderr, self.where)
+        finally:
+            channel.close()
+
+    def _feed(self, stdin: bytes) -> bytes:
+        channel = self._channel
+        while stdin and channel.send_ready():
+            try:
+                stdin = stdin[channel.send(stdin) :]
+            except OSError:  # it closed its input without reading the rest
+                return b""
+        if not stdin:
+            self.close_input()
+        return stdin
+
+
+class Transport:
+    """The SSH connection to one machine."""
+
+    def __init__(self, where: str, address: str, keys: LabKeys, make_socket: Callable[[], socket.socket]) -> None:
+        self.where = where
+        self._address = address
+        self._keys = keys
+        self._make_socket = make_socket
+        self._client: paramiko.SSHClient | None = None
+
+    def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
+        """Log in, retrying while the machine boots.
+
+        ``still_possible`` is asked before each try and raises when the machine can no longer answer.
+        """
+
+        def attempt() -> paramiko.SSHClient | None:
+            still_possible()
+            return self._attempt(min(5.0, max(0.1, deadline.remaining_s)))
+
+        self._client = wait_until(attempt, deadline, f"SSH on {self.where}", interval_s=0.02)
+
+    def _attempt(self, timeout_s: float) -> paramiko.SSHClient | None:
+        client = paramiko.SSHClient()
+        client.get_host_keys().add(
+            self._address,
+            "ssh-ed25519",
+            paramiko.PKey.from_type_string("ssh-ed25519", self._keys.host.for_paramiko().asbytes()),
+        )
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        connection = self._make_socket()
+        try:
+            # A SYN that is lost while the machine boots is only repeated after a second: give up early, try again.
+            connection.settimeout(min(0.25, timeout_s))
+            connection.connect((self._address, 22))
+            connection.settimeout(timeout_s)
+            client.connect(
+                self._address,
+                username="root",
+                pkey=self._keys.user.for_paramiko(),
+                sock=connection,
+                look_for_keys=False,
+                allow_agent=False,
+                timeout=timeout_s,
+                banner_timeout=timeout_s,
+                auth_timeout=timeout_s,
+            )
+        except paramiko.BadHostKeyException as error:
+            connection.close()
+            raise RigError(f"{self.where} answers with a host key that is not the lab's") from error
+        except (OSError, EOFError, paramiko.SSHException):
+            client.close()
+            connection.close()
+            return None
+        return client
+
+    def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
+        """Start a command without waiting for its end."""
+        transport = self._client.get_transport() if self._client else None
+        if transport is None or not transport.is_active():
+            raise RigError(f"{self.where}: no connection, cannot run: {shlex.join(argv)}")
+        try:
+            channel = transport.open_session(timeout=max(0.1, deadline.remaining_s))
+            channel.settimeout(max(0.1, deadline.remaining_s))
+            # SSH carries one string for the login shell; quoted word by word it is the argument list again.
+            channel.exec_command(shlex.join(argv))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise RigError(f"{self.where}: cannot start: {shlex.join(argv)}: {error}") from error
+        return RemoteCommand(self.where, argv, channel)
+
+    def shell(self) -> paramiko.Channel:
+        """Open an interactive login shell."""
+        if self._client is None:
+            raise RigError(f"{self.where}: no connection")
+        return self._client.invoke_shell()
+
+    def close(self) -> None:
+        """Drop the connection; commands that still run see it broken."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None

@@ -1,0 +1,142 @@
+"""The embedded provider: User-mode Linux. A machine is a process; its member disks come from the disk engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.machine.image import Image
+from harness.machine.kernel import Kernel
+
+from harness.disk.cache import CutPolicy
+from harness.disk.client import EngineClient
+from harness.disk.daemon import storage_daemon_command
+from harness.enclosure import Enclosure, Process
+from harness.errors import RigError
+from harness.machine.power import Cut
+from harness.topology import MachineSpec
+from harness.units import MIB
+from harness.waiting import Deadline, now_ns, wait_until
+
+NAME = "uml"
+CANNOT_PROVE = (
+    "uml: one CPU a machine; races that need several CPUs do not show",
+    "uml: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
+    "uml: the disks have no mechanics yet: rates show protocol and CPU cost, not seek or rotation",
+    "uml: the kernel is the architecture um, with Debian's configuration for it, not that of the deployed machine",
+    "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
+)
+SOCKET_DEADLINE_S = 10.0
+
+
+@dataclass(frozen=True)
+class MemberDisks:
+    """The disks of one machine and the engine that serves them."""
+
+    engine: EngineClient
+    engine_socket: Path
+    serials: tuple[str, ...]
+
+
+def uml_command(
+    spec: MachineSpec, kernel: Kernel, image: Image, directory: Path, tap: str, disk_sockets: Sequence[Path]
+) -> list[str]:
+    """Return the command that boots a machine; its standard output is the console."""
+    return [
+        str(kernel.binary),
+        f"mem={spec.memory // MIB}M",
+        f"umid={spec.name}",
+        f"uml_dir={directory}",
+        f"ubda={directory / spec.name}.cow,{image.path}",
+        f"ubdbr={kernel.modules_image}",
+        f"ubdcr={directory / spec.name}.config",
+        "root=/dev/ubda",
+        "rw",
+        "init=/sbin/raidproof-init",
+        "con=null",
+        "con0=null,fd:1",
+        "panic=1",
+        f"vec0:transport=tap,ifname={tap},depth=128,gro=1",
+        *(f"virtio_uml.device={socket}:2" for socket in disk_sockets),
+        *kernel.arguments,
+    ]
+
+
+@dataclass
+class UmlPower:
+    """The power of a machine that is a process."""
+
+    spec: MachineSpec
+    kernel: Kernel
+    image: Image
+    directory: Path
+    logs: Path
+    enclosure: Enclosure
+    tap: str
+    disks: MemberDisks | None = None
+    boots: int = 0
+    _guest: Process | None = None
+    _storage: Process | None = None
+
+    @property
+    def console(self) -> Path:
+        """Where the present boot's console goes."""
+        return self.logs / f"{self.spec.name}.console.{self.boots}.log"
+
+    def on(self) -> None:
+        """Start the storage daemon, then the kernel."""
+        self.boots += 1
+        sockets: list[Path] = []
+        if self.disks is not None:
+            sockets = self._serve(self.disks)
+        argv = uml_command(self.spec, self.kernel, self.image, self.directory, self.tap, sockets)
+        environment: Mapping[str, str] = {"TMPDIR": str(self.directory), **self.kernel.environment}
+        self._guest = self.enclosure.spawn(argv, output=self.console, environment=environment)
+
+    def _serve(self, disks: MemberDisks) -> list[Path]:
+        sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]
+        for socket in sockets:
+            socket.unlink(missing_ok=True)
+        disks.engine.power_on()
+        self._storage = storage = self.enclosure.spawn(
+            storage_daemon_command(
+                nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
+            ),
+            output=self.logs / "storage-daemon.log",
+        )
+
+        def listening() -> bool:
+            storage.require_running()
+            return all(socket.exists() for socket in sockets)
+
+        wait_until(listening, Deadline.after(SOCKET_DEADLINE_S), "the storage daemon's sockets", interval_s=0.002)
+        return sockets
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Freeze the disks, kill the kernel, then decide what the disks' caches kept."""
+        if self._guest is None:
+            raise RigError(f"{self.spec.name} is not switched on")
+        at_ns = now_ns() if self.disks is None else self.disks.engine.freeze()
+        self._guest.kill()
+        self._disconnect()
+        fates = self.disks.engine.resolve(policy, seed) if self.disks is not None else ()
+        return Cut(at_ns, policy, seed, fates)
+
+    def _disconnect(self) -> None:
+        self._guest = None
+        if self._storage is not None:
+            self._storage.kill()
+            self._storage = None
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Wait for the kernel's own end, then stop the storage daemon."""
+        if self._guest is None:
+            raise RigError(f"{self.spec.name} is not switched on")
+        self._guest.wait(deadline)
+        self._guest.kill()
+        self._disconnect()
+
+    def require_on(self) -> None:
+        """Raise RigError with the console's last words if the kernel has ended."""
+        if self._guest is None:
+            raise RigError(f"{self.spec.name} is not switched on")
+        self._guest.require_running()

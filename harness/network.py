@@ -1,0 +1,18 @@
+"""The lab's network: one bridge that carries the harness's address, one tap a machine."""
+
+from harness.enclosure import Enclosure
+from harness.topology import GATEWAY, Topology
+
+BRIDGE = "lab"
+
+
+def tap_name(machine: str) -> str:
+    """Return the name of a machine's interface on the bridge (at most 15 characters: IFNAMSIZ)."""
+    return f"tap-{machine}"[:15]
+
+
+def create_network(enclosure: Enclosure, topology: Topology) -> None:
+    """Make the network of a lab in its enclosure; it vanishes with the enclosure."""
+    enclosure.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
+    for machine in topology.machines:
+        enclosure.tap(tap_name(machine.name), BRIDGE)

@@ -1,0 +1,135 @@
+"""From raw observations to verdicts: the same for a run that just ended and for one read back from disk."""
+
+import json
+from pathlib import Path
+
+from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
+from harness.verdict.contract import Conditions, judge_nothing_invented, judge_promises
+from harness.verdict.evidence import Evidence, weigh
+from harness.verdict.integrity import judge_array, judge_filesystem
+from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.workload.history import History, WorkerSpec
+
+ASKED_FOR = {"kernel-panic": frozenset({"panic", "oops"})}
+"""Signs in a kernel log that a fault is meant to cause."""
+
+
+def judge_run(record: RunRecord, directory: Path) -> None:
+    """Judge every cycle from its files, then the run from its cycles."""
+    for cycle in record.cycles:
+        judge_cycle(cycle, directory)
+    record.outcome, record.reason = conclude(record.cycles)
+
+
+def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
+    """Fill in all that is judged of one cycle, from what was recorded of it."""
+    if cycle.rig_error is not None:
+        cycle.outcome, cycle.reason = Outcome.ERROR, cycle.rig_error
+        return
+    conditions = conditions_of(cycle)
+    history = History.read(directory / cycle.files["history"])
+    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
+    cycle.verdicts = []
+    # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
+    for place, until in (("on_server", cycle.fault_at_ns), ("on_client", None)):
+        if place not in cycle.files:
+            continue
+        found = json.loads((directory / cycle.files[place]).read_text())
+        evidence = weigh(workers, history, found, before_ns=until)
+        setattr(cycle, place, evidence)
+        where = place.replace("_", " the ", 1)
+        cycle.verdicts += judge_promises(evidence, conditions, where)
+        cycle.verdicts.append(judge_nothing_invented(evidence, conditions, where))
+    cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
+    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
+    logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
+            if name.startswith("console ")]  # fmt: skip
+    cycle.verdicts.append(judge_kernel_logs(logs, ASKED_FOR.get(cycle.fault, frozenset())))
+    cycle.timeline = timeline(history, cycle.fault_at_ns, cycle.on_server)
+    if cycle.on_server is not None and cycle.fault_at_ns is not None:
+        first = cycle.on_server.first_lost_ns
+        cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
+    cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
+
+
+def conditions_of(cycle: CycleRecord) -> Conditions:
+    """Return under which conditions the clients of a cycle were given their promises."""
+    lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
+    return Conditions(export_sync=bool(cycle.asked["export"]["sync"]), lying_disks=lying)
+
+
+def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:
+    """Return how a cycle ended and why; a control is measured by what it had to show."""
+    evidence = cycle.on_server
+    if evidence is None:
+        return Outcome.INCONCLUSIVE, "nothing was observed after the fault"
+    bad = [verdict for verdict in cycle.verdicts if verdict.outcome is not Outcome.PASS]
+    told, lost = evidence.acknowledged_total, evidence.lost_total
+    if cycle.control is not None:
+        return conclude_control(cycle, evidence, conditions, bad)
+    if bad:
+        outcome = worst(verdict.outcome for verdict in bad)
+        return outcome, next(f"{one.checker}: {one.reason}" for one in bad if one.outcome is outcome)
+    if lost:
+        return (
+            Outcome.PASS,
+            f"measured loss: {lost:,} of {told:,} acknowledged operations; {conditions.blame}",
+        )
+    if not conditions.export_sync:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"async export, yet all {told:,} acknowledged operations survived this fault",
+        )
+    return Outcome.PASS, f"all {told:,} acknowledged operations are there"
+
+
+def conclude_control(
+    cycle: CycleRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
+) -> tuple[Outcome, str]:
+    """Judge a control: it passes by behaving as it must, and otherwise the campaign is INVALID."""
+    assert cycle.control is not None  # noqa: S101  the caller's case
+    lost = evidence.lost_total
+    if cycle.control.expects_loss:
+        blame = conditions.blame
+        if not lost:
+            return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
+        if cycle.control.expects_blame and cycle.control.expects_blame not in blame:
+            return Outcome.INVALID, f"control: the loss was blamed on {blame}"
+        return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
+    if lost or bad:
+        why = f"{lost:,} operations lost" if lost else f"{bad[0].checker}: {bad[0].reason}"
+        return Outcome.INVALID, f"control: nothing had to go wrong, yet {why}"
+    return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations are there"
+
+
+def conclude(cycles: list[CycleRecord]) -> tuple[Outcome, str]:
+    """Return how a run ended: a control that misbehaved overrules everything else."""
+    if not cycles:
+        return Outcome.INCONCLUSIVE, "no cycle ran"
+    outcome = worst(cycle.outcome for cycle in cycles)
+    if outcome is Outcome.PASS:
+        return outcome, "every promise that holds by design was kept, and the controls behaved"
+    culprit = next(cycle for cycle in cycles if cycle.outcome is outcome)
+    return outcome, f"{culprit.title}: {culprit.reason}"
+
+
+def timeline(history: History, fault_at_ns: int | None, evidence: Evidence | None) -> Timeline | None:
+    """Count acknowledgements per bin around the fault."""
+    stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
+    if not stamps or fault_at_ns is None:
+        return None
+    bin_ns = BIN_MS * 1_000_000
+    first = (stamps[0] - fault_at_ns) // bin_ns
+    last = (stamps[-1] - fault_at_ns) // bin_ns
+    counts = [0] * (last - first + 1)
+    for stamp in stamps:
+        counts[(stamp - fault_at_ns) // bin_ns - first] += 1
+    after = next((stamp for stamp in stamps if stamp >= fault_at_ns), None)
+    lost = evidence.first_lost_ns if evidence else None
+    return Timeline(
+        begin_s=first * BIN_MS / 1000,
+        acknowledged=counts,
+        last_durable_s=None if lost is None else (lost - fault_at_ns) / 1e9,
+        served_again_s=None if after is None else (after - fault_at_ns) / 1e9,
+    )

@@ -1,0 +1,141 @@
+"""The schema of a run. ``SCHEMA`` rises whenever a field changes its meaning."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.verdict.evidence import Evidence
+from harness.verdict.outcome import Outcome, Verdict
+
+SCHEMA = 1
+BIN_MS = 100
+
+
+class Strict(BaseModel):
+    """A part of the record."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Environment(Strict):
+    """Where and with what a run was made."""
+
+    raidproof: str
+    provider: str
+    host_kernel: str
+    host_cpu: str
+    host_cpus: int
+    host_tools: dict[str, str]
+    """Version of each host program that takes part."""
+    guest_kernel: str
+    guest_kernel_workaround: bool = False
+    guest_image: str
+    guest_packages: dict[str, str]
+    """Version of each package in the guest image that takes part."""
+    cannot_prove: list[str]
+    """What a run on this provider says nothing about."""
+
+
+class Throughput(Strict):
+    """What the clients could do before anything went wrong."""
+
+    sequential_write_mb_s: float
+    """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second."""
+    fsyncs_per_s: float
+    """Acknowledged write + fsync of 4 KiB, all clients together."""
+    acknowledged_per_s: float
+    """Acknowledged operations of all kinds, all clients together."""
+
+
+class Recovery(Strict):
+    """From power back to work, in seconds of wall time, stage by stage; None for a stage that did not happen."""
+
+    boot_s: float | None = None
+    assemble_s: float | None = None
+    mount_s: float | None = None
+    first_io_s: float | None = None
+    """From the start of the export to the first acknowledgement that a client got."""
+
+    @property
+    def total_s(self) -> float | None:
+        """Sum of the stages; None if one is missing."""
+        stages = (self.boot_s, self.assemble_s, self.mount_s, self.first_io_s)
+        known = [stage for stage in stages if stage is not None]
+        return sum(known) if len(known) == len(stages) else None
+
+
+class Timeline(Strict):
+    """Acknowledgements over time, around the fault. Times are seconds relative to the fault."""
+
+    bin_ms: int = BIN_MS
+    begin_s: float
+    acknowledged: list[int]
+    """Operations acknowledged in each bin, from ``begin_s`` on."""
+    last_durable_s: float | None = None
+    """Everything that was acknowledged before this survived; None when all did."""
+    served_again_s: float | None = None
+    """The first acknowledgement after the fault."""
+
+
+class ControlSpec(Strict):
+    """What a control must show for the rest of the run to count."""
+
+    expects_loss: bool
+    expects_blame: str | None = None
+
+
+class CycleRecord(Strict):
+    """One cycle: build, measure, write, break, recover, look. And what that is judged to mean."""
+
+    name: str
+    title: str
+    asked: dict[str, Any]
+    """Specification of every layer, by layer."""
+    effective: dict[str, Any] = Field(default_factory=dict)
+    """What was found on the machines, by layer; ``clients`` hold one mount each."""
+    cache_mode: str
+    """The member disks' cache while the ledger ran."""
+    fault: str
+    fault_at_ns: int | None = None
+    fault_proof: str | None = None
+    policy: str | None = None
+    seed: int
+    control: ControlSpec | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+    """Raw observations, by what they are, relative to the run's directory."""
+    workers: list[dict[str, Any]] = Field(default_factory=list)
+    ledger_seconds: float | None = None
+    throughput: Throughput | None = None
+    recovery: Recovery = Field(default_factory=Recovery)
+    verified_s: float | None = None
+    """From the fault until everything had been checked."""
+    disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """The engine's counters by member disk."""
+    checks: dict[str, Any] = Field(default_factory=dict)
+    """What file system, array and kernel log checks found, unjudged."""
+    rig_error: str | None = None
+    # Judged from the above, and judged anew by `raidproof judge`.
+    on_server: Evidence | None = None
+    on_client: Evidence | None = None
+    timeline: Timeline | None = None
+    loss_window_s: float | None = None
+    """Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault."""
+    verdicts: list[Verdict] = Field(default_factory=list)
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    reason: str = "not judged"
+
+
+class RunRecord(Strict):
+    """A whole run."""
+
+    schema_version: int = SCHEMA
+    run: str
+    started: datetime
+    ended: datetime | None = None
+    command: list[str]
+    environment: Environment | None = None
+    topology: dict[str, Any] = Field(default_factory=dict)
+    cycles: list[CycleRecord] = Field(default_factory=list)
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    reason: str = "not judged"

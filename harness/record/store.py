@@ -1,0 +1,84 @@
+"""Runs on disk: ``results/<run>/``, each file written aside and renamed, earlier runs never touched."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.errors import RequestError, nearest
+from harness.record.run import SCHEMA, RunRecord
+from harness.waiting import wall_clock
+
+RECORD = "report.json"
+
+
+@dataclass(frozen=True)
+class RunStore:
+    """The directory of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, results: Path, what: str) -> "RunStore":
+        """Make the directory of a new run, named by the time and by what it is."""
+        stem = f"{wall_clock():%Y%m%d-%H%M%S}-{what}"
+        for attempt in range(1, 1000):
+            path = results / (stem if attempt == 1 else f"{stem}-{attempt}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return cls(path)
+        raise RequestError(f"cannot find a free name for a run in {results}")
+
+    @classmethod
+    def find(cls, run: str | Path, results: Path) -> "RunStore":
+        """Return a stored run by its path or its name.
+
+        Raises:
+            RequestError: there is none.
+        """
+        for path in (Path(run), results / run):
+            if (path / RECORD).is_file():
+                return cls(path)
+        known = [one.parent.name for one in results.glob(f"*/{RECORD}")]
+        raise RequestError(f"no such run: {str(run)!r}", remedy=nearest(str(run), known))
+
+    def directory(self, name: str) -> Path:
+        """Return a directory for the raw observations of one cycle."""
+        path = self.path / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write_text(self, name: str, content: str) -> Path:
+        """Write a file so that it is there whole or not at all."""
+        path = self.path / name
+        aside = path.with_name(path.name + ".new")
+        with aside.open("w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+        return path
+
+    def save(self, record: RunRecord) -> Path:
+        """Write the record."""
+        return self.write_text(RECORD, record.model_dump_json(indent=1) + "\n")
+
+    def load(self) -> RunRecord:
+        """Read the record back.
+
+        Raises:
+            RequestError: it is of another schema, or damaged.
+        """
+        path = self.path / RECORD
+        try:
+            record = RunRecord.model_validate_json(path.read_text())
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise RequestError(f"not a run record: {path}: {where}: {first['msg']}") from error
+        if record.schema_version != SCHEMA:
+            raise RequestError(f"{path} has schema {record.schema_version}, this raidproof reads {SCHEMA}")
+        return record

@@ -1,0 +1,1 @@
+"""Judgement: observations in, verdicts out. Nothing here touches a machine."""

@@ -1,0 +1,252 @@
+"""What is left of each acknowledged operation: the ledger held against what a scan found."""
+
+import stat
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from harness.errors import RigError
+from harness.workload.agent import ABSENT, APPENDED, GARBAGE, MISPLACED, MODE, TRUNCATED, UNREADABLE
+from harness.workload.history import History, Operation, WorkerSpec
+
+Found = Mapping[str, Mapping[str, Any]]
+
+
+class BlockClass(StrEnum):
+    """What became of one block of the ledger."""
+
+    DURABLE = "durable"
+    UNSYNCED_KEPT = "unsynced-kept"
+    UNSYNCED_LOST = "unsynced-lost"
+    SYNCED_LOST = "synced-lost"
+    STALE = "stale"
+    GARBAGE = "garbage"
+    MISPLACED = "misplaced"
+    UNREADABLE = "unreadable"
+
+
+BROKEN = frozenset(
+    {BlockClass.SYNCED_LOST, BlockClass.STALE, BlockClass.GARBAGE, BlockClass.MISPLACED, BlockClass.UNREADABLE}
+)
+
+
+class Evidence(BaseModel):
+    """The ledger's balance after a fault, at one place of observation."""
+
+    acknowledged: dict[str, int] = Field(default_factory=dict)
+    """Operations that the clients had been told are done, by kind."""
+    lost: dict[str, int] = Field(default_factory=dict)
+    """How many of them are not there, by kind."""
+    lost_bytes: int = 0
+    lost_files: int = 0
+    """Files of which nothing is left, not even the name."""
+    first_lost_ns: int | None = None
+    """When the earliest lost operation had been acknowledged; all that was acknowledged before it survived."""
+    blocks: dict[BlockClass, int] = Field(default_factory=dict)
+    invented: list[str] = Field(default_factory=list)
+    """What is there and was never written."""
+    examples: list[str] = Field(default_factory=list)
+    """The first broken things, in words."""
+
+    @property
+    def acknowledged_total(self) -> int:
+        """Operations of all kinds that were acknowledged."""
+        return sum(self.acknowledged.values())
+
+    @property
+    def lost_total(self) -> int:
+        """Operations of all kinds that were acknowledged and are not there."""
+        return sum(self.lost.values())
+
+    @property
+    def broken_blocks(self) -> int:
+        """Blocks in a state that no promise allows."""
+        return sum(count for kind, count in self.blocks.items() if kind in BROKEN)
+
+
+EXAMPLES = 20
+
+
+class Balance:
+    """Collects an Evidence worker by worker."""
+
+    def __init__(self) -> None:
+        self.acknowledged: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.blocks: Counter[BlockClass] = Counter()
+        self.lost_bytes = 0
+        self.lost_files = 0
+        self.first_lost_ns: int | None = None
+        self.invented: list[str] = []
+        self.examples: list[str] = []
+
+    def lose(self, operation: Operation, worker: WorkerSpec, what: str) -> None:
+        """Count an acknowledged operation as lost."""
+        self.lost[operation.kind] += 1
+        self.lost_bytes += operation.bytes
+        ended = operation.ended_ns or 0
+        self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
+        self.say(f"{worker.path}: {operation.kind} of {operation.place} (generation {operation.generation}): {what}")
+
+    def say(self, example: str) -> None:
+        """Keep an example for the report."""
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(example)
+
+    def evidence(self) -> Evidence:
+        """Return the sum."""
+        return Evidence(
+            acknowledged=dict(self.acknowledged),
+            lost=dict(self.lost),
+            lost_bytes=self.lost_bytes,
+            lost_files=self.lost_files,
+            first_lost_ns=self.first_lost_ns,
+            blocks=dict(self.blocks),
+            invented=self.invented,
+            examples=self.examples,
+        )
+
+
+def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, *, before_ns: int | None = None) -> Evidence:
+    """Hold a history against a scan. Only words that arrived before ``before_ns`` bind; later ones allow.
+
+    Raises:
+        RigError: the scan says nothing of a worker.
+    """
+    balance = Balance()
+    by_worker: dict[int, list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        by_worker[operation.worker].append(operation)
+    for worker in workers:
+        if worker.key not in found:
+            raise RigError(f"the scan says nothing of {worker.key}")
+        operations = by_worker[worker.number]
+        bound = [one for one in operations if one.binds(before_ns)]
+        for operation in bound:
+            balance.acknowledged[operation.kind] += 1
+        if worker.kind == "metadata":
+            weigh_names(worker, operations, bound, found[worker.key], balance)
+        else:
+            weigh_blocks(worker, operations, bound, found[worker.key], balance)
+    return balance.evidence()
+
+
+def weigh_blocks(
+    worker: WorkerSpec,
+    operations: Sequence[Operation],
+    bound: Sequence[Operation],
+    found: Mapping[str, Any],
+    balance: Balance,
+) -> None:
+    """Judge a worker that writes blocks in generations."""
+    required, issued = newest(bound), newest(operations)
+    states: dict[int, int] = dict(enumerate(found["blocks"], start=worker.first))
+    for index, state in states.items():
+        kind = classify(state, required.get(index, 0), issued.get(index, 0))
+        if kind is not None:
+            balance.blocks[kind] += 1
+            if kind in BROKEN:
+                balance.say(f"{worker.path}: block {index} is {kind.value}")
+        elif state != ABSENT:
+            balance.invented.append(f"{worker.path}: block {index}, which nobody wrote")
+    for operation in bound:
+        state = states[operation.place]
+        torn_later = state == GARBAGE and issued[operation.place] > required[operation.place]
+        if state < operation.generation and not torn_later:
+            balance.lose(operation, worker, said_of(state))
+    files = worker.kind == "close"
+    promised = {f"f{index}" for index in required} if files else {worker.path} if bound else set()
+    begun = {f"f{index}" for index in issued} if files else {worker.path}
+    names = set(found["names"] or ())
+    balance.lost_files += len(promised - names)
+    balance.invented.extend(f"{worker.path}/{name}, which nobody wrote" for name in sorted(names - begun))
+
+
+def newest(operations: Sequence[Operation]) -> dict[int, int]:
+    """Return the newest generation of each block."""
+    generations: dict[int, int] = {}
+    for operation in operations:
+        generations[operation.place] = max(operation.generation, generations.get(operation.place, 0))
+    return generations
+
+
+def classify(state: int, required: int, issued: int) -> BlockClass | None:
+    """Return the class of a block, or None for one that was never written, whatever stands there.
+
+    ``required`` is the newest acknowledged generation, ``issued`` the newest that was begun; 0 is none.
+    """
+    if not issued:
+        return None
+    if state > issued:
+        return BlockClass.GARBAGE
+    special = {MISPLACED: BlockClass.MISPLACED, UNREADABLE: BlockClass.UNREADABLE}
+    if state in special:
+        return special[state]
+    if state == GARBAGE:
+        # A write that was under way when the power went may tear the block that it overwrites.
+        return BlockClass.UNSYNCED_LOST if issued > required else BlockClass.GARBAGE
+    if not required:
+        return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
+    if state >= required:
+        return BlockClass.DURABLE if state == required else BlockClass.UNSYNCED_KEPT
+    return BlockClass.STALE if state else BlockClass.SYNCED_LOST
+
+
+def said_of(state: int) -> str:
+    """Return what stands where an operation's block should be."""
+    words = {ABSENT: "nothing is there", GARBAGE: "garbage", MISPLACED: "another block", UNREADABLE: "unreadable"}
+    return words.get(state, f"generation {state} is there")
+
+
+def weigh_names(
+    worker: WorkerSpec,
+    operations: Sequence[Operation],
+    bound: Sequence[Operation],
+    found: Mapping[str, Any],
+    balance: Balance,
+) -> None:
+    """Judge a worker that takes small directories through every change of metadata."""
+    begun: dict[int, set[str]] = defaultdict(set)
+    for operation in operations:
+        begun[operation.place].add(operation.kind)
+    for operation in bound:
+        if (wrong := missing(operation, begun[operation.place], found)) is not None:
+            balance.lose(operation, worker, wrong)
+            balance.lost_files += operation.kind == "create"
+    for name in found:
+        directory, _, rest = name.partition("/")
+        number = int(directory[1:]) if directory[1:].isdigit() else -1
+        makers = {"": {"mkdir"}, "a": {"create"}, "b": {"link"}, "c": {"rename"}, "s": {"symlink"}}.get(rest)
+        if makers is None or not makers & begun.get(number, set()):
+            balance.invented.append(f"{worker.path}/{name}, which nobody made")
+
+
+def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> str | None:
+    """Return what contradicts an acknowledged change, or None if it is there or a later one has covered it."""
+    directory = f"d{operation.place}"
+    a, b, c, s = (found.get(f"{directory}/{name}") for name in "abcs")
+    file = c or a or b
+    match operation.kind:
+        case "mkdir":
+            return None if directory in found else "the directory is not there"
+        case "create":
+            return None if file else "the file is not there under any of its names"
+        case "append":
+            allowed = {APPENDED, TRUNCATED} if "truncate" in begun else {APPENDED}
+            return None if file and file[1] in allowed else "the appended bytes are not there"
+        case "setattr":
+            return None if file and stat.S_IMODE(file[0]) == MODE else "the mode is not the one set"
+        case "link":
+            return None if b or "remove" in begun else "the second name is not there"
+        case "symlink":
+            return None if s and s[3] == "a" else "the symbolic link is not there"
+        case "rename":
+            return None if c and not a else "the new name is not there, or the old one still is"
+        case "truncate":
+            return None if file and file[1] == TRUNCATED else "the size is not the one set"
+        case "remove":
+            return None if not b and directory in found else "the removed name is there, or its directory is not"
+    raise RigError(f"no rule for an operation of kind {operation.kind!r}")

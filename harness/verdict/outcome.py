@@ -1,0 +1,42 @@
+"""How things can end."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Outcome(StrEnum):
+    """The end of a cycle or a run."""
+
+    PASS = "PASS"  # noqa: S105  no password
+    FAIL = "FAIL"
+    """A promise was broken."""
+    ERROR = "ERROR"
+    """The rig failed: this proves nothing."""
+    SKIP = "SKIP"
+    """A requirement is missing."""
+    INVALID = "INVALID"
+    """A control did not behave: nothing of this campaign counts."""
+    INCONCLUSIVE = "INCONCLUSIVE"
+    """What was to be seen did not show, and nothing contradicts it either."""
+
+
+SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.FAIL, Outcome.ERROR, Outcome.INVALID)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the end that speaks for all; without any there is nothing judged, and that has not passed."""
+    return max(outcomes, key=SEVERITY.index, default=Outcome.INCONCLUSIVE)
+
+
+class Verdict(BaseModel):
+    """What one checker says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    checker: str
+    outcome: Outcome
+    reason: str
+    blame: str | None = None
+    """Which part broke the promise, where that is known."""

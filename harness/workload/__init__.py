@@ -1,0 +1,1 @@
+"""What the clients do, and what they were told about it."""

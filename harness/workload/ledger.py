@@ -1,0 +1,213 @@
+"""The ledger: clients write blocks and names, and every promise that they are given is noted outside the crash."""
+
+import json
+import selectors
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.command import Completed
+from harness.errors import RequestError, RigError, nearest
+from harness.machine.machine import Machine
+from harness.machine.transport import RemoteCommand
+from harness.topology import GATEWAY
+from harness.waiting import Deadline, now_ns, wait_until
+from harness.workload import agent
+from harness.workload.history import History, Recorder, WorkerSpec
+
+AGENT = "/run/raidproof/agent.py"
+START_DEADLINE_S = 20.0
+SCAN_DEADLINE_S = 120.0
+WORKER_KINDS = ("fsync", "o_sync", "close", "metadata", "shared")
+
+Found = dict[str, dict[str, object]]
+"""What a scan found: for each worker's files, block generations and names."""
+
+
+class LedgerSpec(BaseModel):
+    """How much of what each client does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kinds: tuple[str, ...] = ("fsync", "fsync", "o_sync", "close", "metadata", "shared")
+    """A worker each. ``shared`` writes and fsyncs this client's region of one file that all clients share."""
+    blocks: int = 256
+    seed: int = 1
+
+    def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
+        """Lay the workers out over the clients.
+
+        Raises:
+            RequestError: there is no such kind of worker.
+        """
+        workers: list[WorkerSpec] = []
+        for place, client in enumerate(clients):
+            for turn, kind in enumerate(self.kinds):
+                if kind not in WORKER_KINDS:
+                    raise RequestError(f"no such ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
+                number = len(workers)
+                common = {"number": number, "client": client, "blocks": self.blocks}
+                if kind == "shared":
+                    shared = {"kind": "fsync", "path": "shared", "file": 1 << 16, "first": place * self.blocks}
+                    workers.append(WorkerSpec.model_validate(common | shared))
+                else:
+                    own = {"kind": kind, "path": f"{client}-{turn}-{kind}", "file": number}
+                    workers.append(WorkerSpec.model_validate(common | own))
+        return workers
+
+
+class NetworkSockets(Protocol):
+    """Where the ledger gets its listening socket: on the lab's own network."""
+
+    def socket(self) -> socket.socket:
+        """Return a TCP socket that is not yet bound."""
+
+
+class Ledger:
+    """One run of the ledger on the clients of a lab."""
+
+    def __init__(
+        self, spec: LedgerSpec, clients: Sequence[Machine], sockets: NetworkSockets, root: str, path: Path
+    ) -> None:
+        self.spec = spec
+        self.clients = {client.name: client for client in clients}
+        self.workers = spec.workers([client.name for client in clients])
+        self.root = root
+        self.path = path
+        self._sockets = sockets
+        self._commands: dict[str, RemoteCommand] = {}
+        self._frames = 0
+
+    def config(self, client: str | None, port: int = 0) -> str:
+        """Return the agent's orders: for one client, or for a scan of everything."""
+        workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
+        orders = {
+            "root": self.root,
+            "seed": self.spec.seed,
+            "host": str(GATEWAY.ip),
+            "port": port,
+            "workers": workers,
+        }
+        return json.dumps(orders)
+
+    @contextmanager
+    def running(self) -> Iterator["Ledger"]:
+        """Work on every client while the body runs; after it every client has stopped, or is known to be dead."""
+        with self._sockets.socket() as listener:
+            listener.bind((str(GATEWAY.ip), 0))
+            listener.listen(len(self.workers))
+            receiver = Receiver(listener, Recorder(self.path))
+            receiver.start()
+            try:
+                port = listener.getsockname()[1]
+                for client in self.clients.values():
+                    install(client, self.config(client.name, port))
+                for name, client in self.clients.items():
+                    self._commands[name] = client.start_command(["python3", AGENT, "write", f"{AGENT}.json"])
+                wait_until(
+                    lambda: self._all_alive() and receiver.connections >= len(self.workers),
+                    Deadline.after(START_DEADLINE_S),
+                    "the ledger's workers to report",
+                )
+                yield self
+            finally:
+                receiver.stop()
+
+    def _all_alive(self) -> bool:
+        for name, command in self._commands.items():
+            if command.ended:
+                raise RigError(f"{name}: the ledger's agent ended: {command.wait(Deadline.after(2)).stderr}")
+        return True
+
+    def stop(self, deadline: Deadline) -> None:
+        """Let every worker finish what it is doing, and wait for it. A client that has lost its power is passed over.
+
+        Raises:
+            DeadlineExceeded: a worker hangs in an operation.
+            RigError: an agent failed.
+        """
+        running = {name: one for name, one in self._commands.items() if self.clients[name].boot_id is not None}
+        for command in running.values():
+            command.close_input()
+        for name, command in running.items():
+            ended: Completed = command.wait(deadline)
+            if not ended.ok:
+                raise RigError(f"{name}: the ledger's agent failed: {ended.stderr}")
+
+    def history(self) -> History:
+        """Return what was done and told, from the file on disk."""
+        return History.read(self.path)
+
+    def scan(self, machine: Machine, root: str) -> Found:
+        """Read everything back on a machine that has the file system mounted at ``root``."""
+        orders = json.loads(self.config(None)) | {"root": root}
+        install(machine, json.dumps(orders))
+        found: Found = json.loads(
+            machine.succeed(["python3", AGENT, "scan", f"{AGENT}.json"], deadline_s=SCAN_DEADLINE_S)
+        )
+        return found
+
+
+def install(machine: Machine, config: str) -> None:
+    """Put the agent and its orders into a machine's memory."""
+    machine.put(Path(agent.__file__).read_bytes(), AGENT)
+    machine.put(config, f"{AGENT}.json")
+
+
+class Receiver(threading.Thread):
+    """Stamps what the agents tell at the moment of its arrival."""
+
+    def __init__(self, listener: socket.socket, recorder: Recorder) -> None:
+        super().__init__(name="ledger-receiver", daemon=True)
+        self.connections = 0
+        self.open_connections = 0
+        self._listener = listener
+        self._recorder = recorder
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = socket.socketpair()
+
+    def run(self) -> None:
+        """Receive until stopped."""
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                source = key.fileobj
+                if source is self._wake_read:
+                    return
+                if source is self._listener:
+                    connection, _ = self._listener.accept()
+                    self._selector.register(connection, selectors.EVENT_READ)
+                    self.connections += 1
+                    self.open_connections += 1
+                else:
+                    self._receive(source)  # type: ignore[arg-type]
+
+    def _receive(self, source: socket.socket) -> None:
+        try:
+            data = source.recv(1 << 16)
+        except OSError:
+            data = b""
+        if data:
+            self._recorder.add(source.fileno(), now_ns(), data)
+        else:
+            self._recorder.forget(source.fileno())
+            self._selector.unregister(source)
+            source.close()
+            self.open_connections -= 1
+
+    def stop(self) -> None:
+        """End the thread and finish the file."""
+        self._wake_write.send(b"!")
+        self.join()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._listener:
+                key.fileobj.close()
+        self._wake_write.close()
+        self._selector.close()
+        self._recorder.close()

@@ -1,0 +1,193 @@
+"""The agent, for real, on a directory of this host: what it tells, what it leaves, and what judgement makes of it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.errors import RequestError
+from harness.verdict.evidence import BlockClass, Evidence, weigh
+from harness.waiting import Deadline, wait_until
+from harness.workload import agent
+from harness.workload.history import Ended, History, Recorder, WorkerSpec
+from harness.workload.ledger import Found, LedgerSpec, Receiver
+
+OPERATIONS = 40
+
+
+@dataclass
+class Ran:
+    """A finished run of the agent."""
+
+    root: Path
+    workers: list[WorkerSpec]
+    history: History
+
+    def scan(self) -> Found:
+        orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
+        path = self.root.with_name("scan.json")
+        path.write_text(json.dumps(orders))
+        said = subprocess.run([sys.executable, agent.__file__, "scan", path], capture_output=True, check=True)
+        found: Found = json.loads(said.stdout)
+        return found
+
+    def weigh(self, before_ns: int | None = None) -> Evidence:
+        return weigh(self.workers, self.history, self.scan(), before_ns=before_ns)
+
+    def path(self, kind: str) -> Path:
+        return self.root / next(one.path for one in self.workers if one.kind == kind)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    directory = tmp_path_factory.mktemp("ledger")
+    root = directory / "root"
+    root.mkdir()
+    kinds = ("fsync", "o_sync", "close", "metadata", "shared")
+    workers = [
+        one.model_copy(update={"operations": OPERATIONS})
+        for one in LedgerSpec(kinds=kinds, blocks=16).workers(["client1", "client2"])
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        receiver = Receiver(listener, Recorder(directory / "history"))
+        receiver.start()
+        orders = {
+            "root": str(root), "seed": 1, "host": "127.0.0.1", "port": listener.getsockname()[1],
+            "workers": [one.model_dump() for one in workers],
+        }  # fmt: skip
+        config = directory / "config.json"
+        config.write_text(json.dumps(orders))
+        process = subprocess.Popen([sys.executable, agent.__file__, "write", config], stdin=subprocess.PIPE)
+        wait_until(lambda: process.poll() is not None, Deadline.after(60), "the agent to finish")
+        wait_until(lambda: receiver.open_connections == 0, Deadline.after(10), "its last words")
+        receiver.stop()
+        process.communicate()
+    return Ran(root, workers, History.read(directory / "history"))
+
+
+@pytest.fixture
+def ran(original: Ran, tmp_path: Path) -> Iterator[Ran]:
+    root = tmp_path / "root"
+    shutil.copytree(original.root, root, symlinks=True, copy_function=copy_with_links(original.root, root))
+    yield Ran(root, original.workers, original.history)
+
+
+def copy_with_links(source: Path, target: Path) -> object:
+    """Copy files so that hard links stay hard links."""
+    seen: dict[int, str] = {}
+
+    def copy(old: str, new: str) -> str:
+        inode = os.stat(old).st_ino
+        if inode in seen:
+            os.link(seen[inode], new)
+        else:
+            shutil.copy2(old, new)
+            seen[inode] = new
+        return new
+
+    return copy
+
+
+def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
+    evidence = ran.weigh()
+    assert all(one.ended is Ended.OK for one in ran.history.operations)
+    assert evidence.acknowledged_total == OPERATIONS * len(ran.workers)
+    assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
+    assert evidence.first_lost_ns is None
+
+
+def test_what_was_told_after_the_cut_does_not_bind(ran: Ran) -> None:
+    middle = ran.history.operations[len(ran.history.operations) // 2].issued_ns
+    shutil.rmtree(ran.root)
+    ran.root.mkdir()
+    all_lost, some_lost = ran.weigh(), ran.weigh(before_ns=middle)
+    assert all_lost.acknowledged_total > some_lost.acknowledged_total > 0
+    assert some_lost.lost.get("fsync") == some_lost.acknowledged.get("fsync")
+
+
+def test_a_missing_file_loses_its_operations_and_is_counted(ran: Ran) -> None:
+    ran.path("fsync").unlink()
+    evidence = ran.weigh()
+    assert evidence.lost == {"fsync": OPERATIONS}
+    assert evidence.lost_files == 1
+    assert evidence.lost_bytes == OPERATIONS * agent.BLOCK
+    assert evidence.blocks[BlockClass.SYNCED_LOST] == 16
+    first = min(one.ended_ns or 0 for one in ran.history.operations if one.worker == 0)
+    assert evidence.first_lost_ns == first
+
+
+def test_an_old_generation_is_stale(ran: Ran) -> None:
+    path = ran.path("o_sync")
+    worker = next(one for one in ran.workers if one.kind == "o_sync")
+    with path.open("r+b") as file:
+        file.write(agent.block(worker.file, 0, 1, 1))
+    evidence = ran.weigh()
+    assert evidence.blocks[BlockClass.STALE] == 1
+    assert evidence.lost == {"o_sync": 2}  # generations 2 and 3 of block 0
+
+
+def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
+    worker = next(one for one in ran.workers if one.kind == "fsync")
+    with ran.path("fsync").open("r+b") as file:
+        file.write(b"x" * agent.BLOCK)
+        file.write(agent.block(worker.file, 0, 1, 1))
+    evidence = ran.weigh()
+    assert evidence.blocks[BlockClass.GARBAGE] == 1
+    assert evidence.blocks[BlockClass.MISPLACED] == 1
+
+
+def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
+    newer = agent.block(0, 0, 99, 1)
+    with ran.path("fsync").open("r+b") as file:
+        file.write(newer)
+    assert ran.weigh().blocks[BlockClass.GARBAGE] == 1
+
+
+@pytest.mark.parametrize("name", ["d9999", "d0/x"])
+def test_a_name_that_nobody_made_is_invented(ran: Ran, name: str) -> None:
+    (ran.path("metadata") / name).mkdir()
+    assert any(name in one for one in ran.weigh().invented)
+
+
+def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
+    (ran.path("close") / "f77").touch()
+    assert ran.weigh().invented
+
+
+@pytest.mark.parametrize(
+    ("kind", "undo"),
+    [
+        ("mkdir", lambda d: shutil.rmtree(d)),
+        ("create", lambda d: (d / "c").unlink()),
+        ("append", lambda d: os.truncate(d / "c", 0)),
+        ("setattr", lambda d: (d / "c").chmod(0o600)),
+        ("symlink", lambda d: (d / "s").unlink()),
+        ("rename", lambda d: (d / "c").rename(d / "a")),
+        ("truncate", lambda d: os.truncate(d / "c", 100)),
+        ("remove", lambda d: (d / "b").touch()),
+    ],
+)
+def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str, undo: object) -> None:
+    undo(ran.path("metadata") / "d0")  # type: ignore[operator]
+    assert ran.weigh().lost.get(kind) == 1
+
+
+def test_a_second_name_is_missed_while_nothing_has_removed_it(ran: Ran) -> None:
+    worker = next(one for one in ran.workers if one.kind == "metadata")
+    last = max(one.place for one in ran.history.of_worker(worker.number))
+    operations = [one for one in ran.history.operations if one.kind != "remove" or one.place != last]
+    kinds = {one.kind for one in operations if one.worker == worker.number and one.place == last}
+    evidence = weigh(ran.workers, History(operations), ran.scan())
+    assert (evidence.lost.get("link", 0) == 1) == ("link" in kinds)
+
+
+def test_an_unknown_kind_of_worker_names_the_nearest() -> None:
+    with pytest.raises(RequestError, match="did you mean 'fsync'"):
+        LedgerSpec(kinds=("fsnc",)).workers(["client1"])
