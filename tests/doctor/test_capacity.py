@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import pytest
+
+from harness.doctor import Outcome
+from harness.doctor.capacity import cpu_finding, free_bytes, memory_finding, room_finding
+from harness.units import GIB, MIB
+
+
+@pytest.mark.parametrize(
+    ("available", "outcome"), [(8 * GIB, Outcome.OK), (2 * GIB, Outcome.WARNING), (512 * MIB, Outcome.MISSING)]
+)
+def test_memory(available: int, outcome: Outcome) -> None:
+    finding = memory_finding(available)
+    assert finding.outcome is outcome
+    assert bool(finding.remedy) is (outcome is not Outcome.OK)
+
+
+@pytest.mark.parametrize(("free", "outcome"), [(GIB, Outcome.OK), (GIB - 1, Outcome.MISSING)])
+def test_room(free: int, outcome: Outcome) -> None:
+    finding = room_finding("labs", Path("/x"), free, GIB)
+    assert (finding.outcome, finding.name) == (outcome, "room for labs")
+
+
+def test_one_processor_is_enough_but_slow() -> None:
+    assert [cpu_finding(cpus).outcome for cpus in (1, 2)] == [Outcome.WARNING, Outcome.OK]
+
+
+def test_room_of_a_directory_that_is_still_to_be_made(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path / "not" / "yet") > 0

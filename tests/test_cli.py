@@ -1,0 +1,144 @@
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.cli import Status, cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
+from harness.errors import ProductError, RequestError, RequirementMissing, RigError
+
+HOME = Path(__file__).resolve().parents[1]
+
+
+def stderr_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(arguments)
+    return status, capsys.readouterr().err
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "dmeo")
+    assert status == Status.BAD_REQUEST
+    assert said == "raidproof: No such command 'dmeo'. Did you mean 'demo'?\n"
+
+
+def test_an_unknown_option_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "doctor", "--jsn")
+    assert status == Status.BAD_REQUEST
+    assert "--json" in said
+    assert said.count("\n") == 1
+
+
+def test_an_unknown_part_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "test", "linnt")
+    assert status == Status.BAD_REQUEST
+    assert said.startswith("raidproof: no part 'linnt' of the tests (did you mean 'lint'?")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("demo", "test", "scenarios", "doctor", "judge", "shell", "gc"))
+
+
+def test_no_arguments_show_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "Usage: raidproof" in capsys.readouterr().out
+
+
+def test_launcher_and_program_list_the_same() -> None:
+    launcher = subprocess.run([HOME / "raidproof"], capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^  ([a-z]+)  +\w", launcher, re.MULTILINE))
+    assert listed == {
+        command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback
+    }
+    for status in Status:
+        assert f"{status.value} " in launcher
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RequestError("x"), Status.BAD_REQUEST),
+        (RequirementMissing("x"), Status.REQUIREMENT_MISSING),
+        (RigError("x"), Status.ERROR),
+        (ProductError("x"), Status.FAIL),
+        (OSError(errno.ENOSPC, "No space left on device"), Status.ERROR),
+        (ValueError("x"), Status.ERROR),
+        (KeyboardInterrupt(), Status.INTERRUPTED),
+    ],
+)
+def test_status_says_whose_fault(error: BaseException, status: Status) -> None:
+    assert status_of(error) == status
+
+
+def test_causes_are_one_line() -> None:
+    assert cause_of(OSError(errno.ENOSPC, "No space left on device", "/x/image")).startswith("disk full: /x/image (")
+    assert cause_of(OSError(errno.EADDRINUSE, "Address already in use")) == "Address already in use"
+    assert cause_of(PermissionError(errno.EACCES, "Permission denied", "/x")) == "Permission denied: /x"
+    assert cause_of(ValueError("odd")) == "internal error: ValueError: odd (--debug shows where)"
+
+
+def break_doctor(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def examine() -> None:
+        raise error
+
+    monkeypatch.setattr("harness.doctor.examine", examine)
+
+
+def test_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    break_doctor(monkeypatch, RigError("broken", remedy="mend it"))
+    assert stderr_of(capsys, "doctor") == (Status.ERROR, "raidproof: broken (mend it)\n")
+
+
+@pytest.mark.parametrize("words", [["--debug", "doctor"], ["doctor", "--debug"]])
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    break_doctor(monkeypatch, RigError("broken"))
+    with pytest.raises(RigError):
+        main(words)
+
+
+def test_interruption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    break_doctor(monkeypatch, KeyboardInterrupt())
+    status, said = stderr_of(capsys, "doctor")
+    assert status == Status.INTERRUPTED
+    assert said.startswith("raidproof: interrupted")
+
+
+def test_sigterm_is_ctrl_c() -> None:
+    program = (
+        "import os, signal, sys, harness.doctor as doctor\n"
+        "from harness.cli import main\n"
+        "doctor.examine = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main(['doctor']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == Status.INTERRUPTED
+    assert ended.stderr.startswith("raidproof: interrupted")
+
+
+def test_a_reader_that_went_away() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "harness", "--help"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode != -signal.SIGSEGV
+
+
+def test_parts_are_those_of_tox() -> None:
+    known = tox_environments((HOME / "tox.ini").read_text())
+    assert known == ["lint", "type", "unit", "scenarios"]
+    assert tox_arguments([], known)[-1] == "lint,type,unit,scenarios"
+    assert tox_arguments(["unit"], known)[-1] == "unit"
+
+
+def test_scenarios_takes_pytest_arguments() -> None:
+    assert pytest_arguments(["-k", "sync"]) == ["scenarios", "-k", "sync"]
+    assert pytest_arguments(["scenarios/test_x.py::test_y"]) == ["scenarios/test_x.py::test_y"]

@@ -1,0 +1,54 @@
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness import log
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
+    stream = io.StringIO()
+    monkeypatch.setattr(log, "console", Console(file=stream, force_terminal=getattr(request, "param", False)))
+    return stream
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Iterator[Path]:
+    handlers, level = list(log.logger.handlers), log.logger.level
+    log.to_file(tmp_path / "run.log")
+    yield tmp_path / "run.log"
+    for handler in set(log.logger.handlers) - set(handlers):
+        handler.close()
+        log.logger.removeHandler(handler)
+    log.logger.setLevel(level)
+
+
+def test_plain_lines_without_a_terminal(screen: io.StringIO) -> None:
+    with log.progress("starting"):
+        log.step("boot [server]")
+    log.say("done")
+    assert screen.getvalue() == "starting\nboot [server]\ndone\n"
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_steps_replace_each_other_on_a_terminal(screen: io.StringIO) -> None:
+    with log.progress("starting"):
+        log.step("boot")
+        with log.progress("an inner part"):
+            pass
+    log.say("done")
+    assert screen.getvalue().endswith("done\n")
+    assert "\x1b[" in screen.getvalue()
+
+
+def test_the_file_has_everything(screen: io.StringIO, log_file: Path) -> None:
+    log.say("said")
+    log.step("stepped")
+    log.logger.debug("detail")
+    text = log_file.read_text()
+    assert all(word in text for word in ("said", "stepped", "detail"))
+    assert logging.getLogger("raidproof") is log.logger

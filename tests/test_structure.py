@@ -1,0 +1,132 @@
+"""The rules of the house that no linter knows. Each has a test in which it says no."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).resolve().parents[1]
+SOURCES = sorted((HOME / "harness").rglob("*.py"))
+PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
+MAX_LINES = 400
+VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
+CLOCK = "harness/waiting.py"
+
+
+def too_long(path: str, source: str) -> Iterator[str]:
+    if len(source.splitlines()) > MAX_LINES:
+        yield f"{path}: {len(source.splitlines())} lines, more than {MAX_LINES}"
+
+
+def vague_name(path: str, _source: str) -> Iterator[str]:
+    for part in Path(path).with_suffix("").parts:
+        if part in VAGUE:
+            yield f"{path}: {part!r} names no thing"
+
+
+def second_clock(path: str, source: str) -> Iterator[str]:
+    if path == CLOCK:
+        return
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names) if any(name.name == "time" for name in names):
+                yield f"{path}:{node.lineno}: time belongs to harness.waiting"
+            case ast.ImportFrom(module="time"):
+                yield f"{path}:{node.lineno}: time belongs to harness.waiting"
+            case ast.Call(func=ast.Attribute(attr="now" | "utcnow" | "today", value=value)) if "date" in ast.unparse(
+                value
+            ):
+                yield f"{path}:{node.lineno}: the date belongs to harness.waiting"
+
+
+def shell_string(path: str, source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "shell" and not is_false(node.value):
+            yield f"{path}:{node.lineno}: a command is a list of arguments"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"os.system", "os.popen", "subprocess.getoutput"}:
+            yield f"{path}:{node.lineno}: a command is a list of arguments"
+
+
+def is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def unknown_host_key(path: str, source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)
+        if name in {"AutoAddPolicy", "WarningPolicy"}:
+            yield f"{path}: host keys are pinned, never accepted"
+
+
+Rule = Callable[[str, str], Iterator[str]]
+BROKEN: list[tuple[Rule, str, str]] = [
+    (too_long, "harness/x.py", "pass\n" * (MAX_LINES + 1)),
+    (vague_name, "harness/utils.py", ""),
+    (vague_name, "harness/common/disk.py", ""),
+    (second_clock, "harness/x.py", "import time"),
+    (second_clock, "harness/x.py", "from time import sleep"),
+    (second_clock, "harness/x.py", "import datetime\ndatetime.datetime.now()"),
+    (shell_string, "harness/x.py", "subprocess.run('ls', shell=True)"),
+    (shell_string, "harness/x.py", "subprocess.run('ls', shell=flag)"),
+    (shell_string, "harness/x.py", "os.system('ls')"),
+    (unknown_host_key, "harness/x.py", "client.set_missing_host_key_policy(paramiko.AutoAddPolicy())"),
+    (unknown_host_key, "harness/x.py", "from paramiko import AutoAddPolicy"),
+]
+RULES = sorted({rule for rule, _, _ in BROKEN}, key=lambda rule: rule.__name__)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_is_kept(rule: Rule) -> None:
+    paths = SOURCES if rule is second_clock else PROGRAMS
+    broken = [said for path in paths for said in rule(str(path.relative_to(HOME)), path.read_text())]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), BROKEN)
+def test_rule_says_no(rule: Rule, path: str, source: str) -> None:
+    assert list(rule(path, source))
+
+
+def lint_imports(home: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
+    return subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def small_house(tmp_path: Path) -> Path:
+    shutil.copy(HOME / "pyproject.toml", tmp_path)
+    (tmp_path / "harness").mkdir()
+    for name in ("__init__", "errors", "report", "disk", "workload", "fault"):
+        (tmp_path / "harness" / f"{name}.py").write_text("")
+    return tmp_path
+
+
+def test_layers_are_kept() -> None:
+    ended = lint_imports(HOME)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_layers_accept_a_downward_import(small_house: Path) -> None:
+    (small_house / "harness" / "report.py").write_text("import harness.disk")
+    assert lint_imports(small_house).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"), [("disk", "report"), ("workload", "fault"), ("fault", "workload"), ("errors", "disk")]
+)
+def test_layers_refuse(small_house: Path, module: str, imported: str) -> None:
+    (small_house / "harness" / f"{module}.py").write_text(f"import harness.{imported}")
+    ended = lint_imports(small_house)
+    assert ended.returncode == 1
+    assert f"harness.{module} is not allowed to import harness.{imported}" in ended.stdout
+
+
+def test_layers_name_a_module_without_a_layer(small_house: Path) -> None:
+    (small_house / "harness" / "stray.py").write_text("")
+    ended = lint_imports(small_house)
+    assert ended.returncode == 1
+    assert "stray" in ended.stdout

@@ -1,0 +1,30 @@
+import pytest
+
+from harness.errors import DeadlineExceeded
+from harness.waiting import Deadline, now_ns, wait_until
+
+
+def test_returns_the_first_true_answer() -> None:
+    answers = iter([None, "", "ready", "never asked"])
+    assert wait_until(lambda: next(answers), Deadline.after(60), "an answer", interval_s=0) == "ready"
+
+
+def test_says_what_was_awaited() -> None:
+    with pytest.raises(DeadlineExceeded, match="gave up waiting for the array"):
+        wait_until(lambda: None, Deadline.after(0), "the array")
+
+
+def test_asks_at_least_once_even_if_the_time_is_up() -> None:
+    assert wait_until(lambda: "there", Deadline(at_ns=0), "it") == "there"
+
+
+def test_a_broken_condition_is_not_waited_out() -> None:
+    with pytest.raises(ZeroDivisionError):
+        wait_until(lambda: 1 / 0, Deadline.after(60), "it")
+
+
+def test_deadline() -> None:
+    assert Deadline(at_ns=0).passed
+    assert Deadline(at_ns=0).remaining_s == 0
+    assert not Deadline.after(3600).passed
+    assert Deadline.after(3600).at_ns > now_ns()
