@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from harness.errors import ProductError, RaidproofError, RequestError, RequirementMissing, nearest
-from harness.interrupt import unwind_on_signals
+from harness.interrupt import interrupted, unwind_on_signals
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -58,7 +58,8 @@ def run_tests(
 
     arguments = tox_arguments(parts or [], tox_environments((HOME / "tox.ini").read_text()))
     # In this process, so that SIGTERM reaches tox as Ctrl-C does: it then interrupts what it runs.
-    raise typer.Exit(tox(arguments))
+    failed = tox(arguments) != Status.PASS
+    raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})

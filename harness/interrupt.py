@@ -20,6 +20,11 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"raidproof: cleaning up; once more to stop at once\n")
 
 
+def interrupted() -> bool:
+    """Whether a signal came since ``unwind_on_signals``, even if something else has caught its exception."""
+    return _received > 0
+
+
 def unwind_on_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, once: a second one must not cut the clean-up short."""
     global _received  # noqa: PLW0603

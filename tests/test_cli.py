@@ -139,6 +139,23 @@ def test_parts_are_those_of_tox() -> None:
     assert tox_arguments(["unit"], known)[-1] == "unit"
 
 
+@pytest.mark.parametrize(("tox_status", "status"), [(0, Status.PASS), (1, Status.FAIL), (5, Status.FAIL)])
+def test_parts_that_fail(monkeypatch: pytest.MonkeyPatch, tox_status: int, status: Status) -> None:
+    monkeypatch.setattr("tox.run.main", lambda _: tox_status)
+    assert main(["test", "unit"]) == status
+
+
+def test_parts_that_are_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def tox(_: list[str]) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        return 1
+
+    monkeypatch.setattr("tox.run.main", tox)
+    assert main(["test", "unit"]) == Status.INTERRUPTED
+    assert capsys.readouterr().err.startswith("raidproof: interrupted")
+
+
 def test_scenarios_takes_pytest_arguments() -> None:
     assert pytest_arguments(["-k", "sync"]) == ["scenarios", "-k", "sync"]
     assert pytest_arguments(["scenarios/test_x.py::test_y"]) == ["scenarios/test_x.py::test_y"]
