@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from harness.cli import Status, cause_of, main, pytest_arguments, status_of, tox
 from harness.errors import ProductError, RequestError, RequirementMissing, RigError
 
 HOME = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _pytests_own_signals() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def stderr_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
