@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -134,17 +134,13 @@ class Lab:
 
 
 def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
-    """Do things at the same time; if several fail, all of it is said.
+    """Do things at the same time; the first that fails is what is raised.
 
-    An interruption does not wait for them: closing the enclosure, which follows, is what ends them.
+    Neither a failure nor an interruption waits for the others: closing the enclosure, which follows, ends them.
     """
     executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
     try:
-        futures = [executor.submit(action) for action in actions]
-        errors = [error for future in futures if (error := future.exception()) is not None]
+        for future in as_completed([executor.submit(action) for action in actions]):
+            future.result()
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise BaseExceptionGroup("several machines failed", errors)

@@ -1,5 +1,6 @@
 """Commands in a machine over SSH: pinned host keys, a deadline on everything, both streams drained in one loop."""
 
+import logging
 import select
 import shlex
 import socket
@@ -13,6 +14,9 @@ from harness.machine.keys import LabKeys
 from harness.waiting import Deadline, wait_until
 
 CHUNK = 1 << 16
+
+# It prints tracebacks of connections that are refused while a machine boots.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 class RemoteCommand:
@@ -124,9 +128,10 @@ class Transport:
                 banner_timeout=timeout_s,
                 auth_timeout=timeout_s,
             )
-        except paramiko.BadHostKeyException as error:
+        except (paramiko.BadHostKeyException, paramiko.AuthenticationException, paramiko.IncompatiblePeer) as error:
+            client.close()
             connection.close()
-            raise RigError(f"{self.where} answers with a host key that is not the lab's") from error
+            raise RigError(f"{self.where} answers, but not as a machine of this lab: {error}") from error
         except (OSError, EOFError, paramiko.SSHException):
             client.close()
             connection.close()

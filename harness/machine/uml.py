@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 
-from harness.disk.cache import CutPolicy
+from harness.disk.cache import CutPolicy, Fate
 from harness.disk.client import EngineClient
 from harness.disk.daemon import storage_daemon_command
 from harness.enclosure import Enclosure, Process
@@ -55,10 +55,15 @@ def uml_command(
         "con=null",
         "con0=null,fd:1",
         "panic=1",
-        f"vec0:transport=tap,ifname={tap},depth=128,gro=1",
+        f"vec0:transport=tap,ifname={tap},mac={hardware_address(spec)},depth=128,gro=1",
         *(f"virtio_uml.device={socket}:2" for socket in disk_sockets),
         *kernel.arguments,
     ]
+
+
+def hardware_address(spec: MachineSpec) -> str:
+    """Return a MAC address that survives reboots: with a new one each time, the others' ARP caches are wrong."""
+    return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
 
 
 @dataclass
@@ -76,6 +81,7 @@ class UmlPower:
     boots: int = 0
     _guest: Process | None = None
     _storage: Process | None = None
+    _lost_power: bool = False
 
     @property
     def console(self) -> Path:
@@ -96,7 +102,9 @@ class UmlPower:
         sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]
         for socket in sockets:
             socket.unlink(missing_ok=True)
-        disks.engine.power_on()
+        if self._lost_power:
+            disks.engine.power_on()
+            self._lost_power = False
         self._storage = storage = self.enclosure.spawn(
             storage_daemon_command(
                 nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
@@ -118,7 +126,10 @@ class UmlPower:
         at_ns = now_ns() if self.disks is None else self.disks.engine.freeze()
         self._guest.kill()
         self._disconnect()
-        fates = self.disks.engine.resolve(policy, seed) if self.disks is not None else ()
+        fates: tuple[Fate, ...] = ()
+        if self.disks is not None:
+            fates = self.disks.engine.resolve(policy, seed)
+            self._lost_power = True
         return Cut(at_ns, policy, seed, fates)
 
     def _disconnect(self) -> None:
