@@ -1,5 +1,6 @@
 """The launcher, on a machine of fakes: a PATH of its own, and a house with nothing but what the launcher reads."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -95,6 +96,7 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
             cwd="/",
+            process_group=0,
         )
 
     def run(self, *words: str, launcher: Path | None = None, **environment: str) -> tuple[int, str, str]:
@@ -225,7 +227,7 @@ def test_interruption_leaves_no_environment(machine: Machine, number: signal.Sig
 def test_a_killed_preparation_is_begun_again(machine: Machine) -> None:
     process = machine.start("doctor", PIP_HANGS="1")
     wait_until((machine.fakes / "hanging").exists, Deadline.after(20), "pip")
-    process.kill()
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert machine.run("doctor")[0] == 0
     assert len(machine.calls("pip")) == 2
