@@ -1,0 +1,35 @@
+"""The RAID array: what is asked, the commands, what is found, and the array of a machine."""
+
+from harness.array.array import SYNC_DEADLINE_S, Array, Scrub
+from harness.array.command import (
+    assemble_command,
+    check_command,
+    create_command,
+    create_commands,
+    stop_command,
+    zero_command,
+)
+from harness.array.spec import ArraySpec, Geometry, Level, Md, data_disks, disk_path
+from harness.array.state import ArrayState, MdState, MemberState, parse_md
+
+__all__ = [
+    "SYNC_DEADLINE_S",
+    "Array",
+    "ArraySpec",
+    "ArrayState",
+    "Geometry",
+    "Level",
+    "Md",
+    "MdState",
+    "MemberState",
+    "Scrub",
+    "assemble_command",
+    "check_command",
+    "create_command",
+    "create_commands",
+    "data_disks",
+    "disk_path",
+    "parse_md",
+    "stop_command",
+    "zero_command",
+]

@@ -1,0 +1,164 @@
+"""An md array of a machine: created, activated, deactivated, destroyed, checked."""
+
+from harness.array.command import (
+    assemble_command,
+    check_command,
+    create_commands,
+    stop_command,
+    zero_command,
+)
+from harness.array.spec import ArraySpec, Level, Md, disk_path
+from harness.array.state import ArrayState, MdState, asked_of, found_of, parse_md, state_paths
+from harness.errors import RigError
+from harness.layer import Machine, State, read_files, require_effective
+from harness.waiting import Deadline, wait_until
+
+SYNC_DEADLINE_S = 600.0
+_POLL_S = 0.1
+
+
+class Scrub(State):
+    """What a check of an array's redundancy found.
+
+    A RAID1 or RAID10 may differ where nothing reads: a page that changed while both copies were written. On RAID4, 5
+    and 6 every mismatch is a stripe whose parity is wrong.
+    """
+
+    mismatch_cnt: dict[str, int]
+    """512-byte sectors that differ, by md device that was checked; md counts in whole pages or stripes."""
+    unchecked: dict[str, str]
+    """Md devices that could not be checked, with the reason."""
+
+    @property
+    def mismatches(self) -> int:
+        """Sectors that differ, over all md devices."""
+        return sum(self.mismatch_cnt.values())
+
+
+class Array:
+    """The array of one machine."""
+
+    def __init__(self, spec: ArraySpec, machine: Machine) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.device = spec.devices[-1].device
+
+    def create(self) -> None:
+        """Write the array onto its members, bring it online and check that it is what was asked.
+
+        Raises:
+            NotEffective: it is something else.
+        """
+        for command in create_commands(self.spec):
+            self.machine.succeed(command)
+        self.require_effective()
+
+    def activate(self) -> ArrayState:
+        """Assemble the array that is on the members; nothing is forced, nothing created.
+
+        Raises:
+            CommandFailed: mdadm would not start it.
+            NotEffective: what was on the members is not what was asked.
+        """
+        for md in self.spec.devices:
+            self.machine.succeed(assemble_command(md))
+        return self.require_effective()
+
+    def deactivate(self) -> None:
+        """Stop the array."""
+        self.machine.succeed(stop_command(md.device for md in reversed(self.spec.devices)))
+
+    def destroy(self) -> None:
+        """Stop the array and make its metadata disappear from the members."""
+        *legs, top = self.spec.devices
+        self.machine.succeed(stop_command([top.device]))
+        # The metadata of the uppermost array lies inside of the legs, which must still be online to lose it.
+        self.machine.succeed(zero_command(top.inputs))
+        if legs:
+            self.machine.succeed(stop_command(leg.device for leg in legs))
+            self.machine.succeed(zero_command(path for leg in legs for path in leg.inputs))
+
+    def state(self) -> ArrayState:
+        """Read what the kernel says of it.
+
+        Raises:
+            RigError: it is not online.
+        """
+        names = self._names()
+        paths = [path for md in self.spec.devices for path in state_paths(md, names)]
+        content = read_files(self.machine, paths)
+        return ArrayState(devices=tuple(parse_md(md, names, content) for md in self.spec.devices))
+
+    def require_effective(self) -> ArrayState:
+        """Return its state, if that is what was asked.
+
+        Raises:
+            NotEffective: it is not.
+        """
+        state = self.state()
+        for md, found in zip(self.spec.devices, state.devices, strict=True):
+            require_effective(md.device, asked_of(md, self.spec), found_of(found))
+        return state
+
+    def wait_clean(self, deadline_s: float = SYNC_DEADLINE_S) -> ArrayState:
+        """Wait until every member is rebuilt and everything resynced.
+
+        Raises:
+            DeadlineExceeded: it took longer.
+        """
+
+        def clean() -> ArrayState | None:
+            state = self.state()
+            return state if state.clean else None
+
+        return wait_until(clean, Deadline.after(deadline_s), f"{self.device} to be in sync", _POLL_S)
+
+    def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
+        """Let md read everything and compare; wait for the end.
+
+        Raises:
+            DeadlineExceeded: it took longer, or the resync before it did.
+            RigError: md never ran the check.
+        """
+        deadline = Deadline.after(deadline_s)
+        wait_until(self._idle, deadline, f"{self.device} to end its resync", _POLL_S)
+        state = self.state()
+        unchecked = {
+            found.device: reason
+            for md, found in zip(self.spec.devices, state.devices, strict=True)
+            if (reason := why_unchecked(md, found))
+        }
+        checked = [md.device for md in self.spec.devices if md.device not in unchecked]
+        if not checked:
+            return Scrub(mismatch_cnt={}, unchecked=unchecked)
+        self.machine.succeed(check_command(checked))
+        ended = wait_until(self._idle, deadline, f"the check of {self.device}", _POLL_S)
+        counted = [found for found in ended.devices if found.device in checked]
+        if never := [found.device for found in counted if found.last_sync_action != "check"]:
+            raise RigError(f"no check was run on {', '.join(never)}")
+        return Scrub(mismatch_cnt={found.device: found.mismatch_cnt for found in counted}, unchecked=unchecked)
+
+    def _idle(self) -> ArrayState | None:
+        state = self.state()
+        return state if all(device.sync_action == "idle" for device in state.devices) else None
+
+    def _names(self) -> dict[str, str]:
+        """The kernel's name of every disk: another one after each boot."""
+        paths = [path for md in self.spec.devices for path in md.inputs]
+        disks = [path for path in paths if path.startswith(disk_path(""))]
+        found = self.machine.succeed(["realpath", "--canonicalize-existing", *disks]).split()
+        if len(found) != len(disks):
+            raise RigError(f"{self.machine.name}: {len(disks)} disks were looked up, {len(found)} found")
+        legs = {path: path for path in paths if path not in disks}
+        return {
+            path: real.removeprefix("/dev/") for path, real in {**dict(zip(disks, found, strict=True)), **legs}.items()
+        }
+
+
+def why_unchecked(md: Md, found: MdState) -> str | None:
+    """Say why md cannot check an array, or None if it can."""
+    if md.level is Level.RAID0:
+        return "RAID0 keeps nothing twice"
+    if found.degraded:
+        return "degraded: there is nothing to compare with"
+    return None

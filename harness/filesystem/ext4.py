@@ -1,0 +1,94 @@
+"""ext4: its command lines, and what its tools say."""
+
+from harness.array import Geometry
+from harness.command import Completed
+from harness.errors import RigError
+from harness.filesystem.spec import Ext4Spec
+from harness.filesystem.state import FilesystemCheck, Superblock
+from harness.layer import found_in
+
+_UNCORRECTED = 4
+_FAILED = 8 | 16 | 32 | 128
+
+
+def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list[str]:
+    """Make the filesystem, over whatever the device carries."""
+    alignment = spec.alignment(geometry)
+    stride = alignment.su // spec.block_size if alignment else 0
+    width = stride * alignment.sw if alignment else 0
+    lazy = int(spec.lazy_init)
+    extended = [
+        "discard" if spec.discard else "nodiscard",
+        f"lazy_itable_init={lazy}",
+        f"lazy_journal_init={lazy}",
+        # mke2fs asks the device where it is not told; 0 is how one says no.
+        f"stride={stride}",
+        f"stripe_width={width}",
+    ]
+    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), "-E", ",".join(extended), device]
+
+
+def mount_options(spec: Ext4Spec) -> tuple[str, ...]:
+    """The options that it has to be mounted with."""
+    return (*spec.mount_options, f"data={spec.data}")
+
+
+def info_command(device: str) -> list[str]:
+    """Describe the filesystem on a device."""
+    return ["dumpe2fs", "-h", device]
+
+
+def parse_info(text: str) -> Superblock:
+    """Read ``dumpe2fs -h``.
+
+    Raises:
+        RigError: something is missing, so the output was cut off.
+    """
+    block_size = int(found_in(r"^Block size:\s+(\d+)$", text, "dumpe2fs: block size"))
+    blocks = int(found_in(r"^Block count:\s+(\d+)$", text, "dumpe2fs: block count"))
+    # Every ext4 has it, far below all else that is read here: without it the output was cut off.
+    found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal")
+    stride = int(_optional(r"^RAID stride:\s+(\d+)$", text))
+    width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text))
+    return Superblock(
+        block_size=block_size,
+        size=block_size * blocks,
+        su=stride * block_size,
+        sw=width // stride if stride else 0,
+        features=tuple(found_in(r"^Filesystem features:\s+(.+)$", text, "dumpe2fs: features").split()),
+    )
+
+
+def _optional(pattern: str, text: str) -> str:
+    try:
+        return found_in(pattern, text, "")
+    except RigError:
+        return "0"
+
+
+def check_command(device: str) -> list[str]:
+    """Look for damage, change nothing."""
+    return ["e2fsck", "-f", "-n", device]
+
+
+def parse_check(ended: Completed) -> FilesystemCheck:
+    """Read the verdict of ``e2fsck -fn``.
+
+    Raises:
+        RigError: it gave none.
+    """
+    said = f"{ended.stdout}\n{ended.stderr}"
+    if ended.status & _FAILED or "is mounted" in said or "Pass 1" not in said:
+        raise RigError(f"e2fsck gave no verdict, status {ended.status}: {said.strip()[-500:]}")
+    if "skipping journal recovery" in said:
+        return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the journal was not replayed",))
+    if ended.status == 0:
+        if "Pass 5" not in said:
+            raise RigError(f"e2fsck was cut off: {said.strip()[-500:]}")
+        return FilesystemCheck(outcome="clean", status=0)
+    if not ended.status & _UNCORRECTED:
+        raise RigError(f"e2fsck -n cannot have corrected anything, yet its status is {ended.status}")
+    reasons = tuple(
+        line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass ")
+    )
+    return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons)

@@ -1,0 +1,172 @@
+"""A filesystem of a machine: created, activated, deactivated, destroyed, checked."""
+
+from collections.abc import Iterable
+
+from harness.array import Geometry
+from harness.command import Completed
+from harness.errors import NotEffective, RigError
+from harness.filesystem import ext4, xfs
+from harness.filesystem.spec import DIRECTORY, Ext4Spec, XfsSpec
+from harness.filesystem.state import (
+    FilesystemCheck,
+    FilesystemState,
+    Mounted,
+    Superblock,
+    findmnt_command,
+    parse_findmnt,
+)
+from harness.layer import Machine, Value, found_in, require_effective
+
+MKFS_DEADLINE_S = 300.0
+CHECK_DEADLINE_S = 600.0
+MOUNT_DEADLINE_S = 120.0
+"""Long enough for the replay of a full log on slow disks."""
+
+
+def mount_command(spec: XfsSpec | Ext4Spec, device: str, directory: str = DIRECTORY) -> list[str]:
+    """Mount the filesystem, making the directory if need be; a log that is dirty is replayed."""
+    options = xfs.mount_options(spec) if isinstance(spec, XfsSpec) else ext4.mount_options(spec)
+    chosen = ["--options", ",".join(options)] if options else []
+    return ["mount", "--mkdir", "--types", spec.type, *chosen, device, directory]
+
+
+def mkfs_command(spec: XfsSpec | Ext4Spec, device: str, geometry: Geometry | None) -> list[str]:
+    """Make the filesystem, aligned to the array's geometry if that was asked."""
+    if isinstance(spec, XfsSpec):
+        return xfs.mkfs_command(spec, device, geometry)
+    return ext4.mkfs_command(spec, device, geometry)
+
+
+def check_command(spec: XfsSpec | Ext4Spec, device: str) -> list[str]:
+    """Look for damage, change nothing."""
+    return xfs.check_command(spec, device) if isinstance(spec, XfsSpec) else ext4.check_command(device)
+
+
+def parse_check(spec: XfsSpec | Ext4Spec, ended: Completed) -> FilesystemCheck:
+    """Read the verdict of the filesystem's own checker.
+
+    Raises:
+        RigError: it gave none.
+    """
+    return xfs.parse_check(ended) if isinstance(spec, XfsSpec) else ext4.parse_check(ended)
+
+
+class Filesystem:
+    """The filesystem on one device of one machine."""
+
+    def __init__(
+        self,
+        spec: XfsSpec | Ext4Spec,
+        machine: Machine,
+        device: str,
+        geometry: Geometry | None = None,
+        directory: str = DIRECTORY,
+    ) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.device = device
+        self.geometry = geometry
+        self.directory = directory
+
+    def create(self) -> None:
+        """Make the filesystem. It is not mounted by this."""
+        command = mkfs_command(self.spec, self.device, self.geometry)
+        self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
+
+    def activate(self) -> FilesystemState:
+        """Mount it, replaying its log, and check that it is what was asked.
+
+        Raises:
+            NotEffective: it is something else.
+        """
+        command = mount_command(self.spec, self.device, self.directory)
+        self.machine.succeed(command, deadline_s=MOUNT_DEADLINE_S)
+        return self.require_effective()
+
+    def deactivate(self) -> None:
+        """Unmount it."""
+        self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
+
+    def destroy(self) -> None:
+        """Make it disappear from its device; it must not be mounted."""
+        self.machine.succeed(["wipefs", "--all", self.device])
+
+    def state(self) -> FilesystemState:
+        """Read what is mounted.
+
+        Raises:
+            RigError: nothing is.
+        """
+        mounted = parse_findmnt(self.machine.run(findmnt_command(self.directory)).stdout)
+        if isinstance(self.spec, XfsSpec):
+            if mounted.type != "xfs":
+                raise NotEffective(f"{self.directory} is not as asked: type: asked xfs, found {mounted.type}")
+            return _state(mounted, xfs.parse_info(self.machine.succeed(xfs.info_command(self.directory))))
+        if mounted.type != "ext4":
+            raise NotEffective(f"{self.directory} is not as asked: type: asked ext4, found {mounted.type}")
+        superblock = ext4.parse_info(self.machine.succeed(ext4.info_command(self.device)))
+        # The mount table leaves out what is the default; this file does not.
+        effective = self.machine.succeed(["cat", f"/proc/fs/ext4/{self.device.removeprefix('/dev/')}/options"])
+        return _state(mounted, superblock, found_in(r"^data=(\w+)$", effective, "ext4: data mode"), effective.split())
+
+    def require_effective(self) -> FilesystemState:
+        """Return its state, if that is what was asked.
+
+        Raises:
+            NotEffective: it is not.
+        """
+        state = self.state()
+        require_effective(f"{self.spec.type} on {self.device}", self._asked(), _found(state, self.spec.mount_options))
+        return state
+
+    def check(self) -> FilesystemCheck:
+        """Let the filesystem's own checker look for damage; it must not be mounted.
+
+        Raises:
+            RigError: the checker gave no verdict.
+        """
+        command = check_command(self.spec, self.device)
+        return parse_check(self.spec, self.machine.run(command, deadline_s=CHECK_DEADLINE_S))
+
+    def _asked(self) -> dict[str, Value]:
+        alignment = self.spec.alignment(self.geometry)
+        asked: dict[str, Value] = {
+            "type": self.spec.type,
+            "block_size": self.spec.block_size,
+            "su": alignment.su if alignment else 0,
+            "sw": alignment.sw if alignment else 0,
+            "mount_options": tuple(sorted(self.spec.mount_options)),
+        }
+        if isinstance(self.spec, XfsSpec):
+            return {**asked, "sector_size": self.spec.sector_size, "log": "external" if self.spec.log else "internal"}
+        return {**asked, "data": self.spec.data}
+
+
+def _state(
+    mounted: Mounted, superblock: Superblock, data: str | None = None, options: Iterable[str] = ()
+) -> FilesystemState:
+    if mounted.type not in {"xfs", "ext4"}:
+        raise RigError(f"{mounted.directory} carries {mounted.type}")
+    return FilesystemState.model_validate(
+        {
+            **superblock.model_dump(),
+            "type": mounted.type,
+            "source": mounted.source,
+            "directory": mounted.directory,
+            "options": tuple(dict.fromkeys((*mounted.options, *options))),
+            "data": data,
+        }
+    )
+
+
+def _found(state: FilesystemState, asked_options: tuple[str, ...]) -> dict[str, Value]:
+    return {
+        "type": state.type,
+        "block_size": state.block_size,
+        "su": state.su,
+        "sw": state.sw,
+        "sector_size": state.sector_size,
+        "log": "internal" if state.log == "internal" else "external",
+        "data": state.data,
+        "mount_options": tuple(sorted(set(asked_options) & set(state.options))),
+    }

@@ -1,0 +1,96 @@
+"""XFS: its command lines, and what its tools say."""
+
+import re
+
+from harness.array import Geometry, disk_path
+from harness.command import Completed
+from harness.errors import RigError
+from harness.filesystem.spec import XfsSpec
+from harness.filesystem.state import FilesystemCheck, Superblock
+from harness.layer import found_in
+
+# Phrases of xfs_repair: it ends with status 1 both for damage and for a device that it may not read.
+_DIRTY = "valuable metadata changes in a log"
+_NO_ANSWER = re.compile(
+    r"contains a mounted.*filesystem|couldn't initialize XFS library|fatal error -- "
+    r"|Cannot open|Couldn't open|could not open|cannot open|requires .*log device|external log",
+    re.IGNORECASE,
+)
+_ROUTINE = re.compile(r"^\s*(Phase \d|- |No modify flag|ALERT:|used\.|bad primary|$)")
+
+
+def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[str]:
+    """Make the filesystem, over whatever the device carries."""
+    alignment = spec.alignment(geometry)
+    return [
+        "mkfs.xfs",
+        "-f",
+        *([] if spec.discard else ["-K"]),
+        "-b",
+        f"size={spec.block_size}",
+        "-s",
+        f"size={spec.sector_size}",
+        "-d",
+        f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
+        *(["-l", f"logdev={disk_path(spec.log)}"] if spec.log else []),
+        device,
+    ]
+
+
+def mount_options(spec: XfsSpec) -> tuple[str, ...]:
+    """The options that it has to be mounted with."""
+    return (*spec.mount_options, *([f"logdev={disk_path(spec.log)}"] if spec.log else []))
+
+
+def info_command(directory: str) -> list[str]:
+    """Describe a mounted filesystem."""
+    return ["xfs_info", directory]
+
+
+def parse_info(text: str) -> Superblock:
+    """Read ``xfs_info``, or what mkfs.xfs says.
+
+    Raises:
+        RigError: something is missing, so the output was cut off.
+    """
+    block_size = int(found_in(r"^data\s.*?\bbsize=(\d+)", text, "xfs_info: block size"))
+    blocks = int(found_in(r"^data\s.*?\bblocks=(\d+)", text, "xfs_info: blocks"))
+    sector_size = int(found_in(r"^meta-data=[^\n]*\n\s+=\s+sectsz=(\d+)", text, "xfs_info: sector size"))
+    sunit = int(found_in(r"^data\s[^\n]*\n\s+=\s+sunit=(\d+)\s", text, "xfs_info: sunit"))
+    swidth = int(found_in(r"^data\s[^\n]*\n\s+=\s+sunit=\d+\s+swidth=(\d+) blks", text, "xfs_info: swidth"))
+    log = found_in(r"^log\s+=(\S+)", text, "xfs_info: log")
+    # The last line, so that what comes before it is whole.
+    found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
+    return Superblock(
+        block_size=block_size,
+        size=block_size * blocks,
+        su=sunit * block_size,
+        sw=swidth // sunit if sunit else 0,
+        sector_size=sector_size,
+        log=log,
+        features=tuple(f"{name}={value}" for name, value in re.findall(r"\b([a-z0-9]+)=([01])\b(?! *blks)", text)),
+    )
+
+
+def check_command(spec: XfsSpec, device: str) -> list[str]:
+    """Look for damage, change nothing."""
+    return ["xfs_repair", "-n", *(["-l", disk_path(spec.log)] if spec.log else []), device]
+
+
+def parse_check(ended: Completed) -> FilesystemCheck:
+    """Read the verdict of ``xfs_repair -n``.
+
+    Raises:
+        RigError: it gave none.
+    """
+    said = f"{ended.stdout}\n{ended.stderr}"
+    if ended.status not in {0, 1, 2} or "Phase 1" not in said or _NO_ANSWER.search(said):
+        raise RigError(f"xfs_repair gave no verdict, status {ended.status}: {said.strip()[-500:]}")
+    if ended.status == 2 or _DIRTY in said:
+        return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the log was not replayed",))
+    if ended.status == 0:
+        if "No modify flag set, skipping filesystem flush and exiting" not in said:
+            raise RigError(f"xfs_repair was cut off: {said.strip()[-500:]}")
+        return FilesystemCheck(outcome="clean", status=0)
+    reasons = tuple(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
+    return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
