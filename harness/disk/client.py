@@ -37,19 +37,21 @@ from harness.waiting import Deadline, pause
 R = TypeVar("R")
 
 DEADLINE_S = 10.0
-SLOW_DEADLINE_S = 120.0
-"""For what moves whole images: resolving, resetting and saving."""
+SLOW = 12
+"""What moves whole images (resolving, resetting, saving) may take so many times the deadline of the rest."""
 
 
 class EngineClient:
     """Drives the disk engine of one lab. Every method raises RigError with the engine's words if it refuses.
+
+    ``deadline_s`` holds for connecting and for every answer.
 
     Raises:
         DeadlineExceeded: no engine listens on the socket in time.
     """
 
     def __init__(self, path: Path, *, deadline_s: float = DEADLINE_S) -> None:
-        self._path = path
+        self._deadline_s = deadline_s
         self._rest = b""
         self._socket: socket.socket | None = _connect(path, Deadline.after(deadline_s))
 
@@ -73,7 +75,7 @@ class EngineClient:
 
     def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[Fate, ...]:
         """Decide what the cut leaves; the guest must be dead. Returns what happened to each member's cache."""
-        return self._ask(Resolve(policy, seed), Resolved, SLOW_DEADLINE_S).fates
+        return self._ask(Resolve(policy, seed), Resolved, SLOW).fates
 
     def power_on(self) -> int:
         """Serve what is left to connections made since `resolve`; return since when, in monotonic ns."""
@@ -112,16 +114,16 @@ class EngineClient:
 
     def reset(self) -> None:
         """Make all members blank, with the modes and counters that they began with."""
-        self._ask(Reset(), Done, SLOW_DEADLINE_S)
+        self._ask(Reset(), Done, SLOW)
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
         """Write a member's image to a sparse file: what is durable, or else what a read would see."""
-        self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW_DEADLINE_S)
+        self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
 
-    def _ask(self, request: Request, expected: type[R], deadline_s: float = DEADLINE_S) -> R:
+    def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:
         if self._socket is None:
             raise RigError("the connection to the disk engine is closed")
-        what = type(request).__name__
+        what, deadline_s = type(request).__name__, self._deadline_s * patience
         try:
             reply = decode(self._exchange(self._socket, encode(request), Deadline.after(deadline_s)))
         except TimeoutError as error:

@@ -9,6 +9,9 @@ from harness.errors import RequestError
 _PACKAGES = Path(harness.__file__).parent.parent
 _PLUGIN = Path(__file__).with_name("plugin.py")
 
+# glibc maps and unmaps large buffers each time, and each new page costs more than the copy into it.
+_KEEP_MEMORY = ("MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=67108864", "MALLOC_TRIM_THRESHOLD_=268435456")
+
 LONGEST_SOCKET_PATH = 107
 """Bytes that fit into the kernel's address of a unix socket."""
 
@@ -28,6 +31,7 @@ def nbdkit_command(
     command = [
         "env",
         f"PYTHONPATH={_PACKAGES}",
+        *_KEEP_MEMORY,
         "nbdkit",
         "--foreground",
         "--exit-with-parent",

@@ -1,62 +1,20 @@
 """All member disks of one lab under one lock: they serve, freeze, lose power and come back together."""
 
-import errno
 import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from random import Random
 
-from harness.disk.cache import CacheMode, CutPolicy, Fate, Member
+from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.drive import Drive
+from harness.disk.image import save_platter
 from harness.disk.messages import Counters, Description, LogClosed, MemberSpec, Power
-from harness.disk.platter import Buffer, Platter
-from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo
+from harness.disk.platter import Buffer
+from harness.disk.port import Port
+from harness.disk.writelog import ALL_MEMBERS, Kind, LogWriter, MemberInfo
 from harness.errors import RigError
 from harness.waiting import now_ns
-
-_COPY = 1 << 24  # bytes handed to one write call
-
-
-class PowerLost(OSError):
-    """A request met a disk without power, or came over a connection from before the power cut."""
-
-    def __init__(self, serial: str) -> None:
-        super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
-
-
-class Drive:
-    """One member with what the engine counts about it."""
-
-    def __init__(self, index: int, spec: MemberSpec) -> None:
-        self.index = index
-        self.spec = spec
-        self.member = Member(spec.serial, spec.size, spec.mode)
-        self.clear_counters()
-
-    def clear_counters(self) -> None:
-        """Begin to count anew."""
-        self.reads = self.writes = self.flushes = self.fua = self.discards = self.zeroes = self.lied = 0
-        self.read_bytes = self.written_bytes = self.discarded_bytes = 0
-
-    def counters(self) -> Counters:
-        """Return what was counted."""
-        member = self.member
-        return Counters(
-            serial=member.serial,
-            reads=self.reads,
-            writes=self.writes,
-            flushes=self.flushes,
-            fua=self.fua,
-            discards=self.discards,
-            zeroes=self.zeroes,
-            read_bytes=self.read_bytes,
-            written_bytes=self.written_bytes,
-            discarded_bytes=self.discarded_bytes,
-            lied=self.lied,
-            pending=member.pending,
-            pending_bytes=member.pending_bytes,
-        )
 
 
 class Engine:
@@ -80,6 +38,8 @@ class Engine:
         """Which life of the machine this is: a connection belongs to the one in which it was made."""
         self.serving: int | None = 0
         """The epoch that is served now; ``None`` without power."""
+        self.waiting = 0
+        """Requests that a cut holds back."""
         self._by_serial = {drive.spec.serial: drive for drive in self.drives}
         self._released = threading.Condition(self.lock)
         self._power = Power.ON
@@ -87,7 +47,7 @@ class Engine:
         self._log_error: str | None = None
         self._ports: set[Port] = set()
 
-    def connect(self, serial: str) -> "Port":
+    def connect(self, serial: str) -> Port:
         """Return a new connection to a member.
 
         Raises:
@@ -99,7 +59,7 @@ class Engine:
             self._ports.add(port)
         return port
 
-    def disconnect(self, port: "Port") -> None:
+    def disconnect(self, port: Port) -> None:
         """Forget a connection."""
         with self.lock:
             self._ports.discard(port)
@@ -128,7 +88,7 @@ class Engine:
         with self.lock:
             if self._power is not Power.FROZEN:
                 raise RigError(f"only frozen disks can be resolved, the power is {self._power.value}")
-            fates = tuple(cut(drive.member, policy, seed) for drive in self.drives)
+            fates = tuple(drive.cut(policy, seed) for drive in self.drives)
             self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
             self._power = Power.OFF
             self.epoch += 1
@@ -206,7 +166,7 @@ class Engine:
         with self.lock:
             if self.log is not None:
                 raise RigError(f"a write log is being written already: {self.log.path}")
-            infos = [MemberInfo(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives]
+            infos = [MemberInfo(d.spec.serial, d.spec.size, d.member.mode, d.spec.mode) for d in self.drives]
             blank = all(next(d.member.image(durable=False).extents(), None) is None for d in self.drives)
             try:
                 self.log = LogWriter(path, infos, self.clock(), data=data, blank=blank)
@@ -283,142 +243,13 @@ class Engine:
 
     def wait_for_the_cut(self, epoch: int) -> None:
         """Hold a request, under the lock, for as long as its guest may be alive to see an error."""
+        self.waiting += 1
         while self._power is Power.FROZEN and epoch == self.epoch:
             self._released.wait()
+        self.waiting -= 1
 
     def _drive(self, serial: str) -> Drive:
         try:
             return self._by_serial[serial]
         except KeyError:
             raise RigError(f"no member {serial!r}, there are {', '.join(self._by_serial)}") from None
-
-
-class Port:
-    """A connection to one member: the requests of NBD."""
-
-    def __init__(self, engine: Engine, drive: Drive, epoch: int) -> None:
-        self.engine = engine
-        self.drive = drive
-        self.epoch = epoch
-        self.serial = drive.spec.serial
-        self.size = drive.spec.size
-        self.cacheless = drive.member.mode is CacheMode.NONE
-        """Whether the disk advertised no write cache when this connection was made."""
-
-    def read(self, buffer: memoryview, offset: int) -> None:
-        """Fill ``buffer`` from the disk.
-
-        Raises:
-            PowerLost: there is no power.
-        """
-        engine, drive = self.engine, self.drive
-        with engine.lock:
-            if engine.serving != self.epoch:
-                engine.wait_for_the_cut(self.epoch)
-                raise PowerLost(self.serial)
-            drive.member.read_into(buffer, offset)
-            drive.reads += 1
-            drive.read_bytes += len(buffer)
-
-    def write(self, data: Buffer, offset: int, fua: bool) -> None:
-        """Take a write.
-
-        Raises:
-            PowerLost: there is no power.
-        """
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
-        with engine.lock:
-            if engine.serving != self.epoch:
-                self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
-            drive.member.write(data, offset, fua)
-            flags = self._promised(fua) if fua else 0
-            drive.writes += 1
-            drive.written_bytes += len(data)
-            if engine.log is not None:
-                span = (offset, len(data))
-                engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
-
-    def flush(self) -> None:
-        """Take a FLUSH.
-
-        Raises:
-            PowerLost: there is no power.
-        """
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
-        with engine.lock:
-            if engine.serving != self.epoch:
-                self._refuse(Kind.FLUSH, False, (0, 0), issued)
-            drive.member.flush()
-            drive.flushes += 1
-            lied = drive.member.mode is CacheMode.LYING
-            drive.lied += lied
-            engine.record(Kind.FLUSH, Flag.LIED if lied else 0, drive.index, (0, 0), (issued, engine.clock()))
-
-    def discard(self, offset: int, length: int, fua: bool) -> None:
-        """Take a discard: the region reads as zeroes afterwards.
-
-        Raises:
-            PowerLost: there is no power.
-        """
-        self._zero(Kind.DISCARD, offset, length, fua)
-
-    def write_zeroes(self, offset: int, length: int, fua: bool) -> None:
-        """Take a write-zeroes request.
-
-        Raises:
-            PowerLost: there is no power.
-        """
-        self._zero(Kind.ZERO, offset, length, fua)
-
-    def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
-        with engine.lock:
-            if engine.serving != self.epoch:
-                self._refuse(kind, fua, (offset, length), issued)
-            drive.member.zero(offset, length, fua)
-            flags = self._promised(fua) if fua else 0
-            drive.discards += kind is Kind.DISCARD
-            drive.zeroes += kind is Kind.ZERO
-            drive.discarded_bytes += length
-            engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
-
-    def _promised(self, fua: bool) -> int:
-        lied = self.drive.member.mode is CacheMode.LYING
-        self.drive.fua += fua
-        self.drive.lied += lied
-        return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
-
-    def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
-        """Wait until the guest is dead, log what the cut caught in flight, and fail."""
-        engine = self.engine
-        caught = engine.serving is None and self.epoch == engine.epoch
-        engine.wait_for_the_cut(self.epoch)
-        if caught:
-            flags = int(Flag.IN_FLIGHT | Flag.FUA if fua else Flag.IN_FLIGHT)
-            engine.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
-        raise PowerLost(self.serial)
-
-
-def cut(member: Member, policy: CutPolicy, seed: int) -> Fate:
-    """Cut the power of a member; what is left depends on the seed and the serial only."""
-    return member.cut(policy, Random(f"{seed}/{member.serial}"))  # noqa: S311  a seeded choice, no secret
-
-
-def save_platter(platter: Platter, path: Path) -> None:
-    """Write an image to a sparse file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.ftruncate(fd, platter.size)
-        for start, end in platter.extents():
-            at = start
-            while at < end:
-                at += os.pwrite(fd, platter.view(at, min(end, at + _COPY)), at)
-    finally:
-        os.close(fd)

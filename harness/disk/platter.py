@@ -10,7 +10,14 @@ CHUNK_SHIFT = 16
 CHUNK = 1 << CHUNK_SHIFT
 """Bytes in the unit in which memory is taken and given back."""
 
-_ZEROES = memoryview(bytes(1 << 20))
+_POPULATE_FROM = 1 << 15
+"""Bytes of a request from which asking for all its pages at once is faster than one page fault each."""
+
+_POPULATE = 23  # MADV_POPULATE_WRITE, Linux 5.14; the mmap module does not name it
+_PAGE = mmap.PAGESIZE
+
+_BLANK = bytes(1 << 20)
+_ZEROES = memoryview(_BLANK)
 _ONES = memoryview(b"\1" * (1 << 10))
 
 
@@ -26,6 +33,7 @@ class Platter:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
         self._map = mmap.mmap(-1, size, flags=flags)
         self._view = memoryview(self._map)
+        self._populates = True
         self._written = bytearray((size + CHUNK - 1) >> CHUNK_SHIFT)
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
@@ -48,11 +56,11 @@ class Platter:
     def write(self, data: Buffer, offset: int) -> None:
         """Put ``data`` at ``offset``."""
         end = offset + len(data)
-        first, last = offset >> CHUNK_SHIFT, (end - 1) >> CHUNK_SHIFT
-        if first == last:
-            self._written[first] = 1
-        else:
-            self._mark(first, last + 1)
+        first, last = offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT
+        if self._written.find(0, first, last) >= 0:
+            if self._written.find(1, first, last) < 0 and _is_zero(data):
+                return  # the initial resync of an array writes a whole disk of zeroes
+            self._take(first, last, offset, end)
         self._view[offset:end] = data
 
     def zero(self, offset: int, length: int) -> None:
@@ -91,13 +99,25 @@ class Platter:
             twin.write(self._view[start:end], start)
         return twin
 
-    def _mark(self, first: int, end: int) -> None:
-        for at in range(first, end, len(_ONES)):
-            count = min(len(_ONES), end - at)
+    def _take(self, first: int, last: int, offset: int, end: int) -> None:
+        for at in range(first, last, len(_ONES)):
+            count = min(len(_ONES), last - at)
             self._written[at : at + count] = _ONES[:count]
+        if end - offset >= _POPULATE_FROM and self._populates:
+            start = offset & -_PAGE
+            try:
+                self._map.madvise(_POPULATE, start, min(self.size, (end + _PAGE - 1) & -_PAGE) - start)
+            except OSError:
+                self._populates = False  # an older kernel: the page faults do it
 
     def _fill(self, offset: int, end: int) -> None:
         for start, stop in self.extents(offset, end):
             for at in range(start, stop, len(_ZEROES)):
                 count = min(len(_ZEROES), stop - at)
                 self._view[at : at + count] = _ZEROES[:count]
+
+
+def _is_zero(data: Buffer) -> bool:
+    if data[0] or data[-1] or data[len(data) // 2]:
+        return False
+    return all(_BLANK.startswith(bytes(data[at : at + len(_BLANK)])) for at in range(0, len(data), len(_BLANK)))

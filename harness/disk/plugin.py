@@ -11,8 +11,9 @@ from pathlib import Path
 import nbdkit
 
 from harness.disk.control import ControlServer
-from harness.disk.engine import Engine, Port, PowerLost
+from harness.disk.engine import Engine
 from harness.disk.messages import load_disks
+from harness.disk.port import Port, PowerLost
 from harness.errors import RigError
 
 API_VERSION = 2

@@ -4,7 +4,7 @@ File format, version 1, all numbers little-endian:
 
     header   8s magic "RPWRLOG\\0" | u32 version | u32 flags | u64 opened_ns | u32 length of the text | text
              flags: 1 data is included, 2 every member was blank when the log was opened
-             text: JSON list of {"serial", "size", "mode"}, the members in the order of their numbers
+             text: JSON list of {"serial", "size", "mode", "first_mode"}, the members in the order of their numbers
     record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
              | u64 completed_ns | data
 
@@ -64,6 +64,9 @@ class Kind(IntEnum):
     END = 255
 
 
+_KINDS = {kind.value: kind for kind in Kind}
+
+
 class Flag(IntFlag):
     """What is special about a record."""
 
@@ -82,6 +85,9 @@ class MemberInfo(NamedTuple):
     serial: str
     size: int
     mode: CacheMode
+    """When the log was opened."""
+    first_mode: CacheMode
+    """After a reset."""
 
 
 class Record(NamedTuple):
@@ -108,7 +114,8 @@ class LogWriter:
         self.with_data = data
         self.records = 0
         self.bytes = 0
-        text = json.dumps([{"serial": m.serial, "size": m.size, "mode": m.mode.value} for m in members]).encode()
+        named = [{**m._asdict(), "mode": m.mode.value, "first_mode": m.first_mode.value} for m in members]
+        text = json.dumps(named).encode()
         flags = (_WITH_DATA if data else 0) | (_WAS_BLANK if blank else 0)
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         self._put(_HEADER.pack(MAGIC, VERSION, flags, opened_ns, len(text)) + text, b"")
@@ -219,22 +226,25 @@ class WriteLog:
         view, at, count = memoryview(self._map), self._start, 0
         while at + _RECORD.size <= self._size:
             kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack_from(view, at)
-            if kind not in Kind or not (member < len(self.members) or member == ALL_MEMBERS):
+            if kind not in _KINDS or not (member < len(self.members) or member == ALL_MEMBERS):
                 raise LogError(f"{self.path}: damaged at byte {at}, after {count} records")
             end = at + _RECORD.size + size
             if end > self._size:
                 break
-            if kind == Kind.END:
+            if kind == Kind.END.value:
                 self.ending = Ending(True, count, self._size - end)
                 return
             data = view[at + _RECORD.size : end]
-            yield Record(count, Kind(kind), Flag(flags), member, offset, length, issued_ns, completed_ns, data)
+            yield Record(count, _KINDS[kind], Flag(flags), member, offset, length, issued_ns, completed_ns, data)
             at, count = end, count + 1
         self.ending = Ending(False, count, self._size - at)
 
 
 def _members(path: Path, text: bytes) -> tuple[MemberInfo, ...]:
     try:
-        return tuple(MemberInfo(m["serial"], m["size"], CacheMode(m["mode"])) for m in json.loads(text))
+        return tuple(
+            MemberInfo(m["serial"], m["size"], CacheMode(m["mode"]), CacheMode(m["first_mode"]))
+            for m in json.loads(text)
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise LogError(f"{path}: the list of members is damaged") from error

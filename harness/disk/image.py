@@ -1,0 +1,25 @@
+"""Sparse files that hold what a disk held."""
+
+import os
+from pathlib import Path
+
+from harness.disk.platter import Platter
+
+_COPY = 1 << 24  # bytes handed to one write call
+
+
+def save_platter(platter: Platter, path: Path) -> None:
+    """Write an image to a sparse file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, platter.size)
+        for start, end in platter.extents():
+            at = start
+            while at < end:
+                at += os.pwrite(fd, platter.view(at, min(end, at + _COPY)), at)
+    finally:
+        os.close(fd)

@@ -1,0 +1,128 @@
+"""A connection to one member: the requests that NBD makes of it."""
+
+import errno
+from typing import TYPE_CHECKING
+
+from harness.disk.cache import CacheMode
+from harness.disk.drive import Drive
+from harness.disk.platter import Buffer
+from harness.disk.writelog import Flag, Kind
+
+if TYPE_CHECKING:
+    from harness.disk.engine import Engine
+
+
+class PowerLost(OSError):
+    """A request met a disk without power, or came over a connection from before the power cut."""
+
+    def __init__(self, serial: str) -> None:
+        super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
+
+
+class Port:
+    """A connection to one member: the requests of NBD."""
+
+    def __init__(self, engine: "Engine", drive: Drive, epoch: int) -> None:
+        self.engine = engine
+        self.drive = drive
+        self.epoch = epoch
+        self.serial = drive.spec.serial
+        self.size = drive.spec.size
+        self.cacheless = drive.member.mode is CacheMode.NONE
+        """Whether the disk advertised no write cache when this connection was made."""
+
+    def read(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` from the disk.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        with engine.lock:
+            if engine.serving != self.epoch:
+                engine.wait_for_the_cut(self.epoch)
+                raise PowerLost(self.serial)
+            drive.member.read_into(buffer, offset)
+            drive.reads += 1
+            drive.read_bytes += len(buffer)
+
+    def write(self, data: Buffer, offset: int, fua: bool) -> None:
+        """Take a write.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
+            drive.member.write(data, offset, fua)
+            flags = self._promised(fua) if fua else 0
+            drive.writes += 1
+            drive.written_bytes += len(data)
+            if engine.log is not None:
+                span = (offset, len(data))
+                engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
+
+    def flush(self) -> None:
+        """Take a FLUSH.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.FLUSH, False, (0, 0), issued)
+            drive.member.flush()
+            drive.flushes += 1
+            lied = drive.member.mode is CacheMode.LYING
+            drive.lied += lied
+            engine.record(Kind.FLUSH, Flag.LIED if lied else 0, drive.index, (0, 0), (issued, engine.clock()))
+
+    def discard(self, offset: int, length: int, fua: bool) -> None:
+        """Take a discard: the region reads as zeroes afterwards.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        self._zero(Kind.DISCARD, offset, length, fua)
+
+    def write_zeroes(self, offset: int, length: int, fua: bool) -> None:
+        """Take a write-zeroes request.
+
+        Raises:
+            PowerLost: there is no power.
+        """
+        self._zero(Kind.ZERO, offset, length, fua)
+
+    def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(kind, fua, (offset, length), issued)
+            drive.member.zero(offset, length, fua)
+            flags = self._promised(fua) if fua else 0
+            drive.discards += kind is Kind.DISCARD
+            drive.zeroes += kind is Kind.ZERO
+            drive.discarded_bytes += length
+            engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
+
+    def _promised(self, fua: bool) -> int:
+        lied = self.drive.member.mode is CacheMode.LYING
+        self.drive.fua += fua
+        self.drive.lied += lied
+        return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
+
+    def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
+        """Wait until the guest is dead, log what the cut caught in flight, and fail."""
+        engine = self.engine
+        caught = engine.serving is None and self.epoch == engine.epoch
+        engine.wait_for_the_cut(self.epoch)
+        if caught:
+            flags = int(Flag.IN_FLIGHT | Flag.FUA if fua else Flag.IN_FLIGHT)
+            engine.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
+        raise PowerLost(self.serial)

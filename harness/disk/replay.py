@@ -1,0 +1,74 @@
+"""What a write log says the disks held: its records repeated on fresh members."""
+
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+from harness.disk.cache import CacheMode, CutPolicy, Member
+from harness.disk.drive import cut
+from harness.disk.writelog import Flag, Kind, LogError, Record, WriteLog
+
+_Handler: TypeAlias = Callable[[list[Member], Record], None]
+
+
+def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
+    """Return the members of a log as they were after every request completed by ``until_ns`` (default: its end).
+
+    Raises:
+        LogError: the log has no data, or the disks were not blank when it began.
+    """
+    if not log.with_data:
+        raise LogError(f"{log.path}: written without data, it shows times only")
+    if not log.blank:
+        raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+    members = [Member(info.serial, info.size, info.mode) for info in log.members]
+    for record in log:
+        if until_ns is not None and record.completed_ns > until_ns:
+            break
+        if record.flags & Flag.IN_FLIGHT:
+            continue
+        if record.kind is Kind.RESET:
+            for member, info in zip(members, log.members, strict=True):
+                member.mode = info.first_mode
+                member.blank()
+        elif handler := _HANDLERS.get(record.kind):
+            handler(members, record)
+    return {member.serial: member for member in members}
+
+
+def _write(members: list[Member], record: Record) -> None:
+    members[record.member].write(record.data, record.offset, bool(record.flags & Flag.FUA))
+
+
+def _zero(members: list[Member], record: Record) -> None:
+    members[record.member].zero(record.offset, record.length, bool(record.flags & Flag.FUA))
+
+
+def _flush(members: list[Member], record: Record) -> None:
+    members[record.member].flush()
+
+
+def _mode(members: list[Member], record: Record) -> None:
+    members[record.member].mode = CacheMode(bytes(record.data).decode())
+
+
+def _resolve(members: list[Member], record: Record) -> None:
+    decision = json.loads(bytes(record.data))
+    for member in members:
+        cut(member, CutPolicy(decision["policy"]), decision["seed"])
+
+
+def _power_on(members: list[Member], record: Record) -> None:  # noqa: ARG001  a handler's signature
+    for member in members:
+        member.power_on()
+
+
+_HANDLERS: dict[Kind, _Handler] = {
+    Kind.WRITE: _write,
+    Kind.DISCARD: _zero,
+    Kind.ZERO: _zero,
+    Kind.FLUSH: _flush,
+    Kind.MODE: _mode,
+    Kind.RESOLVE: _resolve,
+    Kind.POWER_ON: _power_on,
+}

@@ -1,0 +1,203 @@
+"""The control socket: messages round trip, both sides over a real socket, and what goes wrong between them."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.client import EngineClient
+from harness.disk.control import ControlServer
+from harness.disk.engine import Engine
+from harness.disk.messages import (
+    Counters,
+    CountersReply,
+    Description,
+    Disks,
+    Done,
+    Freeze,
+    LogClosed,
+    MemberSpec,
+    MessageError,
+    Power,
+    Refused,
+    Resolve,
+    Resolved,
+    SaveImage,
+    SetMode,
+    StartLog,
+    decode,
+    encode,
+    load_disks,
+    save_disks,
+)
+from harness.errors import DeadlineExceeded, RigError
+
+SIZE = 1 << 20
+BLOCK = b"x" * 4096
+
+numbers = st.integers(0, 1 << 62)
+specs = st.builds(MemberSpec, st.text(), numbers, st.sampled_from(CacheMode))
+messages = st.one_of(
+    st.builds(Freeze),
+    st.builds(Resolve, st.sampled_from(CutPolicy), st.integers()),
+    st.builds(SetMode, st.none() | st.lists(st.text(), max_size=3).map(tuple), st.sampled_from(CacheMode)),
+    st.builds(StartLog, st.text(), st.booleans()),
+    st.builds(SaveImage, st.text(), st.text(), st.booleans()),
+    st.builds(Done, numbers),
+    st.builds(Resolved, st.lists(st.builds(Fate, st.text(), *[numbers] * 6), max_size=3).map(tuple)),
+    st.builds(CountersReply, st.lists(st.builds(Counters, st.text(), numbers), max_size=3).map(tuple)),
+    st.builds(LogClosed, st.text(), numbers, numbers, st.none() | st.text()),
+    st.builds(
+        Description,
+        st.sampled_from(Power),
+        st.lists(specs, max_size=3).map(tuple),
+        numbers,
+        st.none() | st.text(),
+        st.none() | st.text(),
+        numbers,
+    ),
+    st.builds(Refused, st.text()),
+    st.builds(Disks, st.lists(specs, max_size=3).map(tuple)),
+)
+
+
+@given(messages)
+def test_every_message_survives_the_line(message: Freeze) -> None:
+    line = encode(message)
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b"not json",
+        b'{"is":"Explode"}',
+        b'{"is":"Done"}',
+        b'{"is":"Done","at_ns":"soon"}',
+        b'{"is":"Done","at_ns":true}',
+        b'{"is":"Done","at_ns":1,"more":2}',
+        b'{"is":"Resolve","policy":"hope","seed":1}',
+        b'{"is":"SetMode","serials":"d0","mode":"lying"}',
+        b'{"is":"CountersReply","members":[1]}',
+    ],
+)
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(MessageError, match="not a message"):
+        decode(line)
+
+
+def test_the_file_of_members(tmp_path: Path) -> None:
+    members = (MemberSpec("d0", SIZE), MemberSpec("d1", SIZE, CacheMode.LYING))
+    save_disks(tmp_path / "disks", members)
+    assert load_disks(tmp_path / "disks").members == members
+    (tmp_path / "disks").write_bytes(encode(Freeze()))
+    with pytest.raises(MessageError, match="Freeze in place of Disks"):
+        load_disks(tmp_path / "disks")
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
+
+
+@pytest.fixture
+def client(engine: Engine, tmp_path: Path) -> Iterator[EngineClient]:
+    ControlServer(engine, tmp_path / "control").start()
+    with EngineClient(tmp_path / "control") as client:
+        yield client
+
+
+def test_a_whole_cut_over_the_socket(engine: Engine, client: EngineClient, tmp_path: Path) -> None:
+    client.log_start(tmp_path / "log")
+    client.set_mode(CacheMode.LYING, ["d1"])
+    for serial in ("d0", "d1"):
+        port = engine.connect(serial)
+        port.write(BLOCK, 0, False)
+        port.flush()
+    assert [(c.writes, c.flushes, c.lied) for c in client.counters().values()] == [(1, 1, 0), (1, 1, 1)]
+    marked = client.mark("cut")
+    frozen = client.freeze()
+    assert frozen > marked
+    assert client.describe().power is Power.FROZEN
+    assert [fate.broken_promises for fate in client.resolve(CutPolicy.DROP, seed=3)] == [0, 1]
+    assert client.power_on() > frozen
+    client.image("d0", tmp_path / "d0")
+    client.image("d1", tmp_path / "d1")
+    assert (tmp_path / "d0").read_bytes()[:4096] == BLOCK
+    assert not any((tmp_path / "d1").read_bytes())
+    assert client.log_stop().records > 7
+    client.reset()
+    description = client.describe()
+    assert (description.power, description.log, description.connections) == (Power.ON, None, 0)
+    assert [m.mode for m in description.members] == [CacheMode.VOLATILE] * 2
+
+
+def test_a_refusal_is_told_in_the_engines_words(client: EngineClient) -> None:
+    with pytest.raises(RigError, match="disk engine: only frozen disks can be resolved, the power is on"):
+        client.resolve()
+    with pytest.raises(RigError, match="disk engine: no member 'd7', there are d0, d1"):
+        client.set_mode(CacheMode.LYING, ["d7"])
+    assert client.describe().power is Power.ON
+
+
+def test_a_line_that_is_no_request_is_refused(engine: Engine, tmp_path: Path) -> None:
+    server = ControlServer(engine, tmp_path / "control")
+    assert server.answer(b"garbage") == Refused("not a message: b'garbage': Expecting value: line 1 column 1 (char 0)")
+    assert server.answer(encode(Done(1))) == Refused("not a request: Done")
+
+
+def test_an_engine_that_breaks_says_how(engine: Engine, client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "describe", lambda: 1 // 0)
+    with pytest.raises(RigError, match="the disk engine failed: ZeroDivisionError"):
+        client.describe()
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(DeadlineExceeded, match="no disk engine listens"):
+        EngineClient(tmp_path / "control", deadline_s=0.05)
+
+
+def listen(path: Path, answer: bytes | None) -> list[socket.socket]:
+    """Be an engine that says one thing and hangs up, or (None) says nothing for as long as the result is held."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        kept.append(connection)
+        connection.recv(1000)
+        if answer is not None:
+            connection.sendall(answer)
+            connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return kept
+
+
+def test_a_silent_engine_is_given_up(tmp_path: Path) -> None:
+    held = listen(tmp_path / "control", None)
+    client = EngineClient(tmp_path / "control", deadline_s=0.2)
+    with pytest.raises(DeadlineExceeded, match="did not answer Freeze in"):
+        client.freeze()
+    with pytest.raises(RigError, match="connection to the disk engine is closed"):
+        client.freeze()
+    assert len(held) == 1
+
+
+def test_an_engine_that_hangs_up_or_answers_beside_the_point(tmp_path: Path) -> None:
+    listen(tmp_path / "gone", b"")
+    with pytest.raises(RigError, match="the disk engine is gone: Freeze"):
+        EngineClient(tmp_path / "gone").freeze()
+    listen(tmp_path / "odd", encode(Refused("x")).replace(b"Refused", b"MarkLog").replace(b"reason", b"text"))
+    with pytest.raises(RigError, match="answered Freeze with MarkLog"):
+        EngineClient(tmp_path / "odd").freeze()
