@@ -1,0 +1,128 @@
+"""What the disk engine itself can do, over NBD on a unix socket: an upper limit for every simulated disk.
+
+For each workload: requests and bytes a second, wall and engine CPU time a request, and the share of one CPU that the
+engine took. Run it as `python -m benchmarks.disk_engine`.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from harness.command import succeed
+from harness.disk.client import EngineClient
+from harness.disk.daemon import nbdkit_command
+from harness.disk.messages import MemberSpec, save_disks
+from harness.units import GIB, KIB, MIB
+
+SIZE = GIB
+STRIDE = 4 * KIB * 119  # steps of qemu-img bench: no request touches the one before, all of the disk is reached
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One run of `qemu-img bench`."""
+
+    name: str
+    request: int
+    """Bytes."""
+    step: int
+    """Bytes from one request to the next."""
+    depth: int
+    count: int
+    write: bool
+    flush_every: int = 0
+
+    def command(self, socket: Path) -> list[str]:
+        """Return the command that puts this load on the first member."""
+        return [
+            *("qemu-img", "bench", "-f", "raw", "-t", "writeback", "-c", str(self.count), "-d", str(self.depth)),
+            *(
+                "-s",
+                str(self.request),
+                "-S",
+                str(self.step),
+            ),
+            *(["-w", "--pattern=165"] if self.write else []),
+            *([f"--flush-interval={self.flush_every}"] if self.flush_every else []),
+            f"nbd+unix:///d0?socket={socket}",
+        ]
+
+
+WORKLOADS = (
+    Workload("4 KiB random write, depth 16", 4 * KIB, STRIDE, 16, 60_000, write=True),
+    Workload("4 KiB random rewrite, depth 16, flush each 64", 4 * KIB, STRIDE, 16, 60_000, True, 64),
+    Workload("4 KiB random write, depth 1", 4 * KIB, STRIDE, 1, 20_000, write=True),
+    Workload("4 KiB random read, depth 16", 4 * KIB, STRIDE, 16, 60_000, write=False),
+    Workload("1 MiB sequential write, depth 4", MIB, MIB, 4, 1000, write=True),
+    Workload("1 MiB sequential rewrite, depth 4, flush each 16", MIB, MIB, 4, 1000, True, 16),
+    Workload("1 MiB sequential read, depth 4", MIB, MIB, 4, 1000, write=False),
+)
+
+
+@contextmanager
+def engine(folder: Path, threads: int) -> Iterator[tuple[EngineClient, psutil.Process]]:
+    """Run an engine with one member."""
+    save_disks(folder / "disks", (MemberSpec("d0", SIZE),))
+    command = nbdkit_command(
+        socket=folder / "nbd", config=folder / "disks", control=folder / "control", threads=threads
+    )
+    process = subprocess.Popen(command)
+    try:
+        with EngineClient(folder / "control") as client:
+            yield client, psutil.Process(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU time that a process has taken, in seconds."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def measure(workload: Workload, socket: Path, process: psutil.Process) -> str:
+    """Run one workload and return its row."""
+    before = cpu_s(process)
+    said = succeed(workload.command(socket), deadline_s=600)
+    used = cpu_s(process) - before
+    found = re.search(r"completed in ([\d.]+) seconds", said)
+    if found is None:
+        sys.exit(f"qemu-img bench said something else: {said}")
+    seconds, count = float(found[1]), workload.count
+    return (
+        f"{workload.name:50}{count / seconds:>10.0f}{count * workload.request / seconds / 1e6:>9.0f}"
+        f"{seconds / count * 1e6:>11.1f}{used / count * 1e6:>12.1f}{used / seconds:>10.0%}"
+    )
+
+
+def main() -> None:
+    """Print the table, without and with a write log."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--threads", type=int, default=1, help="nbdkit threads a connection")
+    arguments.add_argument("--folder", type=Path, help="where the write log goes (default: the temporary folder)")
+    chosen = arguments.parse_args()
+    for log in (False, True):
+        title = f"write log {'on' if log else 'off'}"
+        print(f"\n{title:50}{'IOPS':>10}{'MB/s':>9}{'us each':>11}{'CPU us':>12}{'CPU':>10}")
+        with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+            folder = Path(name)
+            with engine(folder, chosen.threads) as (client, process):
+                if log:
+                    client.log_start(folder / "log")
+                for workload in WORKLOADS:
+                    if workload.step == MIB and workload.write and not workload.flush_every:
+                        client.reset()
+                    print(measure(workload, folder / "nbd", process), flush=True)
+
+
+if __name__ == "__main__":
+    main()
