@@ -1,0 +1,161 @@
+"""Packages of a Debian suite, fetched and verified by apt, without touching the host's own apt."""
+
+import getpass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import command
+from harness.command import Completed
+from harness.errors import RaidproofError, RequirementMissing, RigError
+from harness.machine import cache
+
+DEFAULT_MIRROR = "http://deb.example/debian"
+KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+)
+DOWNLOAD_DEADLINE_S = 1200.0
+
+_BROKEN_DOWNLOAD = re.compile(
+    r"Failed to fetch|Could not (?:resolve|connect)|Unable to connect|Temporary failure|[Cc]onnection (?:failed|timed)"
+    r"|Hash Sum mismatch|unexpected size|does not have a Release file|Clearsigned file isn't valid"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One suite on one mirror."""
+
+    mirror: str
+    suite: str
+    keyring: Path
+
+    @property
+    def line(self) -> str:
+        """The suite as a line of sources.list; of its indexes only the list of packages is wanted."""
+        return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} main"
+
+
+def source(suite: str) -> Source:
+    """Return a Debian suite on the mirror that the host itself uses, or on the public one.
+
+    Raises:
+        RequirementMissing: the host cannot check Debian's signatures.
+    """
+    keyring = next((path for path in KEYRINGS if path.exists()), None)
+    if keyring is None:
+        raise RequirementMissing(
+            "Debian's archive keys are not installed", remedy="install the package debian-archive-keyring"
+        )
+    targets = command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+    return Source(debian_mirror(targets.stdout), suite, keyring)
+
+
+def debian_mirror(repository_uris: str) -> str:
+    """Return the first address that is a Debian mirror's, of those that apt knows, one a line."""
+    for uri in repository_uris.split():
+        if re.fullmatch(r"https?://.*/debian/?", uri):
+            return uri.rstrip("/")
+    return DEFAULT_MIRROR
+
+
+def acquire_options() -> list[str]:
+    """Return the host's settings of how to download (proxies, retries), as lines of an apt.conf."""
+    dump = command.succeed(["apt-config", "dump"])
+    return ['Acquire::Retries "3";', 'Acquire::Languages "none";', *of_acquire(dump)]
+
+
+def of_acquire(dump: str) -> list[str]:
+    """Keep from the output of ``apt-config dump`` what says how to download, not what else to."""
+    return [
+        line
+        for line in dump.splitlines()
+        if line.startswith("Acquire::") and not line.startswith(("Acquire::IndexTargets", "Acquire::Languages"))
+    ]
+
+
+def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]:
+    """Fetch packages of a suite into ``work``, which also takes apt's lists, and return the files by package.
+
+    Raises:
+        RequirementMissing: Debian's keys are not installed.
+        RigError: the network, the mirror, or a full disk; says which.
+    """
+    configuration = work / "apt.conf"
+    sources = work / "sources.list"
+    (work / "lists" / "partial").mkdir(parents=True)
+    (work / "archives").mkdir()
+    sources.write_text(source(suite).line + "\n")
+    # A configuration of our own, so that none of the host's hooks run; apt reads it before it looks for any other.
+    configuration.write_text(
+        "\n".join(
+            [
+                'Dir::Etc::main "/dev/null";',
+                'Dir::Etc::parts "/dev/null";',
+                f'Dir::Etc::sourcelist "{sources}";',
+                'Dir::Etc::sourceparts "/dev/null";',
+                'Dir::Etc::preferences "/dev/null";',
+                'Dir::Etc::preferencesparts "/dev/null";',
+                f'Dir::State::Lists "{work / "lists"}";',
+                'Dir::State::status "/dev/null";',
+                f'Dir::Cache "{work}";',
+                'APT::Sandbox::User "";',
+                'APT::Architecture "amd64";',
+                'APT::Architectures "amd64";',
+                'Debug::NoLocking "true";',
+                *acquire_options(),
+            ]
+        )
+        + "\n"
+    )
+    environment = {"APT_CONFIG": str(configuration), "LC_ALL": "C"}
+    for arguments in (["update", "--error-on=any"], ["download", *packages]):
+        argv = ["env", f"--chdir={work / 'archives'}", "apt-get", "-q", *arguments]
+        completed = command.run(argv, environment=environment, deadline_s=DOWNLOAD_DEADLINE_S)
+        if not completed.ok:
+            raise explain(completed, f"fetching {', '.join(packages)} from {suite}", work)
+    return {name: _only(work / "archives", f"{name}_*.deb") for name in packages}
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise RigError(f"apt fetched {len(found)} files for {pattern}")
+    return found[0]
+
+
+def version(package: Path) -> str:
+    """Return the version that a package file carries."""
+    return command.succeed(["dpkg-deb", "--field", package, "Version"]).strip()
+
+
+def explain(completed: Completed, what: str, where: Path) -> RaidproofError:
+    """Say in one line why apt, or a tool that uses it, failed."""
+    said = completed.stderr + completed.stdout
+    if "No space left on device" in said or "Disk quota exceeded" in said or "have enough free space" in said:
+        return cache.no_room(where)
+    complaints = [line for line in said.splitlines() if re.match(r"(E|W|Err):|mkfs|mke2fs|newuidmap", line)]
+    first = next((line for line in complaints if _BROKEN_DOWNLOAD.search(line)), None)
+    if first is not None:
+        return RigError(
+            f"{what}: the download broke: {_without_credentials(first)}",
+            remedy="check the network and the proxy, then run it again: nothing half-fetched was kept",
+        )
+    if "NO_PUBKEY" in said:
+        return RequirementMissing(
+            f"{what}: the archive's signature cannot be checked", remedy="update the package debian-archive-keyring"
+        )
+    if "subuid" in said or "newuidmap" in said:
+        ids = "--add-subuids 100000-165535 --add-subgids 100000-165535"
+        return RequirementMissing(
+            f"{what}: no subordinate user ids",
+            remedy=f"as root: usermod {ids} {getpass.getuser()}; and install the package uidmap",
+        )
+    last = (complaints or said.strip().splitlines() or [f"status {completed.status}"])[0]
+    return RigError(f"{what}: {_without_credentials(last)}")
+
+
+def _without_credentials(line: str) -> str:
+    return re.sub(r"//[^/@\s]+@", "//", line)
