@@ -44,12 +44,12 @@ def get_ready() -> None:
     """Make the disks."""
     global _engine  # noqa: PLW0603  nbdkit calls functions of the module
     _engine = Engine(load_disks(_parameters["config"]).members)
-    if log := _parameters.get("log"):
-        _engine.start_log(log)
 
 
 def after_fork() -> None:
-    """Begin to listen; a thread begun before nbdkit forks would be lost."""
+    """Begin to log and to listen; a thread begun before nbdkit forks would be lost."""
+    if log := _parameters.get("log"):
+        _engine.start_log(log)
     ControlServer(_engine, _parameters["control"]).start()
     # Nothing here makes cycles, and walking a long list of pending writes would stall every disk.
     gc.disable()

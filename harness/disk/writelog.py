@@ -19,10 +19,12 @@ import json
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from harness.disk.cache import CacheMode
@@ -106,7 +108,11 @@ class Record(NamedTuple):
 
 
 class LogWriter:
-    """Appends records, each by one system call, so that a killed process loses none that was acknowledged."""
+    """Appends records, each by one system call, so that a killed process loses none that was acknowledged.
+
+    Raises:
+        OSError: the file exists already, or cannot be written.
+    """
 
     def __init__(
         self, path: Path, members: Sequence[MemberInfo], opened_ns: int, *, data: bool = True, blank: bool = True
@@ -116,11 +122,18 @@ class LogWriter:
         self.records = 0
         self.bytes = 0
         self._drop_at = _DROP
+        self._written: SimpleQueue[int | None] = SimpleQueue()
         named = [{**m._asdict(), "mode": m.mode.value, "first_mode": m.first_mode.value} for m in members]
         text = json.dumps(named).encode()
         flags = (_WITH_DATA if data else 0) | (_WAS_BLANK if blank else 0)
-        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        self._put(_HEADER.pack(MAGIC, VERSION, flags, opened_ns, len(text)) + text, b"")
+        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            self._append(_HEADER.pack(MAGIC, VERSION, flags, opened_ns, len(text)) + text, b"")
+        except OSError:
+            os.close(self._fd)
+            raise
+        self._dropper = threading.Thread(target=self._drop, name="log", daemon=True)
+        self._dropper.start()
 
     def write(self, flags: int, member: int, offset: int, times: tuple[int, int], data: Buffer) -> None:
         """Append a WRITE; ``times``: issued, completed.
@@ -152,28 +165,40 @@ class LogWriter:
             OSError: the file cannot take it; it is closed all the same.
         """
         try:
-            self.note(Kind.END, 0, ALL_MEMBERS, (0, 0), (now_ns, now_ns))
+            self._append(_RECORD.pack(Kind.END, 0, ALL_MEMBERS, 0, 0, 0, now_ns, now_ns), b"")
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close the file as it is."""
+        self._written.put(None)
+        self._dropper.join()
         os.close(self._fd)
 
     def _put(self, head: bytes, data: Buffer) -> None:
+        self._append(head, data)
+        self.records += 1
+        if self.bytes >= self._drop_at:
+            self._drop_at = self.bytes + _DROP
+            self._written.put(self.bytes)
+
+    def _append(self, head: bytes, data: Buffer) -> None:
         total = len(head) + len(data)
         done = os.writev(self._fd, (head, data))
         if done < total:
             rest = memoryview(head + bytes(data))[done:]
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
-        self.records += 1
         self.bytes += total
-        if self.bytes >= self._drop_at:
-            # Nobody reads the log soon. Without this each page of it is fresh memory, taken from the guests too,
-            # and getting it costs up to five times as much as filling it.
-            self._drop_at = self.bytes + _DROP
-            os.posix_fadvise(self._fd, max(0, self.bytes - 8 * _DROP), 7 * _DROP, os.POSIX_FADV_DONTNEED)
+
+    def _drop(self) -> None:
+        """Send what was written to the disk and out of the memory, beside the requests that wait for no disk.
+
+        Nobody reads the log soon. Kept, each page of it is fresh memory, taken from the guests too, and getting one
+        costs up to five times as much as filling it.
+        """
+        while (end := self._written.get()) is not None:
+            os.posix_fadvise(self._fd, max(0, end - 8 * _DROP), 8 * _DROP, os.POSIX_FADV_DONTNEED)
 
 
 @dataclass(frozen=True)

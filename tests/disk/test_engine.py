@@ -201,11 +201,21 @@ def test_a_disk_connected_as_cacheless_gets_no_cache_behind_the_guests_back(engi
     engine.set_mode(["d0"], CacheMode.VOLATILE)
 
 
-def test_a_log_that_cannot_be_written_is_reported_and_the_disks_go_on(engine: Engine) -> None:
-    with pytest.raises(RigError, match="cannot write the log"):
-        engine.start_log(Path("/dev/full"))
+def test_a_log_that_cannot_be_begun_is_refused(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "earlier").write_text("evidence")
+    with pytest.raises(RigError, match=r"cannot write the log .*earlier: File exists"):
+        engine.start_log(tmp_path / "earlier")
+    monkeypatch.setattr("os.writev", full)
+    with pytest.raises(RigError, match="No space left"):
+        engine.start_log(tmp_path / "log")
+    monkeypatch.undo()
     with pytest.raises(RigError, match="no write log"):
         engine.stop_log()
+    engine.start_log(tmp_path / "other")
+    with pytest.raises(RigError, match="written already"):
+        engine.start_log(tmp_path / "another")
 
 
 def test_a_log_that_fills_its_disk_is_given_up_with_its_reason(

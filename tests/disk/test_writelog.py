@@ -104,7 +104,7 @@ def written(path: Path, *, data: bool = True) -> Port:
     liar.flush()
     engine.mark("half")
     closed = engine.stop_log()
-    assert (closed.path, closed.size_bytes, closed.error) == (str(path), path.stat().st_size, None)
+    assert (closed.path, closed.records, closed.size_bytes, closed.error) == (str(path), 7, path.stat().st_size, None)
     return port
 
 
