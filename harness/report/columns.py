@@ -1,0 +1,107 @@
+"""The table of a run: one row a cycle, the same columns in every form of the report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.record.run import CycleRecord, RunRecord
+from harness.report.words import UNKNOWN, count, data, number, plural
+from harness.verdict.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of a cycle."""
+
+    group: str
+    title: str
+    unit: str
+    """Empty for words."""
+    meaning: str
+    value: Callable[[CycleRecord], str]
+
+
+def export(cycle: CycleRecord) -> str:
+    """Return whether the export was asked to be sync or async."""
+    sync = cycle.asked.get("export", {}).get("sync")
+    return UNKNOWN if sync is None else ("sync" if sync else "async")
+
+
+def sequential_write(cycle: CycleRecord) -> float | None:
+    """Return the sequential write rate in MB/s."""
+    return cycle.throughput.sequential_write_mb_s if cycle.throughput else None
+
+
+def _fsyncs(cycle: CycleRecord) -> str:
+    return number(cycle.throughput.fsyncs_per_s if cycle.throughput else None)
+
+
+def _acknowledged(cycle: CycleRecord) -> str:
+    return count(cycle.on_server.acknowledged_total if cycle.on_server else None)
+
+
+def _survived(cycle: CycleRecord) -> str:
+    balance = cycle.on_server
+    return count(balance.acknowledged_total - balance.lost_total if balance else None)
+
+
+def _lost(cycle: CycleRecord) -> str:
+    return count(cycle.on_server.lost_total if cycle.on_server else None)
+
+
+COLUMNS = (
+    Column("setting", "export", "", "What the NFS server promises. sync: it answers when the data is on its disks. "
+           "async: it answers earlier, which breaks the protocol.", export),
+    Column("setting", "disks' cache", "", "volatile: honest, lost with power unless flushed. protected: survives. "
+           "none: every write is durable. lying: says that it flushed, and did not.", lambda cycle: cycle.cache_mode),
+    Column("speed before the fault", "sequential write", "MB/s",
+           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second.",
+           lambda cycle: number(sequential_write(cycle))),
+    Column("speed before the fault", "fsynced 4 KiB writes", "1/s",
+           "Acknowledged write + fsync of 4 KiB, all clients together.", _fsyncs),
+    Column("acknowledged work", "acknowledged", "ops",
+           "What clients had been told is done before the fault: data and metadata.", _acknowledged),
+    Column("acknowledged work", "survived", "ops", "How many of those were on the server after the fault.", _survived),
+    Column("acknowledged work", "lost", "ops", "How many of those were not.", _lost),
+    Column("acknowledged work", "work lost", "s",
+           "Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault.",
+           lambda cycle: number(cycle.loss_window_s)),
+    Column("recovery", "boot", "s", "From power back to a machine that answers.",
+           lambda cycle: number(cycle.recovery.boot_s)),
+    Column("recovery", "assemble", "s", "Until the array is online.", lambda cycle: number(cycle.recovery.assemble_s)),
+    Column("recovery", "mount", "s", "Until the file system is mounted.",
+           lambda cycle: number(cycle.recovery.mount_s)),
+    Column("recovery", "first I/O", "s", "From the export's start to the first acknowledgement that a client got.",
+           lambda cycle: number(cycle.recovery.first_io_s)),
+)  # fmt: skip
+"""All measures, in order; the cycle's title stands before them and its verdict after."""
+
+
+def note(record: RunRecord, cycle: CycleRecord) -> str:
+    """Return what has to stand beside a verdict for it not to be misread; empty if nothing has to."""
+    if cycle.control is not None:
+        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
+    if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
+        return "does not count"
+    lost = cycle.on_server is not None and cycle.on_server.lost_total > 0
+    return "measured loss" if lost and cycle.outcome is Outcome.PASS else ""
+
+
+def blames(cycle: CycleRecord) -> list[str]:
+    """Return whom the verdicts of a cycle blame, each once, but for those whom its reason names already."""
+    named = (verdict.blame for verdict in cycle.verdicts if verdict.blame)
+    return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
+
+
+def losses(cycle: CycleRecord) -> str:
+    """Say how many whole files and bytes are gone; empty if nothing was looked at."""
+    balance = cycle.on_server
+    if balance is None:
+        return ""
+    if not balance.lost_total and not balance.lost_files:
+        return "no file, no byte lost"
+    return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
+
+
+def happening(cycle: CycleRecord) -> str:
+    """Name the fault, and what the disks' caches kept where that was a choice."""
+    return f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault

@@ -1,0 +1,118 @@
+"""The configuration of every layer, asked beside found, over all cycles of a run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.record.run import CycleRecord
+from harness.report.words import UNKNOWN
+from harness.units import format_size
+
+NOT_ASKED = "(not asked)"
+_UNWRITTEN = object()
+_SIZES = frozenset({"su", "rsize", "wsize", "memory"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """What some cycles asked and found of one field."""
+
+    cycles: str
+    """Their numbers; empty for all."""
+    asked: str
+    found: str
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a layer."""
+
+    field: str
+    cases: list[Case]
+
+
+def configuration(cycles: Sequence[CycleRecord]) -> dict[str, list[Setting]]:
+    """Return every field of every layer; cycles in which a field is the same share a case."""
+    cases: dict[tuple[str, str], dict[tuple[str, str, bool], list[int]]] = {}
+    for place, cycle in enumerate(cycles, start=1):
+        for layer, field, asked, found in fields(cycle):
+            differs = asked is not None and found is not _UNWRITTEN and not same(asked, found)
+            case = (NOT_ASKED if asked is None else value(field, asked), value(field, found), differs)
+            cases.setdefault((layer, field), {}).setdefault(case, []).append(place)
+    layers: dict[str, list[Setting]] = {}
+    for (layer, field), by_case in cases.items():
+        listed = [
+            Case("" if len(places) == len(cycles) else ", ".join(map(str, places)), *case)
+            for case, places in by_case.items()
+        ]
+        layers.setdefault(layer, []).append(Setting(field, listed))
+    return layers
+
+
+def fields(cycle: CycleRecord) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield layer, field, asked (None if it was not) and found (``_UNWRITTEN`` if it is not known)."""
+    for layer, asked, found in layers(cycle):
+        wanted, there = dict(flat(asked)), dict(flat(found))
+        matched = {field: counterpart(field, there) for field in wanted}
+        for field, wish in wanted.items():
+            match = matched[field]
+            yield layer, field, wish, there[match] if match is not None else _UNWRITTEN
+        for field in there.keys() - set(matched.values()):
+            yield layer, field, None, there[field]
+
+
+def layers(cycle: CycleRecord) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each layer with what was asked and found of it; a mount once for each client."""
+    found = dict(cycle.effective)
+    mounts = found.pop("clients", None)
+    for layer, asked in cycle.asked.items():
+        if layer == "mount" and mounts and layer not in found:
+            named = mounts.items() if isinstance(mounts, Mapping) else enumerate(mounts, start=1)
+            for client, mount in named:
+                name = f"client{client}" if isinstance(client, int) else client
+                yield f"mount on {name}", asked, mount
+        else:
+            yield layer, asked, found.pop(layer, None)
+    for layer, state in found.items():
+        yield layer, None, state
+
+
+def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nested record by dotted path; a list of plain values is one leaf."""
+    if isinstance(tree, Mapping):
+        for key, branch in tree.items():
+            yield from flat(branch, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in tree):
+        for place, branch in enumerate(tree):
+            yield from flat(branch, f"{path}.{place}" if path else str(place))
+    elif tree is not None or path:
+        yield path or "value", list(tree) if isinstance(tree, tuple) else tree
+
+
+def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
+    """Return where a layer's state has a field of its specification: by path, else by a name that is there once."""
+    if field in there:
+        return field
+    leaf = field.rpartition(".")[2]
+    alike = [path for path in there if path.rpartition(".")[2] == leaf]
+    return alike[0] if len(alike) == 1 else None
+
+
+def same(asked: Any, found: Any) -> bool:
+    """Whether a wish came true; JSON has made lists of tuples and words of enumerations."""
+    return bool(asked == found) or str(asked) == str(found)
+
+
+def value(field: str, content: Any) -> str:
+    """Write the value of a field."""
+    leaf = field.rpartition(".")[2]
+    if content is _UNWRITTEN or content is None:
+        return UNKNOWN
+    if isinstance(content, bool):
+        return "yes" if content else "no"
+    if isinstance(content, int) and ("size" in leaf or leaf in _SIZES):
+        return format_size(content)
+    if isinstance(content, list):
+        return ", ".join(map(str, content)) or "none"
+    return str(content)

@@ -1,0 +1,107 @@
+"""The report as one HTML file that needs nothing else: no network, no script."""
+
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.record.run import CycleRecord, RunRecord
+from harness.record.store import RunStore
+from harness.report import columns, moments, scatter, words
+from harness.report.configuration import configuration, flat, value
+from harness.verdict.outcome import Outcome
+
+SIGNS = {
+    Outcome.PASS: "\u2713",
+    Outcome.FAIL: "\u2717",
+    Outcome.ERROR: "!",
+    Outcome.SKIP: "\u2013",
+    Outcome.INVALID: "\u2298",
+    Outcome.INCONCLUSIVE: "?",
+}
+"""Outcomes are told apart without colour too."""
+
+
+def write_html(record: RunRecord, path: Path) -> None:
+    """Write the report, whole or not at all."""
+    RunStore(path.parent).write_text(path.name, render(record))
+
+
+def render(record: RunRecord) -> str:
+    """Return the report of a run."""
+    environment = Environment(
+        loader=PackageLoader("harness.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=readable,
+    )
+    environment.filters |= {
+        "number": words.number,
+        "count": words.count,
+        "data": words.data,
+        "shell": shlex.join,
+        "quote_url": quote,
+        "moment": moment,
+    }
+    limits = moments.span(record.cycles)
+    timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
+    return environment.get_template("report.html.j2").render(
+        run=record,
+        took=duration(record),
+        columns=columns.COLUMNS,
+        note=columns.note,
+        blames=columns.blames,
+        losses=columns.losses,
+        happening=columns.happening,
+        signs=SIGNS,
+        scatter=scatter.scatter(record.cycles),
+        scatter_module=scatter,
+        timelines=[timeline for timeline in timelines if timeline],
+        timeline_module=moments,
+        layers=configuration(record.cycles),
+        topology=topology(record.topology),
+        counters=counters,
+        checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
+    )
+
+
+def readable(content: Any) -> Any:
+    """Make control characters visible and unknown values `-` in whatever a template prints."""
+    if content is None:
+        return words.UNKNOWN
+    # Markup is what the template engine has escaped itself, or a macro's output.
+    return words.printable(content) if isinstance(content, str) and not isinstance(content, Markup) else content
+
+
+def moment(when: datetime | None) -> str:
+    """Write a date and time with its zone."""
+    return words.UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}".strip()
+
+
+def duration(record: RunRecord) -> str:
+    """Return how long a run took, in seconds."""
+    return words.number(None if record.ended is None else (record.ended - record.started).total_seconds())
+
+
+def counters(cycle: CycleRecord) -> list[str]:
+    """Return the names of all counters that any member disk of a cycle has, in order of appearance."""
+    return list(dict.fromkeys(name for disk in cycle.disks.values() for name in disk if name != "serial"))
+
+
+def topology(lab: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the parts of a lab in words, by kind."""
+    parts: dict[str, list[str]] = {}
+    for kind, content in lab.items():
+        listed = content if isinstance(content, list | tuple) else [content]
+        parts[kind] = [
+            ", ".join(f"{key} {value(key, one)}" for key, one in flat(part)) if isinstance(part, dict) else str(part)
+            for part in listed
+            if part is not None
+        ]
+    return {kind: lines for kind, lines in parts.items() if lines}

@@ -1,0 +1,64 @@
+"""The report as JUnit XML, which continuous integration servers read."""
+
+from pathlib import Path
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from harness.record.run import CycleRecord, RunRecord
+from harness.record.store import RunStore
+from harness.report.columns import blames, losses
+from harness.report.words import printable
+from harness.verdict.outcome import Outcome
+
+
+def write_junit(record: RunRecord, path: Path) -> None:
+    """Write one test case a cycle, whole or not at all.
+
+    In an INVALID run nothing counts: cycles that passed are skipped there, so that no one takes them for green.
+    """
+    RunStore(path.parent).write_text(path.name, render(record))
+
+
+def render(record: RunRecord) -> str:
+    """Return the XML of a run."""
+    suite = TestSuite(printable(record.run))
+    suite.timestamp = record.started.isoformat()
+    suite.add_property("outcome", record.outcome.value)
+    suite.add_property("reason", printable(record.reason))
+    suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
+    if record.outcome not in {cycle.outcome for cycle in record.cycles}:
+        # An end of the run that no cycle shows must not be lost.
+        suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
+    if record.ended is not None:
+        suite.time = (record.ended - record.started).total_seconds()
+    xml = JUnitXml()
+    xml.add_testsuite(suite)
+    return str(xml.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
+    """Return the test case of a cycle."""
+    title = f"control: {cycle.title}" if cycle.control else cycle.title
+    if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
+        reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
+        return case(title, record.run, Outcome.SKIP, reason)
+    made = case(title, record.run, cycle.outcome, cycle.reason)
+    said = [f"{cycle.outcome}: {cycle.reason}", losses(cycle), *(f"blame: {blame}" for blame in blames(cycle))]
+    verdicts = [f"{verdict.checker}: {verdict.outcome}: {verdict.reason}" for verdict in cycle.verdicts]
+    made.system_out = printable("\n".join(one for one in [*said, *verdicts] if one))
+    return made
+
+
+def case(title: str, run: str, outcome: Outcome, reason: str) -> TestCase:
+    """Return a test case that ended in this way."""
+    made = TestCase(printable(title), classname=f"raidproof.{printable(run)}")
+    match outcome:
+        case Outcome.PASS:
+            pass
+        case Outcome.FAIL:
+            made.result = [Failure(printable(reason), outcome.value)]
+        case Outcome.SKIP:
+            made.result = [Skipped(printable(reason), outcome.value)]
+        case _:
+            made.result = [Error(printable(reason), outcome.value)]
+    return made

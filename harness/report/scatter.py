@@ -1,0 +1,111 @@
+"""The chart of speed against loss: MB/s over seconds of acknowledged work lost, one point a cycle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.record.run import CycleRecord
+from harness.report.axis import Axis
+from harness.report.columns import export, sequential_write
+from harness.report.words import number
+
+WIDTH, HEIGHT = 960.0, 400.0
+LEFT, RIGHT, TOP, BOTTOM = 76.0, 924.0, 40.0, 330.0
+LINE_HEIGHT = 18.0
+LABEL_GAP = 14.0
+CHARACTER = 7.2
+"""Width of a label's character in pixels, generously."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cycle on the chart."""
+
+    number: int
+    title: str
+    x: float
+    y: float
+    label_x: float
+    label_y: float
+    anchor: str
+    export: str
+    control: bool
+    mb_s: str
+    lost_s: str
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Everything that the template draws."""
+
+    x: Axis
+    y: Axis
+    points: list[Point]
+    missing: list[tuple[int, str, str]]
+    """Cycles without a point: number, title, what is not known of them."""
+
+    @property
+    def description(self) -> str:
+        """The chart in words, for those who do not see it."""
+        return "; ".join(f"{one.number} {one.title}: {one.mb_s} MB/s, {one.lost_s} s lost" for one in self.points)
+
+
+def scatter(cycles: Sequence[CycleRecord]) -> Scatter:
+    """Lay the chart out; a cycle of which a value is unknown has no point, and is named instead."""
+    known: list[tuple[int, CycleRecord, float, float]] = []
+    missing = []
+    for place, cycle in enumerate(cycles, start=1):
+        speed, lost = sequential_write(cycle), cycle.loss_window_s
+        if speed is None or lost is None:
+            unknown = [name for name, value in (("MB/s", speed), ("seconds lost", lost)) if value is None]
+            missing.append((place, cycle.title, " and ".join(unknown)))
+        else:
+            known.append((place, cycle, lost, speed))
+    x = Axis.from_zero((lost for *_, lost, _ in known), LEFT, RIGHT - 20)
+    y = Axis.from_zero((speed for *_, speed in known), BOTTOM, TOP)
+    return Scatter(x, y, place_labels(known, x, y), missing)
+
+
+def place_labels(known: Sequence[tuple[int, CycleRecord, float, float]], x: Axis, y: Axis) -> list[Point]:
+    """Put each label beside its point, on the side with more room, and clear of the labels placed before."""
+    taken: list[tuple[float, float, float]] = []
+    points = []
+    for place, cycle, lost, speed in sorted(known, key=lambda one: (y.at(one[3]), one[0])):
+        px, py = x.at(lost), y.at(speed)
+        length = CHARACTER * len(f"{place} {cycle.title}")
+        right = px < (LEFT + RIGHT) / 2
+        begin = px + LABEL_GAP if right else px - LABEL_GAP - length
+        label_y = clear_of(taken, begin, begin + length, py)
+        taken.append((begin, begin + length, label_y))
+        points.append(
+            Point(
+                number=place,
+                title=cycle.title,
+                x=px,
+                y=py,
+                label_x=px + LABEL_GAP if right else px - LABEL_GAP,
+                label_y=label_y,
+                anchor="start" if right else "end",
+                export=export(cycle),
+                control=cycle.control is not None,
+                mb_s=number(speed),
+                lost_s=number(lost),
+            )
+        )
+    return points
+
+
+def clear_of(taken: Sequence[tuple[float, float, float]], begin: float, end: float, wanted: float) -> float:
+    """Return the height nearest to the wanted one at which a label from ``begin`` to ``end`` touches no other.
+
+    Heights are tried downwards and upwards in turn; where the chart is full, labels overlap.
+    """
+    rows = int((BOTTOM - TOP) / LINE_HEIGHT)
+    for step in sorted(range(-rows, rows + 1), key=abs):
+        height = wanted + step * LINE_HEIGHT
+        free = all(
+            end < other_begin or begin > other_end or abs(height - other) >= LINE_HEIGHT
+            for other_begin, other_end, other in taken
+        )
+        if free and TOP <= height <= BOTTOM:
+            return round(height, 1)
+    return wanted

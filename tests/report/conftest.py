@@ -1,0 +1,247 @@
+"""A run as the demo leaves it: four rows, of which two are controls."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from harness.record.run import ControlSpec, CycleRecord, Environment, Recovery, RunRecord, Throughput, Timeline
+from harness.verdict.evidence import BlockClass, Evidence
+from harness.verdict.outcome import Outcome, Verdict
+
+SERIALS = ("disk0", "disk1", "disk2", "disk3")
+STARTED = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
+LIARS = "the disks: disk0, disk1, disk2, disk3 acknowledged flushes and kept nothing"
+ASYNC = "the async export: the server answers before its disks have the data"
+
+
+def asked(*, sync: bool) -> dict[str, Any]:
+    return {
+        "array": {"level": "raid5", "members": list(SERIALS), "chunk_size": 65536, "bitmap": None},
+        "filesystem": {"type": "xfs", "block_size": 4096, "su": 65536, "sw": 3},
+        "export": {"sync": sync, "wdelay": False, "threads": 8},
+        "mount": {"version": "4.2", "rsize": 1048576, "wsize": 4194304, "sync": False},
+    }
+
+
+def effective(*, sync: bool) -> dict[str, Any]:
+    mount = {"version": "4.2", "rsize": 1048576, "wsize": 1048576, "sync": False, "address": "10.77.0.10"}
+    return {
+        "array": {
+            "devices": [
+                {
+                    "device": "/dev/md0",
+                    "level": "raid5",
+                    "chunk_size": 65536,
+                    "bitmap": "internal",
+                    "members": [{"device": f"/dev/disk/by-id/raidproof-{serial}"} for serial in SERIALS],
+                }
+            ]
+        },
+        "filesystem": {"type": "xfs", "block_size": 4096, "su": 65536, "sw": 3, "log": "internal"},
+        "export": {"sync": sync, "wdelay": False, "threads": 8},
+        "clients": {"client1": mount, "client2": mount},
+    }
+
+
+def balance(told: int, lost: int, **rest: Any) -> Evidence:
+    kinds = {"fsync": told - 300, "create": 300}
+    gone = {"fsync": lost - 120, "create": 120} if lost else {}
+    return Evidence(acknowledged=kinds, lost=gone, lost_bytes=4096 * gone.get("fsync", 0), **rest)
+
+
+def verdict(cycle_lost: int, told: int, outcome: Outcome, blame: str | None) -> Verdict:
+    reason = f"{cycle_lost:,} of {told:,} acknowledged operations are not there"
+    if not cycle_lost:
+        reason = f"all {told:,} acknowledged operations are there"
+    return Verdict(checker="write + fsync, seen on the server", outcome=outcome, reason=reason, blame=blame)
+
+
+def cycle(
+    name: str, title: str, *, sync: bool, cache: str, speed: tuple[float, float, float], **rest: Any
+) -> CycleRecord:
+    sequential, fsyncs, acknowledged = speed
+    return CycleRecord(
+        name=name,
+        title=title,
+        asked=asked(sync=sync),
+        effective=effective(sync=sync),
+        cache_mode=cache,
+        seed=7,
+        throughput=Throughput(sequential_write_mb_s=sequential, fsyncs_per_s=fsyncs, acknowledged_per_s=acknowledged),
+        files={"history": f"{name}/history", "console server": f"{name}/console-server.log"},
+        ledger_seconds=3.0004,
+        verified_s=8.34,
+        checks={
+            "filesystem": {"tool": "xfs_repair -n", "clean": True, "complaints": []},
+            "array": {"mismatch_cnt": 0},
+        },
+        **rest,
+    )
+
+
+def counts(seconds: float, each: int, silent: float, after: int) -> list[int]:
+    before = [each + (place * 37) % (each // 3 + 1) for place in range(round(seconds * 10))]
+    return [*before, *[0] * round(silent * 10), *[after + place % 5 for place in range(8)]]
+
+
+def sync_row() -> CycleRecord:
+    return cycle(
+        "sync",
+        "sync export, honest disks",
+        sync=True,
+        cache="volatile",
+        speed=(128.42, 412.3, 506.7),
+        fault="power-cut",
+        policy="drop",
+        fault_proof="machine killed, caches resolved by drop",
+        fault_at_ns=10**12,
+        recovery=Recovery(boot_s=2.31, assemble_s=0.412, mount_s=0.187, first_io_s=1.26),
+        disks={serial: {"serial": serial, "writes": 4120, "flushes": 1511, "dropped": 42} for serial in SERIALS},
+        on_server=balance(1518, 0, blocks={BlockClass.DURABLE: 1024, BlockClass.UNSYNCED_KEPT: 12}),
+        on_client=balance(1731, 0, blocks={BlockClass.DURABLE: 1036}),
+        timeline=Timeline(begin_s=-3.0, acknowledged=counts(3.0, 44, 4.2, 30), served_again_s=4.213),
+        loss_window_s=0.0,
+        verdicts=[verdict(0, 1518, Outcome.PASS, None)],
+        outcome=Outcome.PASS,
+        reason="all 1,518 acknowledged operations are there",
+    )
+
+
+def async_row() -> CycleRecord:
+    return cycle(
+        "async",
+        "async export, honest disks",
+        sync=False,
+        cache="volatile",
+        speed=(203.9, 5871.6, 6690.1),
+        fault="power-cut",
+        policy="drop",
+        fault_proof="machine killed, caches resolved by drop",
+        fault_at_ns=10**12,
+        recovery=Recovery(boot_s=2.28, assemble_s=0.398, mount_s=0.201, first_io_s=1.31),
+        disks={serial: {"serial": serial, "writes": 980, "flushes": 14, "dropped": 611} for serial in SERIALS},
+        on_server=balance(
+            20183,
+            20047,
+            lost_files=17,
+            first_lost_ns=10**12 - 2_947_000_000,
+            blocks={BlockClass.DURABLE: 3, BlockClass.SYNCED_LOST: 1021, BlockClass.STALE: 512},
+            examples=["client1-0-fsync: fsync of 17 (generation 4): nothing is there"],
+        ),
+        timeline=Timeline(
+            begin_s=-3.0, acknowledged=counts(3.0, 590, 4.1, 300), last_durable_s=-2.947, served_again_s=4.189
+        ),
+        loss_window_s=2.947,
+        verdicts=[verdict(20047, 20183, Outcome.PASS, ASYNC)],
+        outcome=Outcome.PASS,
+        reason=f"measured loss: 20,047 of 20,183 acknowledged operations; {ASYNC}",
+    )
+
+
+def lying_row() -> CycleRecord:
+    return cycle(
+        "lying",
+        "sync export, lying disks",
+        sync=True,
+        cache="lying",
+        speed=(131.0, 433.8, 520.4),
+        fault="power-cut",
+        policy="drop",
+        fault_at_ns=10**12,
+        control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+        recovery=Recovery(boot_s=2.34, assemble_s=0.455),
+        on_server=balance(1602, 1411, lost_files=9, first_lost_ns=10**12 - 2_520_000_000),
+        timeline=Timeline(begin_s=-3.1, acknowledged=counts(3.1, 46, 0, 0)[:31], last_durable_s=-2.52),
+        loss_window_s=2.52,
+        verdicts=[verdict(1411, 1602, Outcome.FAIL, LIARS)],
+        outcome=Outcome.PASS,
+        reason=f"control behaved: 1,411 operations lost, blamed on {LIARS}",
+    )
+
+
+def reboot_row() -> CycleRecord:
+    return cycle(
+        "reboot",
+        "sync export, clean reboot",
+        sync=True,
+        cache="volatile",
+        speed=(126.7, 408.0, 501.2),
+        fault="clean-reboot",
+        fault_at_ns=10**12,
+        control=ControlSpec(expects_loss=False),
+        recovery=Recovery(boot_s=2.29, assemble_s=0.402, mount_s=0.19, first_io_s=1.2),
+        on_server=balance(1490, 0),
+        timeline=Timeline(begin_s=-3.0, acknowledged=counts(3.0, 43, 4.0, 31), served_again_s=4.071),
+        loss_window_s=0.0,
+        verdicts=[verdict(0, 1490, Outcome.PASS, None)],
+        outcome=Outcome.PASS,
+        reason="control behaved: all 1,490 acknowledged operations are there",
+    )
+
+
+def error_row() -> CycleRecord:
+    return CycleRecord(
+        name="broken",
+        title="a server that does not boot",
+        asked=asked(sync=True),
+        cache_mode="volatile",
+        fault="power-cut",
+        seed=7,
+        rig_error="gave up waiting for server to answer",
+        outcome=Outcome.ERROR,
+        reason="gave up waiting for server to answer",
+    )
+
+
+def sample() -> RunRecord:
+    return RunRecord(
+        run="20260504-123000-demo",
+        started=STARTED,
+        ended=STARTED + timedelta(seconds=97.4),
+        command=["./raidproof", "demo"],
+        environment=Environment(
+            raidproof="0.1.0",
+            provider="uml",
+            host_kernel="6.1.0-32-amd64",
+            host_cpu="Example CPU @ 2.00GHz",
+            host_cpus=2,
+            host_tools={"nbdkit": "1.32.5", "qemu-storage-daemon": "7.2.15"},
+            guest_kernel="7.2.7",
+            guest_image="debian/trixie",
+            guest_packages={"mdadm": "4.4-11", "nfs-utils": "2.8.3-1", "xfsprogs": "6.13.0-2"},
+            cannot_prove=["uml: one CPU a machine; races that need several CPUs do not show"],
+        ),
+        topology={
+            "machines": [{"name": "server", "role": "server", "memory": 805306368}, {"name": "client1"}],
+            "disks": [{"serial": serial, "size": 268435456} for serial in SERIALS],
+        },
+        cycles=[sync_row(), async_row(), lying_row(), reboot_row()],
+        outcome=Outcome.PASS,
+        reason="every promise that holds by design was kept, and the controls behaved",
+    )
+
+
+@pytest.fixture
+def run() -> RunRecord:
+    return sample()
+
+
+@pytest.fixture
+def broken_run() -> RunRecord:
+    """One in which the rig failed once."""
+    record = sample()
+    record.cycles[0] = error_row()
+    record.outcome, record.reason = Outcome.ERROR, "a server that does not boot: gave up waiting"
+    return record
+
+
+@pytest.fixture
+def invalid_run() -> RunRecord:
+    """One in which the lying disks lost nothing."""
+    record = sample()
+    control = record.cycles[2]
+    control.outcome, control.reason = Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
+    control.on_server, control.loss_window_s, control.timeline = balance(1602, 0), 0.0, None
+    record.outcome, record.reason = Outcome.INVALID, f"{control.title}: {control.reason}"
+    return record
