@@ -11,10 +11,11 @@ from random import Random
 from typing import TypeAlias
 
 from harness.disk.platter import Buffer, Platter
+from harness.disk.sunk import SECTOR, Sunk
 from harness.errors import RigError
 
-SECTOR = 512
-"""Bytes that reach the medium whole or not at all."""
+SINK_AT = 64 << 20
+"""Bytes of overwritten data that a lying disk holds apart: it never flushes, and the notes would fill the memory."""
 
 
 class CacheMode(Enum):
@@ -64,6 +65,7 @@ class Fate:
     torn: int
     """How many of those survived in part."""
     dropped: int
+    """The others."""
     dropped_bytes: int
     """Bytes that did not survive, those that torn requests lost included."""
     broken_promises: int
@@ -89,7 +91,8 @@ class Member:
     overwrote, in order. A flush forgets the notes, whatever their number; a cut undoes them backwards, which also
     shows what each request had written, and then repeats those that survive, in their order. So a surviving earlier
     write never covers a later one that is durable, and overlapping writes come out as if the disk had written back a
-    subset of its cache in order. Writes to a blank region need no copy at all.
+    subset of its cache in order. Writes to a blank region need no copy at all. The oldest notes of a lying disk are
+    merged into one, so that they never take more memory than the disk.
     """
 
     def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE) -> None:
@@ -99,6 +102,8 @@ class Member:
         self.pending_bytes = 0
         self._platter = Platter(size)
         self._pending: list[_Pending] = []
+        self._noted_bytes = 0
+        self._sunk: Sunk | None = None
         self._promised = 0  # so many of the oldest pending requests were covered by a flush that was a lie
         self._mode = mode
         self._loses = mode.loses
@@ -119,7 +124,8 @@ class Member:
     @property
     def pending(self) -> int:
         """Requests that were acknowledged and are not durable."""
-        return sum(not mark & _DURABLE for _, _, _, mark in self._pending)
+        sunk = self._sunk.requests if self._sunk else 0
+        return sunk + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
         """Fill ``buffer`` with what the disk holds at ``offset``, cache included.
@@ -144,7 +150,10 @@ class Member:
             if mark != _DURABLE:
                 self.pending_bytes += len(data)
             if mark != _DURABLE or self._pending:
-                self._pending.append((offset, len(data), self._platter.copy(offset, len(data)), mark))
+                old = self._platter.copy(offset, len(data))
+                self._pending.append((offset, len(data), old, mark))
+                if old is not None and self._lies:
+                    self._note(len(old))
         self._platter.write(data, offset)
 
     def zero(self, offset: int, length: int, fua: bool = False) -> None:
@@ -163,6 +172,8 @@ class Member:
                 spans = self._platter.extents(offset, offset + length)
                 old = tuple((start, bytes(self._platter.view(start, end))) for start, end in spans)
                 self._pending.append((offset, length, old, mark | _Mark.ZEROES))
+                if self._lies:
+                    self._note(sum(len(data) for _, data in old))
         self._platter.zero(offset, length)
 
     def flush(self) -> None:
@@ -175,6 +186,8 @@ class Member:
             raise PoweredOff(f"{self.serial}: no power")
         if self._lies:
             self._promised = len(self._pending)
+            if self._sunk:
+                self._sunk.promised = self._sunk.requests
         else:
             self._forget()
 
@@ -194,11 +207,11 @@ class Member:
 
     def image(self, durable: bool = True) -> Platter:
         """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
-        if not durable or not self._pending:
+        if not durable or not (self._pending or self._sunk):
             return self._platter
         twin = Member(self.serial, self.size, self._mode)
         twin._platter = self._platter.duplicate()
-        twin._pending = self._pending
+        twin._pending, twin._sunk = self._pending, self._sunk
         twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
         return twin._platter
 
@@ -206,8 +219,29 @@ class Member:
         return int(_Mark.PROMISED if self._lies else _Mark.DURABLE) if fua else _PLAIN
 
     def _forget(self) -> None:
-        self._pending = []
-        self._promised = self.pending_bytes = 0
+        self._pending, self._sunk = [], None
+        self._promised = self.pending_bytes = self._noted_bytes = 0
+
+    def _note(self, size: int) -> None:
+        self._noted_bytes += size
+        if self._noted_bytes >= SINK_AT:
+            self._sink()
+
+    def _sink(self) -> None:
+        """Merge the older half of the notes, up to the first that must stay apart."""
+        sunk = self._sunk = self._sunk or Sunk(self.size)
+        count = 0
+        for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
+            if mark & _DURABLE or (offset | length) % SECTOR:
+                break
+            pieces = ((offset, old),) if isinstance(old, bytes) else old or ()
+            sunk.add(offset, length, pieces, count < self._promised or bool(mark & _Mark.PROMISED))
+            self._noted_bytes -= sum(len(data) for _, data in pieces)
+            count += 1
+        self._pending = self._pending[count:]
+        self._promised = max(0, self._promised - count)
+        if not count:
+            self._noted_bytes = 0  # nothing may move: look again when as much has come
 
     def _resolve(self, policy: CutPolicy, rng: Random) -> Fate:
         pending, total = self._pending, self.pending
@@ -215,7 +249,8 @@ class Member:
             self._forget()
             return Fate(self.serial, total, total, 0, 0, 0, 0)
         verdicts = list(self._survivors(policy, rng))
-        kept = torn = lost = broken = 0
+        kept = torn = 0
+        lost, broken = (self._sunk.bytes, self._sunk.promised) if self._sunk else (0, 0)
         for index, ((_, length, _, mark), pieces) in enumerate(zip(pending, verdicts, strict=True)):
             if mark & _DURABLE:
                 continue
@@ -229,6 +264,8 @@ class Member:
             for start, end in reversed(pieces):
                 redo.append((start, end, None if mark & _Mark.ZEROES else self._platter.copy(start, end - start)))
             self._undo(offset, length, old)
+        if self._sunk:
+            self._sunk.undo(self._platter)
         for start, end, data in reversed(redo):
             if data is None:
                 self._platter.zero(start, end - start)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.disk.cache import SECTOR, CacheMode, CutPolicy, Fate, Member, PoweredOff
+from harness.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
 from harness.disk.platter import CHUNK
+from harness.disk.sunk import SECTOR
 
 SECTORS = 3 * CHUNK // SECTOR + 8  # the last chunk is not a whole one
 
@@ -157,6 +158,45 @@ def test_member_is_the_model(mode: CacheMode, policy: CutPolicy, seed: int, befo
         check_fate(fate, naive, policy)
         naive.durable, naive.pending = image, []
         assert member.pending == member.pending_bytes == 0
+
+
+@given(st.sampled_from(CutPolicy), st.integers(), operations, operations)
+@settings(max_examples=200, deadline=None)
+def test_a_lying_disk_that_merges_its_oldest_notes_is_still_the_model(
+    policy: CutPolicy, seed: int, before: Steps, after: Steps
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.disk.cache.SINK_AT", 16 * SECTOR)
+        volatile, naive = Member("d0", SECTORS * SECTOR), Naive(CacheMode.VOLATILE)
+        apply(volatile, naive, before, 1)
+        volatile.mode = naive.mode = CacheMode.LYING
+        apply(volatile, naive, after, 100)
+        assert sectors(read(volatile)) == naive.seen()
+        assert durable(volatile) == naive.dropped()
+        assert volatile.pending == sum(not r.durable for r in naive.pending)
+        fate = volatile.cut(policy, Random(seed))
+    volatile.power_on()
+    image = sectors(read(volatile))
+    if policy is CutPolicy.KEEP:
+        assert image == naive.seen()
+    elif policy is CutPolicy.DROP:
+        assert image == naive.dropped()
+    assert naive.torn_is_legal(image)
+    check_fate(fate, naive, policy)
+
+
+def test_a_lying_disk_takes_no_more_memory_than_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.disk.cache.SINK_AT", 64 * SECTOR)
+    member = Member("d0", SECTORS * SECTOR, CacheMode.LYING)
+    for value in range(1, 2000):
+        member.write(content(value, 8), value % 4 * 8 * SECTOR)
+        member.flush()
+    assert len(member._pending) < 32
+    assert member.pending == 1999
+    fate = member.cut(CutPolicy.DROP, Random(0))
+    assert (fate.dropped, fate.broken_promises, fate.dropped_bytes) == (1999, 1999, 1999 * 8 * SECTOR)
+    member.power_on()
+    assert not any(read(member))
 
 
 def check_fate(fate: Fate, naive: Naive, policy: CutPolicy) -> None:
