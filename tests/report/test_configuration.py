@@ -1,0 +1,36 @@
+from harness.record.run import RunRecord
+from harness.report.configuration import NOT_ASKED, Case, Setting, configuration
+from harness.report.words import UNKNOWN
+
+
+def setting(layers: dict[str, list[Setting]], layer: str, field: str) -> list[Case]:
+    return next(one.cases for one in layers[layer] if one.field == field)
+
+
+def test_what_is_as_asked_stands_once_for_all_cycles(run: RunRecord) -> None:
+    layers = configuration(run.cycles)
+    assert setting(layers, "array", "chunk_size") == [Case("", "64KiB", "64KiB", differs=False)]
+    assert setting(layers, "filesystem", "sw") == [Case("", "3", "3", differs=False)]
+
+
+def test_a_difference_is_found_on_each_client(run: RunRecord) -> None:
+    layers = configuration(run.cycles)
+    for client in ("client1", "client2"):
+        assert setting(layers, f"mount on {client}", "wsize") == [Case("", "4MiB", "1MiB", differs=True)]
+
+
+def test_cycles_that_differ_stand_with_their_numbers(run: RunRecord) -> None:
+    assert setting(configuration(run.cycles), "export", "sync") == [
+        Case("1, 3, 4", "yes", "yes", differs=False),
+        Case("2", "no", "no", differs=False),
+    ]
+
+
+def test_not_asked_and_not_found_are_told_apart(broken_run: RunRecord) -> None:
+    layers = configuration(broken_run.cycles)
+    assert setting(layers, "array", "bitmap") == [
+        Case("1", NOT_ASKED, UNKNOWN, differs=False),
+        Case("2, 3, 4", NOT_ASKED, "internal", differs=False),
+    ]
+    assert setting(layers, "filesystem", "log")[0].asked == NOT_ASKED
+    assert Case("1", "xfs", UNKNOWN, differs=False) in setting(layers, "filesystem", "type")

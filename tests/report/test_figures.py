@@ -1,0 +1,74 @@
+from itertools import combinations
+
+from harness.record.run import RunRecord, Timeline
+from harness.report.axis import Axis
+from harness.report.moments import MOST_BARS, bar, join, moments, span
+from harness.report.scatter import CHARACTER, LINE_HEIGHT, scatter
+
+
+def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:
+    chart = scatter(run.cycles)
+    by_number = {point.number: point for point in chart.points}
+    assert set(by_number) == {1, 2, 3, 4}
+    assert by_number[2].x > by_number[3].x > by_number[1].x == chart.x.at(0)
+    assert by_number[2].y < by_number[1].y
+    assert [by_number[place].control for place in (1, 2, 3, 4)] == [False, False, True, True]
+    assert not chart.missing
+
+
+def test_what_is_not_known_is_named_and_not_drawn_at_zero(broken_run: RunRecord) -> None:
+    chart = scatter(broken_run.cycles)
+    assert 1 not in {point.number for point in chart.points}
+    assert chart.missing == [(1, "a server that does not boot", "MB/s and seconds lost")]
+
+
+def test_labels_of_equal_points_do_not_touch(run: RunRecord) -> None:
+    cycles = [run.cycles[0].model_copy(update={"title": f"row {place}"}) for place in range(9)]
+    points = scatter(cycles).points
+    for one, other in combinations(points, 2):
+        apart = abs(one.label_y - other.label_y) >= LINE_HEIGHT - 0.2
+        assert apart or abs(one.label_x - other.label_x) > CHARACTER * len("1 row 1")
+
+
+def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
+    chart = moments(2, run.cycles[1], span(run.cycles))
+    assert chart is not None
+    assert {bar.fate for bar in chart.bars} == {"doubtful", "after"}
+    kept = moments(1, run.cycles[0], span(run.cycles))
+    assert kept is not None
+    assert {bar.fate for bar in kept.bars} == {"kept", "after"}
+    assert kept.doubtful is None
+    assert [mark.kind for mark in chart.marks] == ["durable", "fault", "served"]
+    assert [mark.x for mark in chart.marks] == [chart.x.at(-2.947), chart.x.at(0), chart.x.at(4.189)]
+
+
+def test_who_was_never_served_again_is_silent_to_the_end(run: RunRecord) -> None:
+    chart = moments(3, run.cycles[2], span(run.cycles))
+    assert chart is not None
+    assert chart.silent == (chart.x.at(0), chart.x.end)
+    assert "nobody served afterwards" in chart.description
+
+
+def test_a_cycle_without_a_timeline_has_no_chart(broken_run: RunRecord) -> None:
+    assert moments(1, broken_run.cycles[0], (-1, 1)) is None
+
+
+def test_joining_loses_no_operation_and_keeps_the_fault_between_bars() -> None:
+    timeline = Timeline(begin_s=-0.7, acknowledged=[1, 2, 3, 4, 5, 6, 7, 8, 9])
+    joined = join(timeline, 4)
+    assert joined == [(-0.8, 1 + 2 + 3), (-0.4, 4 + 5 + 6 + 7), (0.0, 8 + 9)]
+
+
+def test_long_timelines_have_no_more_bars_than_can_be_seen(run: RunRecord) -> None:
+    cycle = run.cycles[0].model_copy(update={"timeline": Timeline(begin_s=-90, acknowledged=[1] * 1800)})
+    chart = moments(1, cycle, span([cycle]))
+    assert chart is not None
+    assert len(chart.bars) <= MOST_BARS
+    assert chart.bin_ms == 500
+
+
+def test_the_bin_that_holds_the_last_durable_point_is_doubtful() -> None:
+    timeline = Timeline(begin_s=-1, acknowledged=[5] * 10, last_durable_s=-0.55)
+    x, y = Axis.between(-1, 1, 0, 100), Axis.from_zero([5], 100, 0)
+    fates = [bar(begin, 5, 0.1, timeline, x, y).fate for begin in (-0.7, -0.6, -0.5, 0.0)]
+    assert fates == ["kept", "doubtful", "doubtful", "after"]

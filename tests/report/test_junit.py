@@ -1,0 +1,66 @@
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.record.run import RunRecord
+from harness.report.junit import render, write_junit
+from harness.verdict.outcome import Outcome
+
+
+def cases(record: RunRecord) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(render(record)).iter("testcase"))  # noqa: S314  our own XML
+
+
+def test_one_case_a_cycle(run: RunRecord, tmp_path: Path) -> None:
+    write_junit(run, tmp_path / "junit.xml")
+    suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")  # noqa: S314
+    assert suite is not None
+    assert [case.get("name") for case in suite.iter("testcase")] == [
+        "sync export, honest disks",
+        "async export, honest disks",
+        "control: sync export, lying disks",
+        "control: sync export, clean reboot",
+    ]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "0", "0")
+    assert suite.get("time") == "97.4"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tag"),
+    [
+        (Outcome.FAIL, "failure"),
+        (Outcome.ERROR, "error"),
+        (Outcome.INVALID, "error"),
+        (Outcome.INCONCLUSIVE, "error"),
+        (Outcome.SKIP, "skipped"),
+    ],
+)
+def test_each_end_has_its_element(run: RunRecord, outcome: Outcome, tag: str) -> None:
+    run.cycles[1].outcome, run.cycles[1].reason = outcome, "because"
+    run.outcome = outcome
+    [element] = [element for element in cases(run)[1] if element.tag != "system-out"]
+    assert (element.tag, element.get("type"), element.get("message")) == (tag, outcome.value, "because")
+
+
+def test_nothing_is_green_in_an_invalid_run(invalid_run: RunRecord) -> None:
+    found = cases(invalid_run)
+    assert found[2].find("error") is not None
+    assert all(case.find("skipped") is not None for place, case in enumerate(found) if place != 2)
+
+
+def test_an_end_that_no_cycle_shows_is_not_lost(run: RunRecord) -> None:
+    run.outcome, run.reason = Outcome.ERROR, "the lab did not stop"
+    error = cases(run)[-1].find("error")
+    assert error is not None
+    assert error.get("message") == "the lab did not stop"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text())
+def test_whatever_a_console_says_is_valid_xml(run: RunRecord, text: str) -> None:
+    run.cycles[0].title = run.cycles[0].reason = run.reason = f"<b>{text}"
+    run.cycles[0].outcome = Outcome.FAIL
+    assert "<b>" in (cases(run)[0].get("name") or "")
