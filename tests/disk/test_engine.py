@@ -11,6 +11,7 @@ from harness.disk.cache import CacheMode, CutPolicy
 from harness.disk.engine import Engine
 from harness.disk.messages import MemberSpec, Power
 from harness.disk.port import Port, PowerLost
+from harness.disk.replay import replay
 from harness.disk.writelog import Flag, Kind, WriteLog
 from harness.errors import RigError
 from harness.waiting import Deadline, wait_until
@@ -161,6 +162,7 @@ def test_what_the_cut_caught_in_flight_is_logged_as_never_done(engine: Engine, t
     assert caught.flags == Flag.IN_FLIGHT | Flag.FUA
     assert (caught.completed_ns, bytes(caught.data)) == (0, BLOCK)
     assert bytes(records[Kind.RESOLVE].data) == b'{"policy": "torn", "seed": 7}'
+    assert not list(replay(WriteLog(tmp_path / "log"))["d0"].image().extents())
 
 
 def test_counters(engine: Engine) -> None:
