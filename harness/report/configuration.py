@@ -57,21 +57,21 @@ def fields(cycle: CycleRecord) -> Iterator[tuple[str, str, Any, Any]]:
         matched = {field: counterpart(field, there) for field in wanted}
         for field, wish in wanted.items():
             match = matched[field]
-            yield layer, field, wish, there[match] if match is not None else _UNWRITTEN
-        for field in there.keys() - set(matched.values()):
-            yield layer, field, None, there[field]
+            yield layer, field, wish, option(field, there) if match is None else there[match]
+        for field, found_value in there.items():
+            if field not in matched.values():
+                yield layer, field, None, found_value
 
 
 def layers(cycle: CycleRecord) -> Iterator[tuple[str, Any, Any]]:
     """Yield each layer with what was asked and found of it; a mount once for each client."""
     found = dict(cycle.effective)
-    mounts = found.pop("clients", None)
+    mounts = found.pop("mounts", None)
+    found.pop("caveats", None)  # stand where the report says what a run cannot prove
     for layer, asked in cycle.asked.items():
         if layer == "mount" and mounts and layer not in found:
-            named = mounts.items() if isinstance(mounts, Mapping) else enumerate(mounts, start=1)
-            for client, mount in named:
-                name = f"client{client}" if isinstance(client, int) else client
-                yield f"mount on {name}", asked, mount
+            for client, mount in mounts.items():
+                yield f"mount on {client}", asked, mount
         else:
             yield layer, asked, found.pop(layer, None)
     for layer, state in found.items():
@@ -99,9 +99,31 @@ def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
+def option(field: str, there: Mapping[str, Any]) -> Any:
+    """Return what the options of a layer say of a field, in the words of exports(5): wdelay, no_wdelay, fsid=0."""
+    said = there.get("options")
+    for word in said if isinstance(said, list) else []:
+        if word in (field, f"no_{field}", f"a{field}"):
+            return word == field
+        if isinstance(word, str) and word.startswith(f"{field}="):
+            return word.removeprefix(f"{field}=")
+    return _UNWRITTEN
+
+
 def same(asked: Any, found: Any) -> bool:
-    """Whether a wish came true; JSON has made lists of tuples and words of enumerations."""
-    return bool(asked == found) or str(asked) == str(found)
+    """Whether a wish came true; JSON has made lists of tuples, and a disk is asked by serial and found by device."""
+    if asked == "none" and found is None:
+        return True
+    return bool(asked == found) or str(asked) == str(found) or str(found).endswith(f"-{asked}")
+
+
+def caveats(cycles: Sequence[CycleRecord]) -> dict[str, list[int]]:
+    """Return what the stacks cannot stand for, with the numbers of the cycles that it holds for."""
+    held: dict[str, list[int]] = {}
+    for place, cycle in enumerate(cycles, start=1):
+        for caveat in cycle.effective.get("caveats", ()):
+            held.setdefault(str(caveat), []).append(place)
+    return held
 
 
 def value(field: str, content: Any) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
 from harness.report import columns, moments, scatter, words
-from harness.report.configuration import configuration, flat, value
+from harness.report.configuration import caveats, configuration, flat, value
 from harness.verdict.outcome import Outcome
 
 SIGNS = {
@@ -65,6 +65,7 @@ def render(record: RunRecord) -> str:
         timelines=[timeline for timeline in timelines if timeline],
         timeline_module=moments,
         layers=configuration(record.cycles),
+        caveats=caveats(record.cycles),
         topology=topology(record.topology),
         counters=counters,
         checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],

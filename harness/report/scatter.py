@@ -12,6 +12,8 @@ WIDTH, HEIGHT = 960.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 76.0, 924.0, 40.0, 330.0
 LINE_HEIGHT = 18.0
 LABEL_GAP = 14.0
+MOST_TITLES = 12
+"""With more points than this, labels are numbers alone; the table has the titles."""
 CHARACTER = 7.2
 """Width of a label's character in pixels, generously."""
 
@@ -22,6 +24,8 @@ class Point:
 
     number: int
     title: str
+    label: str
+    """What stands behind the number: the title, or nothing where there is no room."""
     x: float
     y: float
     label_x: float
@@ -71,7 +75,8 @@ def place_labels(known: Sequence[tuple[int, CycleRecord, float, float]], x: Axis
     points = []
     for place, cycle, lost, speed in sorted(known, key=lambda one: (y.at(one[3]), one[0])):
         px, py = x.at(lost), y.at(speed)
-        length = CHARACTER * len(f"{place} {cycle.title}")
+        label = cycle.title if len(known) <= MOST_TITLES else ""
+        length = CHARACTER * len(f"{place} {label}")
         right = px < (LEFT + RIGHT) / 2
         begin = px + LABEL_GAP if right else px - LABEL_GAP - length
         label_y = clear_of(taken, begin, begin + length, py)
@@ -80,6 +85,7 @@ def place_labels(known: Sequence[tuple[int, CycleRecord, float, float]], x: Axis
             Point(
                 number=place,
                 title=cycle.title,
+                label=label,
                 x=px,
                 y=py,
                 label_x=px + LABEL_GAP if right else px - LABEL_GAP,

@@ -20,12 +20,12 @@ def asked(*, sync: bool) -> dict[str, Any]:
         "array": {"level": "raid5", "members": list(SERIALS), "chunk_size": 65536, "bitmap": None},
         "filesystem": {"type": "xfs", "block_size": 4096, "su": 65536, "sw": 3},
         "export": {"sync": sync, "wdelay": False, "threads": 8},
-        "mount": {"version": "4.2", "rsize": 1048576, "wsize": 4194304, "sync": False},
+        "mount": {"vers": "4.2", "rsize": 1048576, "wsize": 4194304, "sync": False},
     }
 
 
 def effective(*, sync: bool) -> dict[str, Any]:
-    mount = {"version": "4.2", "rsize": 1048576, "wsize": 1048576, "sync": False, "address": "10.77.0.10"}
+    mount = {"vers": "4.2", "rsize": 1048576, "wsize": 1048576, "sync": False, "address": "10.77.0.10"}
     return {
         "array": {
             "devices": [
@@ -39,8 +39,9 @@ def effective(*, sync: bool) -> dict[str, Any]:
             ]
         },
         "filesystem": {"type": "xfs", "block_size": 4096, "su": 65536, "sw": 3, "log": "internal"},
-        "export": {"sync": sync, "wdelay": False, "threads": 8},
-        "clients": {"client1": mount, "client2": mount},
+        "export": {"options": ["sync" if sync else "async", "no_wdelay", "no_subtree_check"], "threads": 8},
+        "mounts": {"client1": mount, "client2": mount},
+        "caveats": ["grace and lease are 10 s, not the default 90 s"],
     }
 
 

@@ -1,5 +1,7 @@
+import pytest
+
 from harness.record.run import RunRecord
-from harness.report.configuration import NOT_ASKED, Case, Setting, configuration
+from harness.report.configuration import NOT_ASKED, Case, Setting, caveats, configuration, same
 from harness.report.words import UNKNOWN
 
 
@@ -26,6 +28,34 @@ def test_cycles_that_differ_stand_with_their_numbers(run: RunRecord) -> None:
     ]
 
 
+def test_options_are_read_as_exports_writes_them(run: RunRecord) -> None:
+    layers = configuration(run.cycles)
+    assert setting(layers, "export", "wdelay") == [Case("", "no", "no", differs=False)]
+    run.cycles[0].effective["export"]["options"] = ["async", "wdelay"]
+    assert setting(configuration(run.cycles[:1]), "export", "sync") == [Case("", "yes", "no", differs=True)]
+    assert setting(configuration(run.cycles[:1]), "export", "wdelay") == [Case("", "no", "yes", differs=True)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "alike"),
+    [
+        ("disk4", "/dev/disk/by-id/raidproof-disk4", True),
+        ("disk4", "/dev/disk/by-id/raidproof-disk5", False),
+        ("none", None, True),
+        ("internal", None, False),
+        (4, "4", True),
+        (4, 5, False),
+    ],
+)
+def test_what_counts_as_found(asked: object, found: object, alike: bool) -> None:
+    assert same(asked, found) is alike
+
+
+def test_caveats_stand_with_their_cycles(run: RunRecord) -> None:
+    run.cycles[1].effective["caveats"] = ["another"]
+    assert caveats(run.cycles) == {"grace and lease are 10 s, not the default 90 s": [1, 3, 4], "another": [2]}
+
+
 def test_not_asked_and_not_found_are_told_apart(broken_run: RunRecord) -> None:
     layers = configuration(broken_run.cycles)
     assert setting(layers, "array", "bitmap") == [
@@ -34,3 +64,15 @@ def test_not_asked_and_not_found_are_told_apart(broken_run: RunRecord) -> None:
     ]
     assert setting(layers, "filesystem", "log")[0].asked == NOT_ASKED
     assert Case("1", "xfs", UNKNOWN, differs=False) in setting(layers, "filesystem", "type")
+
+
+def test_fields_stand_in_the_order_of_the_record(run: RunRecord) -> None:
+    fields = [setting.field for setting in configuration(run.cycles)["array"]]
+    assert fields == [
+        "level",
+        "members",
+        "chunk_size",
+        "bitmap",
+        "devices.0.device",
+        *(f"devices.0.members.{place}.device" for place in range(4)),
+    ]

@@ -30,6 +30,11 @@ def test_labels_of_equal_points_do_not_touch(run: RunRecord) -> None:
         assert apart or abs(one.label_x - other.label_x) > CHARACTER * len("1 row 1")
 
 
+def test_many_points_are_labelled_by_number(run: RunRecord) -> None:
+    assert {point.label for point in scatter(run.cycles * 4).points} == {""}
+    assert {point.label for point in scatter(run.cycles).points} == {cycle.title for cycle in run.cycles}
+
+
 def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
     chart = moments(2, run.cycles[1], span(run.cycles))
     assert chart is not None

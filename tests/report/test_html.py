@@ -65,6 +65,7 @@ def test_every_column_is_there_with_its_unit(run: RunRecord) -> None:
         "client1-0-fsync: fsync of 17 (generation 4): nothing is there",
         "synced-lost",
         "uml: one CPU a machine; races that need several CPUs do not show",
+        "grace and lease are 10 s, not the default 90 s all rows",
         "loss , blamed on the disks",
         "≠ 1MiB",
         "last durable point, -2.95 s",
