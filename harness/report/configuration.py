@@ -57,7 +57,9 @@ def fields(cycle: CycleRecord) -> Iterator[tuple[str, str, Any, Any]]:
         matched = {field: counterpart(field, there) for field in wanted}
         for field, wish in wanted.items():
             match = matched[field]
-            yield layer, field, wish, option(field, there) if match is None else there[match]
+            content = option(field, there) if match is None else there[match]
+            if wish is not None or content is not _UNWRITTEN:
+                yield layer, field, wish, content
         for field, found_value in there.items():
             if field not in matched.values():
                 yield layer, field, None, found_value

@@ -17,7 +17,7 @@ ASYNC = "the async export: the server answers before its disks have the data"
 
 def asked(*, sync: bool) -> dict[str, Any]:
     return {
-        "array": {"level": "raid5", "members": list(SERIALS), "chunk_size": 65536, "bitmap": None},
+        "array": {"level": "5", "members": list(SERIALS), "chunk_size": 65536, "bitmap": None},
         "filesystem": {"type": "xfs", "block_size": 4096, "su": 65536, "sw": 3},
         "export": {"sync": sync, "wdelay": False, "threads": 8},
         "mount": {"vers": "4.2", "rsize": 1048576, "wsize": 4194304, "sync": False},
@@ -31,7 +31,7 @@ def effective(*, sync: bool) -> dict[str, Any]:
             "devices": [
                 {
                     "device": "/dev/md0",
-                    "level": "raid5",
+                    "level": "5",
                     "chunk_size": 65536,
                     "bitmap": "internal",
                     "members": [{"device": f"/dev/disk/by-id/raidproof-{serial}"} for serial in SERIALS],

@@ -59,7 +59,6 @@ def test_caveats_stand_with_their_cycles(run: RunRecord) -> None:
 def test_not_asked_and_not_found_are_told_apart(broken_run: RunRecord) -> None:
     layers = configuration(broken_run.cycles)
     assert setting(layers, "array", "bitmap") == [
-        Case("1", NOT_ASKED, UNKNOWN, differs=False),
         Case("2, 3, 4", NOT_ASKED, "internal", differs=False),
     ]
     assert setting(layers, "filesystem", "log")[0].asked == NOT_ASKED
