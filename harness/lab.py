@@ -81,7 +81,7 @@ class Lab:
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
         self.enclosure = undo.enter_context(Enclosure(self.directory.path))
-        self.directory.register(self.enclosure.pid)
+        self.directory.register(self.enclosure.pid, self.topology)
         create_network(self.enclosure, self.topology)
         self.keys = LabKeys.generate()
         self.engine = self._start_engine(undo)

@@ -7,8 +7,8 @@ BRIDGE = "lab"
 
 
 def tap_name(machine: str) -> str:
-    """Return the name of a machine's interface on the bridge (at most 15 characters: IFNAMSIZ)."""
-    return f"tap-{machine}"[:15]
+    """Return the name of a machine's interface on the bridge."""
+    return f"tap-{machine}"
 
 
 def create_network(enclosure: Enclosure, topology: Topology) -> None:

@@ -2,13 +2,20 @@
 
 from enum import StrEnum
 from ipaddress import IPv4Interface
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from harness.units import MIB, Size
 
 SUBNET = "10.77.0"
 """The lab's network. It exists only inside the lab's own namespace, so every lab may use the same one."""
+
+
+LONGEST_NAME = 11
+"""Characters of a machine's name: with ``tap-`` before it, it names an interface of the host (15 at most)."""
+LONGEST_SERIAL = 20
+"""Characters of a disk's serial number, as virtio-blk has them."""
 
 
 class Role(StrEnum):
@@ -23,7 +30,7 @@ class MachineSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: str = Field(pattern=rf"^[a-z][a-z0-9-]{{0,{LONGEST_NAME - 1}}}$")
     role: Role
     address: IPv4Interface
     memory: Size = 768 * MIB
@@ -34,7 +41,7 @@ class DiskSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    serial: str = Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")
+    serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
     size: Size
 
 
@@ -48,6 +55,20 @@ class Topology(BaseModel):
     provider: str = "uml"
     kernel: str | None = None
     image: str | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        named: dict[str, list[Any]] = {
+            "machine name": [machine.name for machine in self.machines],
+            "address": [machine.address.ip for machine in self.machines],
+            "disk serial": [disk.serial for disk in self.disks],
+        }
+        for what, values in named.items():
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"{what} used twice: {twice}")
+        if [machine.role for machine in self.machines].count(Role.SERVER) != 1:
+            raise ValueError("a lab has one server")
+        return self
 
     @property
     def server(self) -> MachineSpec:

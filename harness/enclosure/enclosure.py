@@ -2,27 +2,32 @@
 
 import json
 import os
-import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from harness.enclosure.keeper import MAX_PACKET
+from harness.enclosure.keeper import MAX_PACKET, READY
 from harness.errors import RequirementMissing, RigError
 from harness.waiting import Deadline, wait_until
 
 START_DEADLINE_S = 20.0
 ANSWER_DEADLINE_S = 20.0
+END_DEADLINE_S = 5.0
+
+_UCRED = struct.Struct("3i")
+"""struct ucred: process, user and group id."""
 
 
-def unshare_command(directory: Path, *, root: bool) -> list[str]:
-    """Return the command that starts a keeper in namespaces of its own."""
+def unshare_command(directory: Path, lifeline: int, *, root: bool) -> list[str]:
+    """Return the command that starts a keeper in namespaces of its own; ``lifeline`` is an open descriptor."""
     user = [] if root else ["--user", "--map-root-user"]
     return [
         "unshare",
@@ -36,6 +41,7 @@ def unshare_command(directory: Path, *, root: bool) -> list[str]:
         "-m",
         "harness.enclosure.keeper",
         str(directory / "keeper.sock"),
+        str(lifeline),
     ]
 
 
@@ -45,41 +51,50 @@ class Enclosure:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._connection: socket.socket | None = None
+        self._lifeline: socket.socket | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
     @property
     def pid(self) -> int:
-        """The keeper's parent on this host: ending it ends the lab."""
-        if self._keeper is None:
-            raise RigError("this enclosure was not started here")
-        return self._keeper.pid
+        """The keeper's process id on this host: it is process 1 of the lab, which ends with it."""
+        if self._connection is None:
+            raise RigError("this enclosure is closed")
+        credentials = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        pid: int = _UCRED.unpack(credentials)[0]
+        return pid
 
     def __enter__(self) -> Self:
-        argv = unshare_command(self.directory, root=os.geteuid() == 0)
-        package_root = Path(__file__).resolve().parents[2]
-        with (self.directory / "keeper.log").open("wb") as log:
-            self._keeper = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=package_root,
-                start_new_session=True,  # Ctrl-C is for the harness, which then ends the lab in order
-            )
+        # Whenever this process ends, from this line on, the kernel closes its end, and the keeper goes.
+        self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._await_ready(self._keeper)
+            with theirs, (self.directory / "keeper.log").open("wb") as log:
+                self._keeper = subprocess.Popen(
+                    unshare_command(self.directory, theirs.fileno(), root=os.geteuid() == 0),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=Path(__file__).resolve().parents[2],
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for the harness, which then ends the lab in order
+                )
+            self._await_ready(self._lifeline)
             self.attach()
+        except FileNotFoundError as error:
+            self.close()
+            raise RequirementMissing(
+                f"host tool not found: {error.filename}", remedy="./raidproof doctor names the package"
+            ) from error
         except BaseException:
             self.close()
             raise
         return self
 
-    def _await_ready(self, keeper: subprocess.Popen[bytes]) -> None:
-        assert keeper.stdout is not None  # noqa: S101  asked for above
-        readable, _, _ = select.select([keeper.stdout], [], [], START_DEADLINE_S)
-        if readable and keeper.stdout.readline() == b"ready\n":
-            return
+    def _await_ready(self, lifeline: socket.socket) -> None:
+        lifeline.settimeout(START_DEADLINE_S)
+        with suppress(TimeoutError):
+            if lifeline.recv(16) == READY:
+                return
         said = (self.directory / "keeper.log").read_text(errors="replace").strip().splitlines()
         raise RequirementMissing(
             f"cannot make namespaces for a lab: {said[-1] if said else 'no answer'}",
@@ -87,33 +102,47 @@ class Enclosure:
         )
 
     def attach(self) -> None:
-        """Connect to a keeper that runs: the one just started, or that of a kept lab."""
-        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._connection.settimeout(ANSWER_DEADLINE_S)
-        self._connection.connect(str(self.directory / "keeper.sock"))
+        """Connect to a keeper that runs: the one just started, or that of a kept lab.
+
+        Raises:
+            RigError: there is none.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(ANSWER_DEADLINE_S)
+            connection.connect(str(self.directory / "keeper.sock"))
+        except OSError as error:
+            connection.close()
+            raise RigError(f"the lab in {self.directory} does not answer: {error.strerror}") from error
+        self._connection = connection
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End everything in the enclosure, and wait until it is gone."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """End everything in the enclosure, and wait until it is gone; an attached one is only let go."""
+        self._release()
         if self._keeper is not None:
-            keeper = self._keeper
             try:
-                keeper.wait(timeout=5)
+                self._keeper.wait(timeout=END_DEADLINE_S)
             except subprocess.TimeoutExpired:
-                keeper.kill()  # --kill-child passes it on to process 1
-                keeper.wait()
-            if keeper.stdout is not None:
-                keeper.stdout.close()
+                self._keeper.kill()  # --kill-child passes it on to process 1
+                self._keeper.wait()
+            self._keeper = None
+
+    def _release(self) -> None:
+        for one in (self._connection, self._lifeline):
+            if one is not None:
+                # Closing alone would wait for a thread that reads from it.
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
+        self._connection = self._lifeline = None
 
     def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> tuple[dict[str, Any], list[int]]:
-        if self._connection is None:
-            raise RigError(f"the lab is closed; cannot {verb}")
         with self._lock:
+            if self._connection is None:
+                raise RigError(f"the lab is closed; cannot {verb}")
             try:
                 socket.send_fds(self._connection, [json.dumps({"verb": verb, **arguments}).encode()], fds)
                 data, received, _, _ = socket.recv_fds(self._connection, MAX_PACKET, 1)
@@ -164,9 +193,7 @@ class Enclosure:
 
     def detach(self) -> None:
         """Let go of a kept enclosure without ending it."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        self._release()
         self._keeper = None
 
 

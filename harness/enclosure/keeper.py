@@ -1,8 +1,9 @@
 """Process 1 of a lab's namespaces: it starts and ends the lab's processes and opens sockets on the lab's network.
 
 The kernel kills every process of a PID namespace when its process 1 ends. So nothing of a lab can outlive the keeper,
-and the keeper ends when the harness that started it lets go of its socket, however that harness ended.
-Run as ``python -m harness.enclosure.keeper SOCKET``; requests are JSON, one a packet, with file descriptors beside it.
+and the keeper ends when the harness that started it lets go of its end of a socket pair, however that harness ended.
+Run as ``python -m harness.enclosure.keeper SOCKET LIFELINE``; the lifeline is an open descriptor. Requests come to the
+socket, JSON, one a packet, with file descriptors beside it.
 """
 
 import array
@@ -20,6 +21,8 @@ from typing import Any
 from pyroute2 import IPRoute
 
 MAX_PACKET = 1 << 16
+READY = b"ready"
+"""What the keeper says on its lifeline once it can be asked."""
 
 
 class Keeper:
@@ -96,7 +99,10 @@ class Keeper:
 
 def answer(keeper: Keeper, connection: socket.socket) -> bool:
     """Serve one request; false when the other side has gone."""
-    data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
+    try:
+        data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
+    except ConnectionError:
+        return False
     if not data:
         return False
     request = json.loads(data)
@@ -116,14 +122,18 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
             os.close(fd)
     rights = array.array("i", [one.fileno() for one in opened])
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if opened else []
-    connection.sendmsg([json.dumps(reply).encode()], ancillary)
-    for one in opened:
-        one.close()
+    try:
+        connection.sendmsg([json.dumps(reply).encode()], ancillary)
+    except OSError:  # whoever asked has gone; the lab has not
+        return False
+    finally:
+        for one in opened:
+            one.close()
     return True
 
 
-def serve(path: str) -> None:
-    """Answer until the first connection, the owner's, is closed; for ever once asked to keep the lab."""
+def serve(path: str, lifeline: socket.socket) -> None:
+    """Answer until the other end of the lifeline is closed; for ever once asked to keep the lab."""
     keeper = Keeper()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
@@ -134,28 +144,26 @@ def serve(path: str) -> None:
     # The terminal's Ctrl-C goes to the harness, which decides what ends and in which order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    print("ready", flush=True)  # noqa: T201  the line that the harness waits for
-    owner: socket.socket | None = None
     selector = selectors.DefaultSelector()
-    selector.register(listener, selectors.EVENT_READ)
-    selector.register(wakeup_read, selectors.EVENT_READ)
+    for source in (listener, wakeup_read, lifeline):
+        selector.register(source, selectors.EVENT_READ)
+    with contextlib.suppress(OSError):  # nobody is there any more: found out below
+        lifeline.send(READY)
     while True:
         for key, _ in selector.select():
             if key.fileobj is listener:
-                connection, _ = listener.accept()
-                owner = owner or connection
-                selector.register(connection, selectors.EVENT_READ)
+                selector.register(listener.accept()[0], selectors.EVENT_READ)
+            elif key.fileobj is lifeline:
+                if not keeper.kept:
+                    return
+                selector.unregister(lifeline)
             elif key.fileobj == wakeup_read:
                 os.read(wakeup_read, 4096)
                 keeper.reap()
-            else:
-                connection = key.fileobj  # type: ignore[assignment]
-                if not answer(keeper, connection):
-                    selector.unregister(connection)
-                    connection.close()
-                    if connection is owner and not keeper.kept:
-                        return
+            elif isinstance(key.fileobj, socket.socket) and not answer(keeper, key.fileobj):
+                selector.unregister(key.fileobj)
+                key.fileobj.close()
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
