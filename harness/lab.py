@@ -75,6 +75,7 @@ class Lab:
     def _build(self, undo: ExitStack) -> None:
         self.kernel = kernel.get(self.topology.kernel or kernel.DEFAULT)
         self.image = image.get(self.topology.image or image.DEFAULT)
+        self.environment = uml.uml_environment(self.kernel)
         step("starting the lab: network and disks")
         self.directory = LabDirectory.create()
         undo.callback(self.directory.remove)
@@ -119,7 +120,15 @@ class Lab:
         if spec.role is Role.SERVER:
             disks = uml.MemberDisks(self.engine, self.engine_socket, self.serials)
         power = uml.UmlPower(
-            spec, self.kernel, self.image, directory, self.logs, self.enclosure, tap_name(spec.name), disks
+            spec,
+            self.kernel,
+            self.image,
+            directory,
+            self.logs,
+            self.enclosure,
+            tap_name(spec.name),
+            self.environment,
+            disks,
         )
         transport = Transport(spec.name, str(spec.address.ip), self.keys, self.socket)
         return Machine(spec, power, transport)

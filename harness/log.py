@@ -18,12 +18,19 @@ console = Console(file=_stream, highlight=False)
 _status: Status | None = None
 
 
-def to_file(path: Path) -> None:
-    """Send every message, the unshown ones too, to a file."""
+@contextmanager
+def to_file(path: Path) -> Iterator[None]:
+    """Send every message, the unshown ones too, to a file while the body runs."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
 def say(message: str) -> None:

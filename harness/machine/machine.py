@@ -42,9 +42,14 @@ class Machine:
         return str(self.spec.address.ip)
 
     @property
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, that of the present or last one last."""
+        return self.power.consoles
+
+    @property
     def console(self) -> Path:
         """The console log of the present boot, or of the last one."""
-        return self.power.console
+        return self.consoles[-1]
 
     def start(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
         """Switch it on and wait until it answers and its own start-up has finished.
@@ -109,7 +114,7 @@ class Machine:
 
     def put(self, content: str | bytes, path: str) -> None:
         """Write a file in the machine."""
-        self.succeed(["cp", "/dev/stdin", path], stdin=content)
+        self.succeed(["dd", f"of={path}", "bs=64K", "status=none"], stdin=content)
 
     def get(self, path: str) -> str:
         """Read a text file of the machine."""
@@ -139,7 +144,3 @@ class Machine:
     def _gone(self) -> None:
         self.boot_id = None
         self.transport.close()
-
-    def kernel_log(self) -> str:
-        """Everything that its kernel and start-up said in the present boot."""
-        return self.console.read_text(errors="replace")

@@ -27,8 +27,8 @@ class Power(Protocol):
     """The switch of one machine."""
 
     @property
-    def console(self) -> Path:
-        """The console log of the present boot, or of the last one."""
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the last one last."""
 
     def on(self) -> None:
         """Begin to boot; returns before the machine answers."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 import paramiko
+from paramiko.ssh_exception import IncompatiblePeer
 
 from harness.command import Completed
 from harness.errors import DeadlineExceeded, RigError
@@ -128,7 +129,7 @@ class Transport:
                 banner_timeout=timeout_s,
                 auth_timeout=timeout_s,
             )
-        except (paramiko.BadHostKeyException, paramiko.AuthenticationException, paramiko.IncompatiblePeer) as error:
+        except (paramiko.BadHostKeyException, paramiko.AuthenticationException, IncompatiblePeer) as error:
             client.close()
             connection.close()
             raise RigError(f"{self.where} answers, but not as a machine of this lab: {error}") from error

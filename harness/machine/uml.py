@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.machine.image import Image
-from harness.machine.kernel import Kernel
-
 from harness.disk.cache import CutPolicy, Fate
 from harness.disk.client import EngineClient
 from harness.disk.daemon import storage_daemon_command
 from harness.enclosure import Enclosure, Process
 from harness.errors import RigError
+from harness.machine.image import Image
+from harness.machine.kernel import Kernel
 from harness.machine.power import Cut
+from harness.machine.preload import epoll_library
 from harness.topology import MachineSpec
 from harness.units import MIB
 from harness.waiting import Deadline, now_ns, wait_until
@@ -61,6 +61,12 @@ def uml_command(
     ]
 
 
+def uml_environment(kernel: Kernel) -> dict[str, str]:
+    """Return what the kernel's process needs in its environment."""
+    libraries = [str(epoll_library()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
+    return {**kernel.environment, "LD_PRELOAD": ":".join(libraries)}
+
+
 def hardware_address(spec: MachineSpec) -> str:
     """Return a MAC address that survives reboots: with a new one each time, the others' ARP caches are wrong."""
     return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
@@ -77,6 +83,7 @@ class UmlPower:
     logs: Path
     enclosure: Enclosure
     tap: str
+    environment: Mapping[str, str]
     disks: MemberDisks | None = None
     boots: int = 0
     _guest: Process | None = None
@@ -84,9 +91,9 @@ class UmlPower:
     _lost_power: bool = False
 
     @property
-    def console(self) -> Path:
-        """Where the present boot's console goes."""
-        return self.logs / f"{self.spec.name}.console.{self.boots}.log"
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the present one last."""
+        return tuple(self.logs / f"{self.spec.name}.console.{boot}.log" for boot in range(1, self.boots + 1))
 
     def on(self) -> None:
         """Start the storage daemon, then the kernel."""
@@ -95,8 +102,7 @@ class UmlPower:
         if self.disks is not None:
             sockets = self._serve(self.disks)
         argv = uml_command(self.spec, self.kernel, self.image, self.directory, self.tap, sockets)
-        environment: Mapping[str, str] = {"TMPDIR": str(self.directory), **self.kernel.environment}
-        self._guest = self.enclosure.spawn(argv, output=self.console, environment=environment)
+        self._guest = self.enclosure.spawn(argv, output=self.consoles[-1], environment=self.environment)
 
     def _serve(self, disks: MemberDisks) -> list[Path]:
         sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]

@@ -36,7 +36,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         if place not in cycle.files:
             continue
         found = json.loads((directory / cycle.files[place]).read_text())
-        evidence = weigh(workers, history, found, before_ns=until)
+        evidence = weigh(workers, history, found, before_ns=until, unheard=cycle.lost_power)
         setattr(cycle, place, evidence)
         where = place.replace("_", " the ", 1)
         cycle.verdicts += judge_promises(evidence, conditions, where)
@@ -46,11 +46,24 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
     cycle.verdicts.append(judge_kernel_logs(logs, ASKED_FOR.get(cycle.fault, frozenset())))
+    measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle.fault_at_ns, cycle.on_server)
     if cycle.on_server is not None and cycle.fault_at_ns is not None:
         first = cycle.on_server.first_lost_ns
         cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
     cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
+
+
+def measure_rates(cycle: CycleRecord, history: History) -> None:
+    """Fill in what the clients got done a second, from the ledger's beginning to the fault or its own end."""
+    stamps = [(one.kind, one.ended_ns) for one in history.acknowledged(cycle.fault_at_ns) if one.ended_ns is not None]
+    begun = cycle.ledger_begun_ns
+    if begun is None or not stamps:
+        return
+    cycle.ledger_seconds = seconds = ((cycle.fault_at_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
+    fsyncs = sum(kind == "fsync" for kind, _ in stamps)
+    rates = {"fsyncs_per_s": fsyncs / seconds, "acknowledged_per_s": len(stamps) / seconds}
+    cycle.throughput = cycle.throughput.model_copy(update=rates)
 
 
 def conditions_of(cycle: CycleRecord) -> Conditions:

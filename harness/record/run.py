@@ -40,11 +40,11 @@ class Environment(Strict):
 class Throughput(Strict):
     """What the clients could do before anything went wrong."""
 
-    sequential_write_mb_s: float
+    sequential_write_mb_s: float | None = None
     """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second."""
-    fsyncs_per_s: float
+    fsyncs_per_s: float | None = None
     """Acknowledged write + fsync of 4 KiB, all clients together."""
-    acknowledged_per_s: float
+    acknowledged_per_s: float | None = None
     """Acknowledged operations of all kinds, all clients together."""
 
 
@@ -93,7 +93,7 @@ class CycleRecord(Strict):
     asked: dict[str, Any]
     """Specification of every layer, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
-    """What was found on the machines, by layer; ``clients`` hold one mount each."""
+    """What was found on the machines, by layer; ``mounts`` has one for each client."""
     cache_mode: str
     """The member disks' cache while the ledger ran."""
     fault: str
@@ -105,8 +105,12 @@ class CycleRecord(Strict):
     files: dict[str, str] = Field(default_factory=dict)
     """Raw observations, by what they are, relative to the run's directory."""
     workers: list[dict[str, Any]] = Field(default_factory=list)
+    ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
-    throughput: Throughput | None = None
+    """From the ledger's beginning to the fault, or to its last acknowledgement."""
+    lost_power: list[str] = Field(default_factory=list)
+    """Clients that lost their power: what they did last, they could not tell."""
+    throughput: Throughput = Field(default_factory=Throughput)
     recovery: Recovery = Field(default_factory=Recovery)
     verified_s: float | None = None
     """From the fault until everything had been checked."""

@@ -2,14 +2,14 @@
 
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from harness.errors import RigError
-from harness.workload.agent import ABSENT, APPENDED, GARBAGE, MISPLACED, MODE, TRUNCATED, UNREADABLE
+from harness.workload.agent import ABSENT, APPENDED, GARBAGE, METADATA, MISPLACED, MODE, TRUNCATED, UNREADABLE
 from harness.workload.history import History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
@@ -68,6 +68,9 @@ class Evidence(BaseModel):
 
 
 EXAMPLES = 20
+ANY_GENERATION = 1 << 62
+MAKERS = {"": "mkdir", "a": "create", "b": "link", "c": "rename", "s": "symlink"}
+"""Which operation makes a name in a directory of the metadata worker; the directory itself has none."""
 
 
 class Balance:
@@ -110,8 +113,18 @@ class Balance:
         )
 
 
-def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, *, before_ns: int | None = None) -> Evidence:
+def weigh(
+    workers: Sequence[WorkerSpec],
+    history: History,
+    found: Found,
+    *,
+    before_ns: int | None = None,
+    unheard: Collection[str] = (),
+) -> Evidence:
     """Hold a history against a scan. Only words that arrived before ``before_ns`` bind; later ones allow.
+
+    Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
+    allowed, so nothing of theirs counts as invented.
 
     Raises:
         RigError: the scan says nothing of a worker.
@@ -127,40 +140,55 @@ def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, *, befo
         bound = [one for one in operations if one.binds(before_ns)]
         for operation in bound:
             balance.acknowledged[operation.kind] += 1
+        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard)
         if worker.kind == "metadata":
-            weigh_names(worker, operations, bound, found[worker.key], balance)
+            weigh_names(case, balance)
         else:
-            weigh_blocks(worker, operations, bound, found[worker.key], balance)
+            weigh_blocks(case, balance)
     return balance.evidence()
 
 
-def weigh_blocks(
-    worker: WorkerSpec,
-    operations: Sequence[Operation],
-    bound: Sequence[Operation],
-    found: Mapping[str, Any],
-    balance: Balance,
-) -> None:
+class Case(NamedTuple):
+    """One worker's part of the whole."""
+
+    worker: WorkerSpec
+    operations: Sequence[Operation]
+    bound: Sequence[Operation]
+    """Those that a client had been told are done."""
+    found: Mapping[str, Any]
+    unheard: bool
+    """Whether more may have been done than was told."""
+
+
+def weigh_blocks(case: Case, balance: Balance) -> None:
     """Judge a worker that writes blocks in generations."""
-    required, issued = newest(bound), newest(operations)
-    states: dict[int, int] = dict(enumerate(found["blocks"], start=worker.first))
-    for index, state in states.items():
-        kind = classify(state, required.get(index, 0), issued.get(index, 0))
+    worker = case.worker
+    required, issued = newest(case.bound), newest(case.operations)
+    states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first))
+    if case.unheard:
+        issued = dict.fromkeys(states, ANY_GENERATION)
+    for place, state in states.items():
+        kind = classify(state, required.get(place, 0), issued.get(place, 0))
         if kind is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
-                balance.say(f"{worker.path}: block {index} is {kind.value}")
+                balance.say(f"{worker.path}: block {place} is {kind.value}")
         elif state != ABSENT:
-            balance.invented.append(f"{worker.path}: block {index}, which nobody wrote")
-    for operation in bound:
+            balance.invented.append(f"{worker.path}: block {place}, which nobody wrote")
+    for operation in case.bound:
         state = states[operation.place]
         torn_later = state == GARBAGE and issued[operation.place] > required[operation.place]
         if state < operation.generation and not torn_later:
             balance.lose(operation, worker, said_of(state))
-    files = worker.kind == "close"
-    promised = {f"f{index}" for index in required} if files else {worker.path} if bound else set()
-    begun = {f"f{index}" for index in issued} if files else {worker.path}
-    names = set(found["names"] or ())
+    weigh_files(case, required, issued, balance)
+
+
+def weigh_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
+    """Count the files of a worker that are gone, or that nobody made."""
+    worker, files = case.worker, case.worker.kind == "close"
+    promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
+    begun = {f"f{place}" for place in issued} if files else {worker.path}
+    names = set(case.found["names"] or ())
     balance.lost_files += len(promised - names)
     balance.invented.extend(f"{worker.path}/{name}, which nobody wrote" for name in sorted(names - begun))
 
@@ -201,27 +229,20 @@ def said_of(state: int) -> str:
     return words.get(state, f"generation {state} is there")
 
 
-def weigh_names(
-    worker: WorkerSpec,
-    operations: Sequence[Operation],
-    bound: Sequence[Operation],
-    found: Mapping[str, Any],
-    balance: Balance,
-) -> None:
+def weigh_names(case: Case, balance: Balance) -> None:
     """Judge a worker that takes small directories through every change of metadata."""
-    begun: dict[int, set[str]] = defaultdict(set)
-    for operation in operations:
+    begun: dict[int, set[str]] = defaultdict(lambda: set(METADATA) if case.unheard else set())
+    for operation in case.operations:
         begun[operation.place].add(operation.kind)
-    for operation in bound:
-        if (wrong := missing(operation, begun[operation.place], found)) is not None:
-            balance.lose(operation, worker, wrong)
+    for operation in case.bound:
+        if (wrong := missing(operation, begun[operation.place], case.found)) is not None:
+            balance.lose(operation, case.worker, wrong)
             balance.lost_files += operation.kind == "create"
-    for name in found:
+    for name in case.found:
         directory, _, rest = name.partition("/")
         number = int(directory[1:]) if directory[1:].isdigit() else -1
-        makers = {"": {"mkdir"}, "a": {"create"}, "b": {"link"}, "c": {"rename"}, "s": {"symlink"}}.get(rest)
-        if makers is None or not makers & begun.get(number, set()):
-            balance.invented.append(f"{worker.path}/{name}, which nobody made")
+        if MAKERS.get(rest) not in begun[number]:
+            balance.invented.append(f"{case.worker.path}/{name}, which nobody made")
 
 
 def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> str | None:

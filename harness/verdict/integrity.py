@@ -11,9 +11,9 @@ def judge_filesystem(check: dict[str, Any] | None, conditions: Conditions) -> Ve
     name = "file system"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
-    if check["clean"]:
-        return Verdict(checker=name, outcome=Outcome.PASS, reason=f"{check['tool']} finds nothing")
-    reason = f"{check['tool']}: {'; '.join(check['complaints'][:3])}"
+    if check["outcome"] == "clean":
+        return Verdict(checker=name, outcome=Outcome.PASS, reason="its own checker finds nothing")
+    reason = f"its own checker says {check['outcome']}: {'; '.join(check['reasons'][:3])}"
     return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
 
 
@@ -22,16 +22,15 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
     name = "array"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
-    if check["degraded"]:
-        reason = f"{check['degraded']} members missing"
+    if missing := check["degraded"]:
+        reason = f"members missing: {missing}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
-    mismatches = check["mismatch_cnt"]
-    if mismatches is None:
-        return Verdict(checker=name, outcome=Outcome.PASS, reason="complete; this level has no redundancy to compare")
-    if mismatches:
-        reason = f"mismatch_cnt is {mismatches} sectors"
+    counted: dict[str, int] = check["mismatch_cnt"]
+    if differing := {device: count for device, count in counted.items() if count}:
+        reason = f"mismatch_cnt in sectors: {differing}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
-    return Verdict(checker=name, outcome=Outcome.PASS, reason="complete, mismatch_cnt 0")
+    unchecked = "".join(f"; {device} not checked: {why}" for device, why in check["unchecked"].items())
+    return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")
 
 
 def fault_of(conditions: Conditions) -> str:

@@ -81,7 +81,7 @@ class Ledger:
         self.path = path
         self._sockets = sockets
         self._commands: dict[str, RemoteCommand] = {}
-        self._frames = 0
+        self._receiver: Receiver | None = None
 
     def config(self, client: str | None, port: int = 0) -> str:
         """Return the agent's orders: for one client, or for a scan of everything."""
@@ -101,7 +101,7 @@ class Ledger:
         with self._sockets.socket() as listener:
             listener.bind((str(GATEWAY.ip), 0))
             listener.listen(len(self.workers))
-            receiver = Receiver(listener, Recorder(self.path))
+            self._receiver = receiver = Receiver(listener, Recorder(self.path))
             receiver.start()
             try:
                 port = listener.getsockname()[1]
@@ -117,6 +117,11 @@ class Ledger:
                 yield self
             finally:
                 receiver.stop()
+
+    def heard_since(self, instant_ns: int) -> int | None:
+        """Return when the last word of a client arrived, if that was after an instant."""
+        last = self._receiver.last_ns if self._receiver else 0
+        return last if last > instant_ns else None
 
     def _all_alive(self) -> bool:
         for name, command in self._commands.items():
@@ -166,6 +171,7 @@ class Receiver(threading.Thread):
         super().__init__(name="ledger-receiver", daemon=True)
         self.connections = 0
         self.open_connections = 0
+        self.last_ns = 0
         self._listener = listener
         self._recorder = recorder
         self._selector = selectors.DefaultSelector()
@@ -194,7 +200,8 @@ class Receiver(threading.Thread):
         except OSError:
             data = b""
         if data:
-            self._recorder.add(source.fileno(), now_ns(), data)
+            self.last_ns = now_ns()
+            self._recorder.add(source.fileno(), self.last_ns, data)
         else:
             self._recorder.forget(source.fileno())
             self._selector.unregister(source)

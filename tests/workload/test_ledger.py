@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,18 +73,18 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 @pytest.fixture
-def ran(original: Ran, tmp_path: Path) -> Iterator[Ran]:
+def ran(original: Ran, tmp_path: Path) -> Ran:
     root = tmp_path / "root"
     shutil.copytree(original.root, root, symlinks=True, copy_function=copy_with_links(original.root, root))
-    yield Ran(root, original.workers, original.history)
+    return Ran(root, original.workers, original.history)
 
 
-def copy_with_links(source: Path, target: Path) -> object:
+def copy_with_links(source: Path, target: Path) -> Callable[[str, str], str]:
     """Copy files so that hard links stay hard links."""
     seen: dict[int, str] = {}
 
     def copy(old: str, new: str) -> str:
-        inode = os.stat(old).st_ino
+        inode = Path(old).stat().st_ino
         if inode in seen:
             os.link(seen[inode], new)
         else:
@@ -164,7 +164,7 @@ def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("kind", "undo"),
     [
-        ("mkdir", lambda d: shutil.rmtree(d)),
+        ("mkdir", shutil.rmtree),
         ("create", lambda d: (d / "c").unlink()),
         ("append", lambda d: os.truncate(d / "c", 0)),
         ("setattr", lambda d: (d / "c").chmod(0o600)),

@@ -1,0 +1,140 @@
+"""A run from its beginning to its report: one lab after the other, one cycle after the other, all of it recorded."""
+
+import os
+import platform
+import re
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import harness
+from harness import command
+from harness.cycle import CycleSpec, run_cycle
+from harness.errors import NotEffective, RigError
+from harness.lab import Lab
+from harness.log import logger, say, to_file
+from harness.machine import uml
+from harness.record import CycleRecord, Environment, RunRecord, RunStore
+from harness.record.judge import conclude, judge_cycle
+from harness.report.html import write_html
+from harness.report.junit import write_junit
+from harness.topology import Topology
+from harness.verdict.outcome import Outcome
+from harness.waiting import wall_clock
+
+PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-kernel-server", "nfs-common", "fio", "python3-minimal")
+HOST_TOOLS = {"nbdkit": ["nbdkit", "--version"], "qemu-storage-daemon": ["qemu-storage-daemon", "--version"]}
+
+
+class Campaign:
+    """A run. A context manager: leaving it writes the report, whatever has happened, and ends the lab."""
+
+    def __init__(self, what: str, results: Path, topology: Topology, *, keep: bool = False) -> None:
+        self.store = RunStore.create(results, what)
+        self.topology = topology
+        self.keep = keep
+        self.record = RunRecord(
+            run=self.store.path.name,
+            started=wall_clock(),
+            command=sys.argv,
+            topology=topology.model_dump(mode="json"),
+        )
+        self._lab: Lab | None = None
+        self._labs = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._undo.enter_context(to_file(self.store.path / "raidproof.log"))
+        self.store.save(self.record)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with self._undo:
+            try:
+                self.discard_lab(keep=self.keep)
+            finally:
+                self.record.outcome, self.record.reason = conclude(self.record.cycles)
+                if error is not None:
+                    self.record.outcome = Outcome.ERROR
+                    self.record.reason = f"ended early: {str(error) or kind.__name__ if kind else ''}"
+                self.record.ended = wall_clock()
+                self.write_report()
+
+    def write_report(self) -> None:
+        """Write record, page and JUnit XML."""
+        self.store.save(self.record)
+        write_html(self.record, self.report)
+        write_junit(self.record, self.store.path / "junit.xml")
+
+    @property
+    def report(self) -> Path:
+        """The page that a person opens."""
+        return self.store.path / "report.html"
+
+    @property
+    def lab(self) -> Lab:
+        """The lab, booted if there is none."""
+        if self._lab is None:
+            self._labs += 1
+            lab = Lab(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
+            self._lab = lab.__enter__()
+            self.record.environment = environment_of(lab)
+        return self._lab
+
+    def discard_lab(self, *, keep: bool = False) -> None:
+        """End the lab: after an error nobody knows its state."""
+        lab, self._lab = self._lab, None
+        if lab is None:
+            return
+        lab.keep = keep
+        lab.__exit__(None, None, None)
+        if keep:
+            say(f"the lab goes on: ./raidproof shell server (or {', '.join(one.name for one in lab.clients)})")
+
+    def cycle(self, spec: CycleSpec) -> CycleRecord:
+        """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record."""
+        record = CycleRecord(
+            name=spec.name,
+            title=spec.title,
+            asked=spec.stack.model_dump(mode="json"),
+            cache_mode=spec.cache_mode.value,
+            fault=spec.fault,
+            policy=spec.policy.value if spec.fault == "power-cut" else None,
+            seed=spec.seed,
+            control=spec.control,
+        )
+        self.record.cycles.append(record)
+        try:
+            spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
+            run_cycle(self.lab, spec, record, self.store.path)
+        except (RigError, NotEffective) as error:
+            logger.exception("cycle %s", spec.name)
+            record.rig_error = str(error)
+            self.discard_lab()
+        except BaseException as error:
+            record.rig_error = f"interrupted: {error!r}"
+            raise
+        finally:
+            self.store.save(self.record)
+        judge_cycle(record, self.store.path)
+        self.store.save(self.record)
+        return record
+
+
+def environment_of(lab: Lab) -> Environment:
+    """Find out where and with what a lab runs."""
+    cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    return Environment(
+        raidproof=harness.__version__,
+        provider=lab.topology.provider,
+        host_kernel=platform.release(),
+        host_cpu=cpu.group(1) if cpu else "unknown",
+        host_cpus=os.cpu_count() or 0,
+        host_tools={name: command.succeed(argv).splitlines()[0] for name, argv in HOST_TOOLS.items()},
+        guest_kernel=f"{lab.kernel.name} {lab.server.succeed(['uname', '-r']).strip()}",
+        guest_kernel_workaround=lab.kernel.preload is not None,
+        guest_image=lab.image.name,
+        guest_packages={name: lab.image.packages[name] for name in PACKAGES if name in lab.image.packages},
+        cannot_prove=list(uml.CANNOT_PROVE),
+    )

@@ -1,0 +1,267 @@
+"""One cycle: build the stack, measure it, let clients work, break something, bring it back, and look at what is left.
+
+Everything that is seen goes to disk before anything is judged. The order of the steps after a fault is part of the
+test: the server's own view is read before clients can write again, the clients' view after they have resumed.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.disk.cache import CacheMode, CutPolicy
+from harness.errors import RequestError, nearest
+from harness.fault import CleanReboot, Fault, KernelPanic, NfsdRestart, PowerCut
+from harness.lab import Lab
+from harness.log import step
+from harness.machine.machine import Machine
+from harness.record.run import ControlSpec, CycleRecord, Throughput
+from harness.stack import Stack, StackSpec
+from harness.waiting import Deadline, now_ns, pause, wait_until
+from harness.workload.fio import FioSpec, fio_command, parse_fio
+from harness.workload.ledger import Ledger, LedgerSpec
+
+LEDGER_DIRECTORY = "ledger"
+RESUME_DEADLINE_S = 90.0
+"""NFSv4's default lease is 90 s: a client that has not come back by then never will."""
+STOP_DEADLINE_S = 60.0
+FIO_DEADLINE_S = 300.0
+CLIENT_POWER_CUT = "client-power-cut"
+NO_FAULT = "none"
+
+
+class CycleSpec(BaseModel):
+    """What one cycle is to be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    title: str
+    stack: StackSpec
+    cache_mode: CacheMode = CacheMode.VOLATILE
+    fault: str = PowerCut.name
+    policy: CutPolicy = CutPolicy.DROP
+    seed: int = 1
+    ledger: LedgerSpec = LedgerSpec()
+    ledger_seconds: float = 3.0
+    fio: FioSpec | None = None
+    control: ControlSpec | None = None
+
+
+def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+    """Carry out a cycle and fill its record; raw observations go to ``directory / spec.name``.
+
+    Raises:
+        RequestError: the stack or the fault cannot be.
+        RigError: the rig failed; the record holds what was seen until then.
+        NotEffective: the stack is not what was asked for.
+    """
+    Cycle(lab, spec, record, directory).run()
+
+
+class Cycle:
+    """The steps of one cycle, in their order."""
+
+    def __init__(self, lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+        self.lab = lab
+        self.spec = spec
+        self.record = record
+        self.files = CycleFiles(record, directory, spec.name)
+        self.stack = Stack(spec.stack, lab.server, lab.clients)
+        self.fault = fault_of(spec, self.stack)
+        self.target = lab.clients[-1] if spec.fault == CLIENT_POWER_CUT else lab.server
+
+    def run(self) -> None:
+        """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
+        self.lab.engine.reset()
+        boots = {name: (len(machine.consoles), console_size(machine)) for name, machine in self.lab.machines.items()}
+        try:
+            self._provision()
+            self._measure()
+            self._promise_and_break()
+            self._check()
+        finally:
+            for name, (boot, offset) in boots.items():
+                said = console_since(self.lab.machines[name], boot, offset)
+                self.files.write(f"console {name}", f"console.{name}.log", said)
+
+    def _say(self, what: str) -> None:
+        step(f"{self.spec.title}: {what}")
+
+    def _provision(self) -> None:
+        self._say("building array and file system")
+        if self.spec.fio is None:
+            self._start_write_log()
+        self.stack.create()
+        self.record.effective = self.stack.activate().model_dump(mode="json")
+
+    def _start_write_log(self) -> None:
+        self.lab.engine.log_start(self.files.path("write log", "write.log"))
+
+    def _measure(self) -> None:
+        if self.spec.fio is None:
+            return
+        self._say("sequential write")
+        client = self.lab.clients[0]
+        path = f"{self._mount_point}/throughput"
+        said = client.succeed(fio_command(self.spec.fio, path), deadline_s=FIO_DEADLINE_S)
+        self.files.write("fio", "fio.json", said)
+        self.record.throughput = Throughput(sequential_write_mb_s=parse_fio(said).mb_per_s)
+        client.succeed(["rm", path])
+        # Only now: logging every byte would be part of what was measured.
+        self._start_write_log()
+
+    @property
+    def _mount_point(self) -> str:
+        return self.stack.mounts[self.lab.clients[0].name].directory
+
+    def _promise_and_break(self) -> None:
+        root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
+        self.lab.clients[0].succeed(["mkdir", root])
+        # Only now: of a disk that lied from the start, no array would be left to lose anything.
+        self.lab.engine.set_mode(self.spec.cache_mode)
+        ledger = Ledger(self.spec.ledger, self.lab.clients, self.lab, root, self.files.path("history", "history"))
+        self.record.workers = [worker.model_dump() for worker in ledger.workers]
+        with ledger.running():
+            self._say("clients at work")
+            self.record.ledger_begun_ns = now_ns()
+            pause(self.spec.ledger_seconds)
+            if self.fault is not None:
+                self._break(self.fault)
+                self._bring_back(self.fault, ledger)
+            ledger.stop(Deadline.after(STOP_DEADLINE_S))
+        self._remember_disks()
+        closed = self.lab.engine.log_stop()
+        self.record.checks["write log"] = asdict(closed)
+        self.lab.engine.set_mode(CacheMode.VOLATILE)
+        if "on_server" not in self.record.files:
+            self._scan_server(ledger)
+        self._look_through_client(ledger)
+
+    def _break(self, fault: Fault) -> None:
+        self._say(fault.name)
+        injected = fault.inject(self.target)
+        self.record.fault_at_ns = injected.at_ns
+        self.record.fault_proof = injected.proof
+        self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
+        if self.spec.fault == CLIENT_POWER_CUT:
+            self.record.lost_power = [self.target.name]
+
+    def _remember_disks(self) -> None:
+        for serial, counters in self.lab.engine.counters().items():
+            self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
+
+    def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
+        self._say("coming back")
+        recovery = self.record.recovery
+        if not fault.reboots:
+            resumed_ns = now_ns()
+            fault.heal(self.target)
+        elif self.target is self.lab.server:
+            recovery.boot_s = timed(lambda: fault.heal(self.target))
+            # Assemble and mount what is there. Nothing is created, nothing forced.
+            assemble, mount, export = (one.run for one in self.stack.server_steps())
+            recovery.assemble_s = timed(assemble)
+            recovery.mount_s = timed(mount)
+            # Before any client can write again: from here on its resent writes would fill what the cut had torn.
+            self._scan_server(ledger)
+            resumed_ns = now_ns()
+            export()
+        else:
+            recovery.boot_s = timed(lambda: fault.heal(self.target))
+            recovery.mount_s = timed(self.stack.mounts[self.target.name].activate)
+            resumed_ns = now_ns()
+        heard_ns = wait_until(
+            lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on"
+        )
+        recovery.first_io_s = (heard_ns - resumed_ns) / 1e9
+
+    def _scan_server(self, ledger: Ledger) -> None:
+        self._say("reading back on the server")
+        found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
+        self.files.write("on_server", "on-server.json", json.dumps(found))
+
+    def _look_through_client(self, ledger: Ledger) -> None:
+        """Read everything through the last client, whose cache a new mount has emptied."""
+        self._say("reading back through a client")
+        client = self.lab.clients[-1]
+        mount = self.stack.mounts[client.name]
+        mount.deactivate()
+        mount.activate()
+        found = ledger.scan(client, ledger.root)
+        self.files.write("on_client", "on-client.json", json.dumps(found))
+
+    def _check(self) -> None:
+        self._say("checking file system and array")
+        self.stack.deactivate_clients()
+        self.stack.export.deactivate()
+        self.stack.filesystem.deactivate()
+        self.record.checks["filesystem"] = self.stack.filesystem.check().model_dump(mode="json")
+        scrub = self.stack.array.scrub()
+        devices = self.stack.array.state().devices
+        self.record.checks["array"] = scrub.model_dump(mode="json") | {
+            "degraded": {one.device: one.degraded for one in devices if one.degraded}
+        }
+        self.stack.array.deactivate()
+        if self.record.fault_at_ns is not None:
+            self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Do something and return how many seconds it took."""
+    begun = now_ns()
+    action()
+    return (now_ns() - begun) / 1e9
+
+
+def fault_of(spec: CycleSpec, stack: Stack) -> Fault | None:
+    """Return the fault that a cycle asks for.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    faults: dict[str, Callable[[], Fault | None]] = {
+        PowerCut.name: lambda: PowerCut(spec.policy, spec.seed),
+        CLIENT_POWER_CUT: lambda: PowerCut(spec.policy, spec.seed),
+        CleanReboot.name: CleanReboot,
+        KernelPanic.name: KernelPanic,
+        NfsdRestart.name: lambda: NfsdRestart(stack.export),
+        NO_FAULT: lambda: None,
+    }
+    if spec.fault not in faults:
+        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
+    return faults[spec.fault]()
+
+
+class CycleFiles:
+    """The raw observations of one cycle, each named in its record."""
+
+    def __init__(self, record: CycleRecord, run: Path, name: str) -> None:
+        self._record = record
+        self._run = run
+        self._directory = run / name
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, what: str, name: str) -> Path:
+        """Return where an observation goes, and enter it in the record."""
+        path = self._directory / name
+        self._record.files[what] = str(path.relative_to(self._run))
+        return path
+
+    def write(self, what: str, name: str, content: str) -> None:
+        """Write an observation."""
+        self.path(what, name).write_text(content)
+
+
+def console_size(machine: Machine) -> int:
+    """Return how much a machine has said in its present boot."""
+    return machine.console.stat().st_size
+
+
+def console_since(machine: Machine, boot: int, offset: int) -> str:
+    """Return all that a machine has said since an offset in the console of its nth boot."""
+    first, *later = machine.consoles[boot - 1 :]
+    said = [first.read_bytes()[offset:], *(path.read_bytes() for path in later)]
+    return b"".join(said).decode(errors="replace")
