@@ -85,15 +85,29 @@ def judge(run: Annotated[str, typer.Argument(help="name or directory of a stored
 
 
 @app.command()
-def shell(machine: Annotated[str, typer.Argument(help="server, client1, ...")]) -> None:
-    """Open a shell in a machine of a lab that was kept with --keep."""
-    raise RequestError(f"shell is not there yet: {machine}")
+def shell(
+    machine: Annotated[str, typer.Argument(help="server, client1, ...")],
+    lab: Annotated[str | None, typer.Option("--lab", help="Which kept lab, if there are several.")] = None,
+) -> None:
+    """Open a shell in a machine of a lab that was kept with --keep; without a terminal, run standard input in it."""
+    from harness.shell import enter  # noqa: PLC0415
+
+    raise typer.Exit(enter(machine, lab))
 
 
 @app.command()
-def gc() -> None:
+def gc(
+    kept: Annotated[bool, typer.Option("--kept", help="End the labs that were kept with --keep, too.")] = False,
+) -> None:
     """Find and remove what a killed run left behind: processes, namespaces, files."""
-    raise RequestError("gc is not there yet")
+    from harness.garbage import collect  # noqa: PLC0415
+
+    did = False
+    for line in collect(kept=kept):
+        did = True
+        print(line)  # noqa: T201
+    if not did:
+        print("nothing to do")  # noqa: T201
 
 
 @app.command()

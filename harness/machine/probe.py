@@ -12,6 +12,8 @@ from harness.log import step
 from harness.machine import cache, recipe
 
 PROBE_DEADLINE_S = 30.0
+SCRATCH_PREFIX = "raidproof-probe-"
+"""Of the folders for temporary files in which trials run."""
 XSTATE = "ptrace set fp regs failed"
 _INIT_ENDED = "Attempted to kill init"
 
@@ -55,7 +57,7 @@ def cpu_identity(cpuinfo: str) -> str:
 
 def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) -> str:
     """Boot a kernel with the host's files, read-only, as its root and /bin/true as init; return its console."""
-    with TemporaryDirectory(prefix="raidproof-probe-") as folder:
+    with TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
         argv: list[str | Path] = [
             "setpriv",
             "--pdeathsig=KILL",

@@ -63,8 +63,11 @@ class RemoteCommand:
                     raise RigError(f"{self.where}: the connection broke during: {shlex.join(self.argv)}")
                 if deadline.passed:
                     raise DeadlineExceeded(f"{self.where}: still running at its deadline: {shlex.join(self.argv)}")
-                # The channel's descriptor does not tell of an exit status, only of data and end of file.
-                select.select([channel], [], [], min(0.01, deadline.remaining_s))
+                # The channel's descriptor does not tell of an exit status; at the end of file it stays ready.
+                if channel.eof_received:
+                    channel.status_event.wait(min(0.01, deadline.remaining_s))
+                else:
+                    select.select([channel], [], [], min(0.01, deadline.remaining_s))
             stdout, stderr = (bytes(stream).decode(errors="replace") for stream in streams)
             return Completed(self.argv, channel.recv_exit_status(), stdout, stderr, self.where)
         finally:
@@ -143,23 +146,29 @@ class Transport:
 
     def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
         """Start a command without waiting for its end."""
-        transport = self._client.get_transport() if self._client else None
-        if transport is None or not transport.is_active():
-            raise RigError(f"{self.where}: no connection, cannot run: {shlex.join(argv)}")
+        channel = self.session(deadline, shlex.join(argv))
         try:
-            channel = transport.open_session(timeout=max(0.1, deadline.remaining_s))
-            channel.settimeout(max(0.1, deadline.remaining_s))
             # SSH carries one string for the login shell; quoted word by word it is the argument list again.
             channel.exec_command(shlex.join(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise RigError(f"{self.where}: cannot start: {shlex.join(argv)}: {error}") from error
         return RemoteCommand(self.where, argv, channel)
 
-    def shell(self) -> paramiko.Channel:
-        """Open an interactive login shell."""
-        if self._client is None:
-            raise RigError(f"{self.where}: no connection")
-        return self._client.invoke_shell()
+    def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
+        """Return a channel on which nothing runs yet; its requests wait until the deadline.
+
+        Raises:
+            RigError: there is no connection, or it broke; names the purpose.
+        """
+        transport = self._client.get_transport() if self._client else None
+        if transport is None or not transport.is_active():
+            raise RigError(f"{self.where}: no connection, cannot run: {purpose}")
+        try:
+            channel = transport.open_session(timeout=max(0.1, deadline.remaining_s))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
+        channel.settimeout(max(0.1, deadline.remaining_s))
+        return channel
 
     def close(self) -> None:
         """Drop the connection; commands that still run see it broken."""
