@@ -62,15 +62,18 @@ class Lab:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        if self.keep:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.keep and kind is not KeyboardInterrupt:
             self.directory.mark_kept(self.keys)
             self.enclosure.keep()
             self.enclosure.detach()
-            for machine in self.machines.values():
-                machine.transport.close()
+            self._disconnect()
         else:
             self._undo.close()
+
+    def _disconnect(self) -> None:
+        for machine in self.machines.values():
+            machine.transport.close()
 
     def _build(self, undo: ExitStack) -> None:
         self.kernel = kernel.get(self.topology.kernel or kernel.DEFAULT)
@@ -81,14 +84,14 @@ class Lab:
         undo.callback(self.directory.remove)
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
+        # After the enclosure's end: no machine answers any more, and whoever still tries to log in is told.
+        undo.callback(self._disconnect)
         self.enclosure = undo.enter_context(Enclosure(self.directory.path))
         self.directory.register(self.enclosure.pid, self.topology)
         create_network(self.enclosure, self.topology)
         self.keys = LabKeys.generate()
         self.engine = self._start_engine(undo)
         self.machines = {spec.name: self._make(spec) for spec in self.topology.machines}
-        for machine in self.machines.values():
-            undo.callback(machine.transport.close)
         step(f"booting {', '.join(self.machines)} ({self.kernel.release})")
         self.start(list(self.machines.values()))
 

@@ -5,6 +5,7 @@ import select
 import shlex
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
@@ -94,6 +95,7 @@ class Transport:
         self._keys = keys
         self._make_socket = make_socket
         self._client: paramiko.SSHClient | None = None
+        self._attempted: socket.socket | None = None
 
     def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
         """Log in, retrying while the machine boots.
@@ -115,7 +117,7 @@ class Transport:
             paramiko.PKey.from_type_string("ssh-ed25519", self._keys.host.for_paramiko().asbytes()),
         )
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        connection = self._make_socket()
+        self._attempted = connection = self._make_socket()
         # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -171,7 +173,10 @@ class Transport:
         return channel
 
     def close(self) -> None:
-        """Drop the connection; commands that still run see it broken."""
+        """Drop the connection, and one that another thread tries to make; commands that run see it broken."""
+        if (connection := self._attempted) is not None:
+            with suppress(OSError):  # not connected, or closed already
+                connection.shutdown(socket.SHUT_RDWR)
         if self._client is not None:
             self._client.close()
             self._client = None
