@@ -13,11 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from harness import command
-from harness.errors import RequirementMissing, RigError
+from harness.errors import DeadlineExceeded, RequirementMissing, RigError
 from harness.log import logger, step
 from harness.waiting import Deadline, wait_until
 
 BUILD_DEADLINE_S = 1800.0
+REMOVE_DEADLINE_S = 10.0
 PARTIAL = ".partial"
 SCRATCH = "scratch"
 """A builder's working folder in its partial artefact, or a link to one outside; never part of the result."""
@@ -146,11 +147,18 @@ def _remove_scratch(partial: Path) -> None:
 def _remove_tree(path: Path) -> None:
     # rm, not rmtree: it stays on one file system, should a killed build have left the host's /dev mounted in there.
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
-    if not command.run(remove).ok and os.geteuid() != 0:
-        # An unprivileged build's files belong to the user's subordinate ids.
-        command.run(["unshare", "--user", "--map-root-user", "--map-auto", *remove])
-    if path.exists():
-        raise RigError(f"cannot remove {path}", remedy="remove it by hand")
+
+    def gone() -> bool:
+        if not command.run(remove).ok and os.geteuid() != 0:
+            # An unprivileged build's files belong to the user's subordinate ids.
+            command.run(["unshare", "--user", "--map-root-user", "--map-auto", *remove])
+        return not path.exists()
+
+    try:
+        # A killed build's last processes may still be writing.
+        wait_until(gone, Deadline.after(REMOVE_DEADLINE_S), f"{path} to go", interval_s=0.2)
+    except DeadlineExceeded as error:
+        raise RigError(f"cannot remove {path}", remedy="remove it by hand") from error
 
 
 def _make_durable(folder: Path) -> None:

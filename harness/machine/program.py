@@ -1,6 +1,7 @@
 """A program on this host that takes long: its lines are shown as they come, and it is ended politely."""
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,14 @@ from harness.command import Completed
 from harness.errors import DeadlineExceeded, RequirementMissing
 
 ENDING_S = 30.0
+NOT_FOUND = 127
+_GROUP = """\
+trap 'trap "" TERM; kill -TERM 0; wait "$child"; exit 143' TERM
+"$@" &
+child=$!
+wait "$child"
+"""
+"""Runs a program and, told to stop, tells its whole process group: mmdebstrap alone would wait for its children."""
 
 
 def follow(
@@ -28,7 +37,8 @@ def follow(
         RequirementMissing: there is no such program.
         DeadlineExceeded: it ran too long and was ended.
     """
-    words = ("setpriv", "--pdeathsig", "TERM", "--", *map(str, argv))
+    program = tuple(map(str, argv))
+    words = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", _GROUP, "sh", *program)
     try:
         # A session of its own: Ctrl-C reaches only us, and we pass it on once, as SIGTERM.
         process = subprocess.Popen(
@@ -43,7 +53,7 @@ def follow(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise RequirementMissing(f"host tool not found: {words[0]}", remedy="./raidproof doctor") from error
+        raise RequirementMissing(f"host tool not found: {words[0]}", remedy="install util-linux") from error
     expired = threading.Event()
 
     def expire() -> None:
@@ -65,9 +75,11 @@ def follow(
         raise
     finally:
         timer.cancel()
+    if status == NOT_FOUND:
+        raise RequirementMissing(f"host tool not found: {program[0]}", remedy="./raidproof doctor names the package")
     if expired.is_set():
-        raise DeadlineExceeded(f"host: still running after {deadline_s:g} s: {words[4]}")
-    return Completed(words[4:], status, "".join(lines), "")
+        raise DeadlineExceeded(f"host: still running after {deadline_s:g} s: {program[0]}")
+    return Completed(program, status, "".join(lines), "")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -75,5 +87,5 @@ def _end(process: subprocess.Popen[str]) -> None:
     try:
         process.communicate(timeout=ENDING_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
