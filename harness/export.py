@@ -127,8 +127,8 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
     """Start the server's threads."""
     return [
         "rpc.nfsd",
-        *([f"--grace-time={spec.grace_s}"] if spec.grace_s is not None else []),
-        *([f"--leasetime={spec.lease_s}"] if spec.lease_s is not None else []),
+        *(["-G", str(spec.grace_s)] if spec.grace_s is not None else []),
+        *(["-L", str(spec.lease_s)] if spec.lease_s is not None else []),
         str(spec.threads),
     ]
 
@@ -203,8 +203,10 @@ class Export:
         if self.spec.root_squash:
             self.machine.succeed(["chmod", "1777", self.path])
         self.machine.succeed(export_command(self.spec, self.path))
-        self._start_nfsd()
+        # Also before rpc.nfsd: nfsd drops what comes while there is nobody to ask about exports, and a client that
+        # was waiting for the server repeats it only after a minute (timeo, nfs(5)).
         self.machine.succeed(["rpc.mountd"])
+        self._start_nfsd()
         return self.require_effective()
 
     def restart(self) -> ExportState:

@@ -6,8 +6,7 @@ from typing import NamedTuple, Self
 
 from pydantic import model_validator
 
-from harness.array import Array, ArraySpec, ArrayState
-from harness.array.spec import capacity
+from harness.array import Array, ArraySpec, ArrayState, capacity
 from harness.errors import RequestError, nearest
 from harness.export import Export, ExportSpec, ExportState
 from harness.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
@@ -53,10 +52,10 @@ class StackSpec(Spec):
             if serial not in sizes:
                 raise RequestError(f"the server has no disk {serial!r}; {nearest(serial, sizes)}")
         room = capacity(self.array, min(sizes[serial] for serial in self.array.members))
-        if room < self.filesystem.least_size:
+        least = self.filesystem.least_size(self.array.geometry)
+        if room < least:
             raise RequestError(
-                f"an array of {format_size(room)} is too small: {self.filesystem.type} needs "
-                f"{format_size(self.filesystem.least_size)}"
+                f"an array of {format_size(room)} is too small: {self.filesystem.type} on it needs {format_size(least)}"
             )
 
 

@@ -6,10 +6,11 @@ from harness.array.command import (
     check_command,
     create_command,
     create_commands,
+    readwrite_command,
     stop_command,
     zero_command,
 )
-from harness.array.spec import ArraySpec, Geometry, Level, Md, data_disks, disk_path
+from harness.array.spec import ArraySpec, Geometry, Level, Md, capacity, data_disks, disk_path
 from harness.array.state import ArrayState, MdState, MemberState, parse_md
 
 __all__ = [
@@ -24,12 +25,14 @@ __all__ = [
     "MemberState",
     "Scrub",
     "assemble_command",
+    "capacity",
     "check_command",
     "create_command",
     "create_commands",
     "data_disks",
     "disk_path",
     "parse_md",
+    "readwrite_command",
     "stop_command",
     "zero_command",
 ]

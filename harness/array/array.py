@@ -1,9 +1,12 @@
 """An md array of a machine: created, activated, deactivated, destroyed, checked."""
 
+from collections.abc import Callable
+
 from harness.array.command import (
     assemble_command,
     check_command,
     create_commands,
+    readwrite_command,
     stop_command,
     zero_command,
 )
@@ -106,23 +109,21 @@ class Array:
         Raises:
             DeadlineExceeded: it took longer.
         """
-
-        def clean() -> ArrayState | None:
-            state = self.state()
-            return state if state.clean else None
-
-        return wait_until(clean, Deadline.after(deadline_s), f"{self.device} to be in sync", _POLL_S)
+        self._leave_read_auto()
+        return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync")
 
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
         """Let md read everything and compare; wait for the end.
+
+        After a power cut the resync comes first: what it put right is not among what is counted.
 
         Raises:
             DeadlineExceeded: it took longer, or the resync before it did.
             RigError: md never ran the check.
         """
         deadline = Deadline.after(deadline_s)
-        wait_until(self._idle, deadline, f"{self.device} to end its resync", _POLL_S)
-        state = self.state()
+        self._leave_read_auto()
+        state = self._wait(_settled, deadline, "to end its resync")
         unchecked = {
             found.device: reason
             for md, found in zip(self.spec.devices, state.devices, strict=True)
@@ -132,15 +133,24 @@ class Array:
         if not checked:
             return Scrub(mismatch_cnt={}, unchecked=unchecked)
         self.machine.succeed(check_command(checked))
-        ended = wait_until(self._idle, deadline, f"the check of {self.device}", _POLL_S)
+        ended = self._wait(_settled, deadline, "to end its check")
         counted = [found for found in ended.devices if found.device in checked]
         if never := [found.device for found in counted if found.last_sync_action != "check"]:
             raise RigError(f"no check was run on {', '.join(never)}")
         return Scrub(mismatch_cnt={found.device: found.mismatch_cnt for found in counted}, unchecked=unchecked)
 
-    def _idle(self) -> ArrayState | None:
-        state = self.state()
-        return state if all(device.sync_action == "idle" for device in state.devices) else None
+    def _leave_read_auto(self) -> None:
+        # An array that was only assembled is `read-auto`: until the first write to it, it does not even resync.
+        waiting = [device.device for device in self.state().devices if device.array_state == "read-auto"]
+        if waiting:
+            self.machine.succeed(readwrite_command(waiting))
+
+    def _wait(self, condition: Callable[[MdState], bool], deadline: Deadline, what: str) -> ArrayState:
+        def state() -> ArrayState | None:
+            found = self.state()
+            return found if all(map(condition, found.devices)) else None
+
+        return wait_until(state, deadline, f"{self.device} {what}", _POLL_S)
 
     def _names(self) -> dict[str, str]:
         """The kernel's name of every disk: another one after each boot."""
@@ -153,6 +163,11 @@ class Array:
         return {
             path: real.removeprefix("/dev/") for path, real in {**dict(zip(disks, found, strict=True)), **legs}.items()
         }
+
+
+def _settled(device: MdState) -> bool:
+    """Whether nothing is being resynced, and nothing waits for it; a member may be missing."""
+    return device.sync_action == "idle" and device.resynced
 
 
 def why_unchecked(md: Md, found: MdState) -> str | None:

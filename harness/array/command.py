@@ -65,3 +65,8 @@ def zero_command(paths: Iterable[str]) -> list[str]:
 def check_command(devices: Sequence[str]) -> list[str]:
     """Let arrays compare their copies or parity in the background."""
     return ["mdadm", "--action=check", *devices]
+
+
+def readwrite_command(devices: Iterable[str]) -> list[str]:
+    """Let arrays resync that wait, just assembled, for the first write to them."""
+    return ["mdadm", "--readwrite", *devices]

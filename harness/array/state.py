@@ -68,12 +68,12 @@ class MdState(State):
 
     @property
     def clean(self) -> bool:
-        """Whether it is complete, in sync and not being written to."""
+        """Whether it is online, complete and in sync."""
         return (
             self.degraded == 0
             and self.resynced
             and self.sync_action == "idle"
-            and self.array_state in {"clean", "active", "active-idle", "write-pending"}
+            and self.array_state in {"clean", "active", "active-idle", "write-pending", "read-auto"}
         )
 
 

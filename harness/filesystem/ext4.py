@@ -4,7 +4,7 @@ from harness.array import Geometry
 from harness.command import Completed
 from harness.errors import RigError
 from harness.filesystem.spec import Ext4Spec
-from harness.filesystem.state import FilesystemCheck, Superblock
+from harness.filesystem.state import FilesystemCheck, Superblock, few
 from harness.layer import found_in
 
 _UNCORRECTED = 4
@@ -78,7 +78,9 @@ def parse_check(ended: Completed) -> FilesystemCheck:
         RigError: it gave none.
     """
     said = f"{ended.stdout}\n{ended.stderr}"
-    if ended.status & _FAILED or "is mounted" in said or "Pass 1" not in said:
+    if "Bad magic number in super-block" in said:
+        return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=("the superblock is gone",))
+    if ended.status & _FAILED or "is mounted" in said.lower() or "Pass 1" not in said:
         raise RigError(f"e2fsck gave no verdict, status {ended.status}: {said.strip()[-500:]}")
     if "skipping journal recovery" in said:
         return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the journal was not replayed",))
@@ -88,7 +90,5 @@ def parse_check(ended: Completed) -> FilesystemCheck:
         return FilesystemCheck(outcome="clean", status=0)
     if not ended.status & _UNCORRECTED:
         raise RigError(f"e2fsck -n cannot have corrected anything, yet its status is {ended.status}")
-    reasons = tuple(
-        line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass ")
-    )
+    reasons = few(line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass "))
     return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons)

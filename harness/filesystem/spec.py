@@ -28,7 +28,6 @@ class _FilesystemSpec(Spec):
 
     page_size_reason: ClassVar[str] = "the kernel mounts no blocks beyond the page size, 4KiB"
     least_block_size: ClassVar[int] = 1024
-    least_size: ClassVar[int]
     own_options: ClassVar[frozenset[str]]
 
     block_size: Size = PAGE_SIZE
@@ -86,8 +85,6 @@ class _FilesystemSpec(Spec):
 class XfsSpec(_FilesystemSpec):
     """An XFS filesystem that is asked for; sizes in bytes. ``log`` is the serial of the disk with an external log."""
 
-    # mkfs.xfs 5.19 and later make nothing smaller.
-    least_size: ClassVar[int] = 300 * MIB
     own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
 
     type: Literal["xfs"] = "xfs"
@@ -105,17 +102,25 @@ class XfsSpec(_FilesystemSpec):
             )
         return self
 
+    def least_size(self, geometry: Geometry | None) -> int:
+        """Bytes below which mkfs.xfs (5.19 and later) refuses."""
+        # On stripes it makes 8 allocation groups, one of which must have room for a log of 64 MiB.
+        return 513 * MIB if self.alignment(geometry) and not self.log else 300 * MIB
+
 
 class Ext4Spec(_FilesystemSpec):
     """An ext4 filesystem that is asked for; ``data`` is its data mode. Stride is su, stripe width su x sw."""
 
-    least_size: ClassVar[int] = 8 * MIB
     own_options: ClassVar[frozenset[str]] = frozenset({"data", "stripe", "noload", "norecovery"})
 
     type: Literal["ext4"] = "ext4"
     data: Literal["journal", "ordered", "writeback"] = "ordered"
     lazy_init: bool = False
     """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
+
+    def least_size(self, _geometry: Geometry | None) -> int:
+        """Bytes below which a journal has no place."""
+        return 8 * MIB
 
 
 FilesystemSpec = Annotated[XfsSpec | Ext4Spec, Field(discriminator="type")]

@@ -1,6 +1,7 @@
 """What a filesystem is, and whether it is sound: found out by its own tools."""
 
 import json
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from harness.errors import RigError
@@ -57,6 +58,12 @@ class FilesystemCheck(State):
     outcome: Literal["clean", "dirty", "corrupt"]
     status: int
     reasons: tuple[str, ...] = ()
+
+
+def few(reasons: Iterable[str], most: int = 50) -> tuple[str, ...]:
+    """Keep the first reasons, and count the rest: a checker may print one for each block."""
+    every = tuple(reasons)
+    return every if len(every) <= most else (*every[:most], f"and {len(every) - most} more")
 
 
 def findmnt_command(directory: str) -> list[str]:

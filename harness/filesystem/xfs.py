@@ -6,7 +6,7 @@ from harness.array import Geometry, disk_path
 from harness.command import Completed
 from harness.errors import RigError
 from harness.filesystem.spec import XfsSpec
-from harness.filesystem.state import FilesystemCheck, Superblock
+from harness.filesystem.state import FilesystemCheck, Superblock, few
 from harness.layer import found_in
 
 # Phrases of xfs_repair: it ends with status 1 both for damage and for a device that it may not read.
@@ -16,7 +16,9 @@ _NO_ANSWER = re.compile(
     r"|Cannot open|Couldn't open|could not open|cannot open|requires .*log device|external log",
     re.IGNORECASE,
 )
-_ROUTINE = re.compile(r"^\s*(Phase \d|- |No modify flag|ALERT:|used\.|bad primary|$)")
+_ROUTINE = re.compile(
+    r"^\s*(Phase \d|- |No modify flag|Cannot get host filesystem geometry|Repair may fail if there is|the image and|$)"
+)
 
 
 def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[str]:
@@ -68,7 +70,8 @@ def parse_info(text: str) -> Superblock:
         sw=swidth // sunit if sunit else 0,
         sector_size=sector_size,
         log=log,
-        features=tuple(f"{name}={value}" for name, value in re.findall(r"\b([a-z0-9]+)=([01])\b(?! *blks)", text)),
+        # The first paragraph is all flags, but for sizes and counts, which are never 0 or 1.
+        features=tuple(re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])),
     )
 
 
@@ -92,5 +95,5 @@ def parse_check(ended: Completed) -> FilesystemCheck:
         if "No modify flag set, skipping filesystem flush and exiting" not in said:
             raise RigError(f"xfs_repair was cut off: {said.strip()[-500:]}")
         return FilesystemCheck(outcome="clean", status=0)
-    reasons = tuple(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
+    reasons = few(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
     return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
