@@ -76,12 +76,14 @@ class Lab:
             machine.transport.close()
 
     def _build(self, undo: ExitStack) -> None:
-        self.kernel = kernel.get(self.topology.kernel or kernel.DEFAULT)
-        self.image = image.get(self.topology.image or image.DEFAULT)
-        self.environment = uml.uml_environment(self.kernel)
-        step("starting the lab: network and disks")
+        # First of all, because it is the first to find that there is no place for a lab.
         self.directory = LabDirectory.create()
         undo.callback(self.directory.remove)
+        self.kernel = kernel.get(self.topology.kernel or kernel.DEFAULT)
+        self.image = image.get(self.topology.image or image.DEFAULT)
+        memory = sum(machine.memory for machine in self.topology.machines)
+        self.environment = uml.uml_environment(self.kernel, memory)
+        step("starting the lab: network and disks")
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
         # After the enclosure's end: no machine answers any more, and whoever still tries to log in is told.

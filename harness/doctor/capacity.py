@@ -17,6 +17,7 @@ CACHE_ROOM = 3 * GIB
 LAB_ROOM = 2 * GIB
 RESULTS_ROOM = 256 * MIB
 CPUS = 2
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 def memory_finding(available: int) -> Finding:
@@ -38,6 +39,16 @@ def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
     return Finding(f"room for {purpose}", Outcome.MISSING, reason, "free some space there")
 
 
+def shared_memory_finding(path: Path, free: int) -> Finding:
+    """Judge the free bytes where the machines' memory is best kept."""
+    name, needed = "room for machines' memory", MACHINES * MACHINE_MEMORY
+    reason = f"{path}: {free // MIB} MiB free, {MACHINES} machines take up to {needed // MIB} MiB"
+    if free > needed:
+        return Finding(name, Outcome.OK, reason)
+    remedy = f"as root: mount -o remount,size=75% {path}; in a container: --shm-size={needed // MIB + 64}m"
+    return Finding(name, Outcome.WARNING, f"{reason}; it goes to files in TMPDIR instead, which is slower", remedy)
+
+
 def cpu_finding(cpus: int) -> Finding:
     """Judge the number of processors that this process may use."""
     if cpus >= CPUS:
@@ -56,6 +67,7 @@ def capacity_findings(cache: Path, results: Path) -> Iterator[Finding]:
     """Check processors, memory, and the disks that hold the cache, the labs and the results."""
     yield cpu_finding(len(os.sched_getaffinity(0)))
     yield memory_finding(psutil.virtual_memory().available)
+    yield shared_memory_finding(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
     rooms = (("images", cache, CACHE_ROOM), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))
     for purpose, path, needed in (*rooms, ("results", results, RESULTS_ROOM)):
         yield room_finding(purpose, path, free_bytes(path), needed)

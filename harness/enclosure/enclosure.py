@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import ENOENT
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +44,15 @@ def unshare_command(directory: Path, lifeline: int, *, root: bool) -> list[str]:
         str(directory / "keeper.sock"),
         str(lifeline),
     ]
+
+
+class Refused(RigError):
+    """The keeper could not do what it was asked to."""
+
+    def __init__(self, verb: str, reason: str, number: int) -> None:
+        super().__init__(f"the lab's keeper cannot {verb}: {reason}")
+        self.reason = reason
+        self.errno = number
 
 
 class Enclosure:
@@ -152,7 +162,7 @@ class Enclosure:
             raise RigError(f"the lab's keeper has gone ({verb})")
         reply: dict[str, Any] = json.loads(data)
         if "error" in reply:
-            raise RigError(f"the lab's keeper: {reply['error']}")
+            raise Refused(verb, reply["error"], reply["errno"])
         return reply, received
 
     def spawn(
@@ -163,15 +173,26 @@ class Enclosure:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> "Process":
-        """Start a program in the enclosure; its standard output and error go to a file."""
+        """Start a program in the enclosure; its standard output and error go to a file.
+
+        Raises:
+            RequirementMissing: there is no such program.
+        """
         with output.open("ab") as file:
-            reply, _ = self._ask(
-                "spawn",
-                [file.fileno()],
-                argv=[str(word) for word in argv],
-                environment=dict(environment or {}),
-                directory=str(directory or self.directory),
-            )
+            try:
+                reply, _ = self._ask(
+                    "spawn",
+                    [file.fileno()],
+                    argv=[str(word) for word in argv],
+                    environment=dict(environment or {}),
+                    directory=str(directory or self.directory),
+                )
+            except Refused as error:
+                if error.errno != ENOENT:
+                    raise
+                raise RequirementMissing(
+                    f"host tool not found: {argv[0]}", remedy="./raidproof doctor names the package"
+                ) from error
         return Process(self, Path(str(argv[0])).name, reply["pid"], output)
 
     def socket(self) -> socket.socket:
@@ -184,8 +205,18 @@ class Enclosure:
         self._ask("bridge", name=name, address=address, prefix=prefix)
 
     def tap(self, name: str, bridge: str) -> None:
-        """Make a tap interface and plug it into a bridge."""
-        self._ask("tap", name=name, bridge=bridge)
+        """Make a tap interface and plug it into a bridge.
+
+        Raises:
+            RequirementMissing: this host does not let us.
+        """
+        try:
+            self._ask("tap", name=name, bridge=bridge)
+        except Refused as error:
+            raise RequirementMissing(
+                f"cannot make a machine's network interface: {error.reason}",
+                remedy="./raidproof doctor looks at /dev/net/tun",
+            ) from error
 
     def keep(self) -> None:
         """Let the enclosure outlive this process."""

@@ -97,6 +97,13 @@ class Keeper:
                     os.waitpid(ended.si_pid, 0)
 
 
+def refusal(error: Exception) -> dict[str, Any]:
+    """Return the reply that says what went wrong. Errors of pyroute2 have the form of OSError without being one."""
+    if len(error.args) >= 2 and isinstance(error.args[0], int):
+        return {"error": str(error.args[1]), "errno": error.args[0]}
+    return {"error": f"{type(error).__name__}: {error}", "errno": 0}
+
+
 def answer(keeper: Keeper, connection: socket.socket) -> bool:
     """Serve one request; false when the other side has gone."""
     try:
@@ -116,7 +123,7 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
         else:
             reply = getattr(keeper, verb)(fds, **request)
     except Exception as error:  # noqa: BLE001  whatever it is belongs to the one who asked
-        reply = {"error": f"{verb}: {error}"}
+        reply = refusal(error)
     finally:
         for fd in fds:
             os.close(fd)

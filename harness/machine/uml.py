@@ -1,5 +1,8 @@
 """The embedded provider: User-mode Linux. A machine is a process; its member disks come from the disk engine."""
 
+import re
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +11,7 @@ from harness.disk.cache import CutPolicy, Fate
 from harness.disk.client import EngineClient
 from harness.disk.daemon import storage_daemon_command
 from harness.enclosure import Enclosure, Process
-from harness.errors import RigError
+from harness.errors import RequirementMissing, RigError
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.power import Cut
@@ -25,6 +28,7 @@ CANNOT_PROVE = (
     "uml: the kernel is the architecture um, with Debian's configuration for it, not that of the deployed machine",
     "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
 )
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 SOCKET_DEADLINE_S = 10.0
 
 
@@ -61,10 +65,28 @@ def uml_command(
     ]
 
 
-def uml_environment(kernel: Kernel) -> dict[str, str]:
-    """Return what the kernel's process needs in its environment."""
+def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
+    """Return what the kernels' processes need in their environment, for this much memory (bytes) of all machines."""
     libraries = [str(epoll_library()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
-    return {**kernel.environment, "LD_PRELOAD": ":".join(libraries)}
+    return {**kernel.environment, "LD_PRELOAD": ":".join(libraries), "TMPDIR": str(memory_folder(memory))}
+
+
+def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path:
+    """Return where the machines' memory is to be: files that vanish with them, best in memory themselves.
+
+    A kernel that finds no room for a page there dies of SIGBUS at some later moment.
+
+    Raises:
+        RequirementMissing: there is no room for it; says where was looked.
+    """
+    looked = candidates or (SHARED_MEMORY, Path(tempfile.gettempdir()))
+    for folder in looked:
+        if folder.is_dir() and shutil.disk_usage(folder).free > memory:
+            return folder
+    raise RequirementMissing(
+        f"no room for the memory of the machines, {memory // MIB} MiB, in {' or '.join(map(str, looked))}",
+        remedy=f"in a container: start it with --shm-size={memory // MIB + 64}m; or set TMPDIR",
+    )
 
 
 def hardware_address(spec: MachineSpec) -> str:
@@ -156,4 +178,16 @@ class UmlPower:
         """Raise RigError with the console's last words if the kernel has ended."""
         if self._guest is None:
             raise RigError(f"{self.spec.name} is not switched on")
-        self._guest.require_running()
+        if (status := self._guest.status) is not None:
+            said = self.consoles[-1].read_text(errors="replace")
+            raise RigError(
+                f"{self.spec.name}: its kernel ended with status {status}: {cause_of_death(said)}; "
+                f"see {self.consoles[-1]}"
+            )
+
+
+def cause_of_death(console: str) -> str:
+    """Return the line of a console that says most about the kernel's end: the first complaint, or the last line."""
+    lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
+    fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: |Failed to ", line))
+    return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.doctor import Outcome
-from harness.doctor.capacity import cpu_finding, free_bytes, memory_finding, room_finding
+from harness.doctor.capacity import cpu_finding, free_bytes, memory_finding, room_finding, shared_memory_finding
 from harness.units import GIB, MIB
 
 
@@ -20,6 +20,12 @@ def test_memory(available: int, outcome: Outcome) -> None:
 def test_room(free: int, outcome: Outcome) -> None:
     finding = room_finding("labs", Path("/x"), free, GIB)
     assert (finding.outcome, finding.name) == (outcome, "room for labs")
+
+
+@pytest.mark.parametrize(("free", "outcome"), [(3 * GIB, Outcome.OK), (64 * MIB, Outcome.WARNING)])
+def test_shared_memory_of_a_container_is_small(free: int, outcome: Outcome) -> None:
+    finding = shared_memory_finding(Path("/dev/shm"), free)
+    assert (finding.outcome, bool(finding.remedy)) == (outcome, outcome is Outcome.WARNING)
 
 
 def test_one_processor_is_enough_but_slow() -> None:
