@@ -43,6 +43,14 @@ class NotEffective(ProductError):
     """The system accepted a request and did something else."""
 
 
+class Inconclusive(RaidproofError):
+    """What was to be seen did not show, and nothing contradicts it either. A scenario ends INCONCLUSIVE."""
+
+
+class ControlFailed(RaidproofError):
+    """A control did not behave as it must: nothing of its campaign counts. A scenario ends INVALID."""
+
+
 def nearest(word: str, valid: Iterable[str]) -> str:
     """Say which valid words there are, the nearest first: the tail of a message about a typo."""
     known = sorted(valid)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.status import Status
@@ -16,6 +17,17 @@ logger = logging.getLogger("raidproof")
 _stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__stderr__ else sys.stderr
 console = Console(file=_stream, highlight=False)
 _status: Status | None = None
+
+
+@contextmanager
+def shown_on(stream: TextIO, width: int) -> Iterator[None]:
+    """Show everything on a stream of the caller's, in plain lines, while the body runs."""
+    global console  # noqa: PLW0603  there is one screen
+    before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
+    try:
+        yield
+    finally:
+        console = before
 
 
 @contextmanager
