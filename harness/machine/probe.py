@@ -10,6 +10,7 @@ from harness import command
 from harness.errors import DeadlineExceeded, RigError
 from harness.log import step
 from harness.machine import cache, recipe
+from harness.machine.preload import compile_library
 
 PROBE_DEADLINE_S = 30.0
 SCRATCH_PREFIX = "raidproof-probe-"
@@ -36,7 +37,7 @@ def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | Non
         if XSTATE not in console:
             raise RigError(f"kernel {name} does not run here: {last_words(console)}")
         library = partial / "xstate.so"
-        command.succeed(["gcc", "-O2", "-shared", "-fPIC", "-nostdlib", "-o", library, recipe.VMS / "xstate.c"])
+        compile_library(recipe.VMS / "xstate.c", library)
         console = boot(binary, arguments, {"LD_PRELOAD": str(library)})
         if not reached_user_space(console):
             raise RigError(f"kernel {name} does not run here, with the work-around either: {last_words(console)}")

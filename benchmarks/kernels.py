@@ -1,0 +1,94 @@
+"""What each kernel of the catalogue costs: boot, a command, and what a client can write through the whole stack.
+
+Run it as `python -m benchmarks.kernels [KERNEL...]`; with several rounds the kernels take turns, so that a slow minute
+of the machine does not fall on one of them.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness.array import ArraySpec
+from harness.lab import Lab
+from harness.machine import kernel
+from harness.stack import Stack, StackSpec
+from harness.topology import server_and_clients
+from harness.units import KIB, MIB
+from harness.waiting import now_ns
+from harness.workload.fio import FioSpec, fio_command, parse_fio
+
+SYNCED_WRITES = 2000
+
+
+def measure(name: str, logs: Path) -> dict[str, float]:
+    """Boot a server and a client on this kernel, build the stack, and measure."""
+    topology = server_and_clients(clients=1, disk_size=512 * MIB, kernel=name)
+    kernel.get(name)
+    begun = now_ns()
+    with Lab(topology, logs=logs) as lab:
+        booted = now_ns()
+        stack = Stack(StackSpec(array=ArraySpec(members=lab.serials, assume_clean=True)), lab.server, lab.clients)
+        stack.create()
+        stack.activate()
+        mounted = now_ns()
+        client = lab.clients[0]
+        commands = now_ns()
+        for _ in range(20):
+            client.succeed(["true"])
+        commands = now_ns() - commands
+        path = f"{stack.mounts[client.name].directory}/benchmark"
+        sequential = parse_fio(client.succeed(fio_command(FioSpec(size=256 * MIB), path)))
+        synced = client.succeed(synced_writes(path))
+        cut = now_ns()
+        lab.server.shutdown()
+        off = now_ns()
+    return {
+        "boot s": (booted - begun) / 1e9,
+        "stack s": (mounted - booted) / 1e9,
+        "command ms": commands / 20 / 1e6,
+        "write MB/s": sequential.mb_per_s,
+        "fsync/s": json.loads(synced)["jobs"][0]["write"]["iops"],
+        "stop s": (off - cut) / 1e9,
+    }
+
+
+def synced_writes(path: str) -> list[str]:
+    """Return the command that overwrites 4 KiB blocks at random, each followed by an fsync."""
+    job = {
+        "name": "synced",
+        "filename": path,
+        "rw": "randwrite",
+        "bs": 4 * KIB,
+        "size": 16 * MIB,
+        "number_ios": SYNCED_WRITES,
+        "fsync": 1,
+        "output-format": "json",
+    }
+    return ["fio", *(f"--{option}={value}" for option, value in job.items())]
+
+
+def main() -> int:
+    """Print a table: the median of each figure, and its range."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kernels", nargs="*", default=list(kernel.CATALOGUE.kernels))
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    figures: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with TemporaryDirectory() as logs:
+        for turn in range(options.rounds):
+            for name in options.kernels:
+                for what, value in measure(name, Path(logs) / f"{turn}-{name.replace('/', '-')}").items():
+                    figures[name][what].append(value)
+    for name, measured in figures.items():
+        print(name)
+        for what, values in measured.items():
+            print(f"  {what:11} {statistics.median(values):8.1f}   {min(values):.1f} to {max(values):.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
