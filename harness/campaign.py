@@ -11,7 +11,7 @@ from typing import Self
 import harness
 from harness import command
 from harness.cycle import CycleSpec, run_cycle
-from harness.errors import NotEffective, RigError
+from harness.errors import NotEffective, RequirementMissing, RigError
 from harness.lab import Lab
 from harness.log import logger, say, to_file
 from harness.machine import uml
@@ -42,6 +42,7 @@ class Campaign:
         )
         self._lab: Lab | None = None
         self._labs = 0
+        self._no_lab: str | None = None
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
@@ -74,11 +75,21 @@ class Campaign:
 
     @property
     def lab(self) -> Lab:
-        """The lab, booted if there is none."""
+        """The lab, booted if there is none.
+
+        Raises:
+            RigError: it does not boot. What did not boot once is not tried again: each try may take a minute.
+        """
+        if self._no_lab is not None:
+            raise RigError(f"there is no lab, as before: {self._no_lab}")
         if self._lab is None:
             self._labs += 1
             lab = Lab(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
-            self._lab = lab.__enter__()
+            try:
+                self._lab = lab.__enter__()
+            except RigError as error:
+                self._no_lab = str(error)
+                raise
             self.record.environment = environment_of(lab)
         return self._lab
 
@@ -112,6 +123,8 @@ class Campaign:
             logger.exception("cycle %s", spec.name)
             record.rig_error = str(error)
             self.discard_lab()
+        except RequirementMissing as error:
+            record.requirement_missing = str(error)
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
             raise

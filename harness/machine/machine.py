@@ -6,11 +6,12 @@ from pathlib import Path
 
 from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from harness.disk.cache import CutPolicy
-from harness.errors import RigError
+from harness.errors import RequirementMissing, RigError
+from harness.log import logger
 from harness.machine.power import Cut, Power
 from harness.machine.transport import RemoteCommand, Transport
 from harness.topology import MachineSpec
-from harness.waiting import Deadline, wait_until
+from harness.waiting import Deadline, now_ns, wait_until
 
 BOOT_DEADLINE_S = 60.0
 
@@ -84,9 +85,12 @@ class Machine:
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
         """Run a command to its end, whatever its status."""
-        deadline = Deadline.after(deadline_s)
+        deadline, begun = Deadline.after(deadline_s), now_ns()
         data = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        return self.transport.start(argv, deadline).wait(deadline, data)
+        completed = self.transport.start(argv, deadline).wait(deadline, data)
+        seconds = (now_ns() - begun) / 1e9
+        logger.debug("%s: %.3f s, status %d: %s", self.name, seconds, completed.status, shlex.join(argv))
+        return completed
 
     def succeed(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
@@ -111,6 +115,15 @@ class Machine:
         if completed.ok:
             raise RigError(f"{self.name}: succeeded, and must not: {shlex.join(argv)}")
         return completed
+
+    def require(self, program: str) -> None:
+        """Make sure that the machine has a program.
+
+        Raises:
+            RequirementMissing: its image lacks it.
+        """
+        if not self.run(["command", "-v", program]).ok:
+            raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
 
     def put(self, content: str | bytes, path: str) -> None:
         """Write a file in the machine."""

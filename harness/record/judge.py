@@ -27,6 +27,9 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if cycle.rig_error is not None:
         cycle.outcome, cycle.reason = Outcome.ERROR, cycle.rig_error
         return
+    if cycle.requirement_missing is not None:
+        cycle.outcome, cycle.reason = Outcome.SKIP, cycle.requirement_missing
+        return
     conditions = conditions_of(cycle)
     history = History.read(directory / cycle.files["history"])
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
