@@ -119,7 +119,10 @@ class Campaign:
         try:
             spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
             run_cycle(self.lab, spec, record, self.store.path)
-        except (RigError, NotEffective) as error:
+        except NotEffective as error:
+            record.not_effective = str(error)
+            self.discard_lab()
+        except RigError as error:
             logger.exception("cycle %s", spec.name)
             record.rig_error = str(error)
             self.discard_lab()

@@ -131,10 +131,10 @@ class Cycle:
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
+            self._say("clients finish")
             ledger.stop(Deadline.after(STOP_DEADLINE_S))
-        self._remember_disks()
-        closed = self.lab.engine.log_stop()
-        self.record.checks["write log"] = asdict(closed)
+        if self.fault is None:
+            self._end_recording()
         self.lab.engine.set_mode(CacheMode.VOLATILE)
         if "on_server" not in self.record.files:
             self._scan_server(ledger)
@@ -148,8 +148,11 @@ class Cycle:
         self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
         if self.spec.fault == CLIENT_POWER_CUT:
             self.record.lost_power = [self.target.name]
+        self._end_recording()
 
-    def _remember_disks(self) -> None:
+    def _end_recording(self) -> None:
+        closed = self.lab.engine.log_stop()
+        self.record.checks["write log"] = asdict(closed)
         for serial, counters in self.lab.engine.counters().items():
             self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
 

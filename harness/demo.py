@@ -26,7 +26,9 @@ def demo_stack(*, sync: bool) -> StackSpec:
     return StackSpec(
         array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
         export=ExportSpec(sync=sync),
-        mount=MountSpec(vers="4.2"),
+        # A client that had handed all its requests over when the server died says nothing until timeo has passed: with
+        # the default, it goes on a minute after the server is back.
+        mount=MountSpec(vers="4.2", timeo_s=3.0),
     )
 
 

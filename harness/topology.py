@@ -89,7 +89,7 @@ def server_and_clients(
     *,
     clients: int = 2,
     disks: int = 4,
-    disk_size: int = 256 * MIB,
+    disk_size: int = 192 * MIB,
     memory: int = 768 * MIB,
     kernel: str | None = None,
     image: str | None = None,

@@ -5,24 +5,15 @@
  * An interrupt's softirq lets the next SIGIO in, whose events overwrite those that the outer activation has not come
  * to yet; as descriptors are watched edge-triggered, these never come again. A disk whose completion is lost that way
  * hangs for ever: within seconds when disks and network are both busy, with 6.1, 6.12 and 7.2 alike. Events that were
- * not handed out stay with epoll, so with one at a time there is nothing to overwrite. No C library is needed but for
- * errno, so that it can be loaded with another suite's.
+ * not handed out stay with epoll, so with one at a time there is nothing to overwrite.
+ *
+ * epoll_pwait is the C library's own and, as epoll_wait must be, a cancellation point: newer kernels end their threads
+ * by it. It is all that is taken from that library, so that another suite's serves as well.
  */
-#define SYS_EPOLL_WAIT 232
-
-extern int *__errno_location(void);
+extern int epoll_pwait(int epoll, void *events, int room, int timeout, const void *signals);
 
 int epoll_wait(int epoll, void *events, int room, int timeout)
 {
-	register long fourth __asm__("r10") = timeout;
-	long result = SYS_EPOLL_WAIT;
-
 	(void)room;
-	__asm__ volatile("syscall" : "+a"(result) : "D"((long)epoll), "S"(events), "d"(1L), "r"(fourth)
-			 : "rcx", "r11", "memory");
-	if (result < 0) {
-		*__errno_location() = (int)-result;
-		return -1;
-	}
-	return (int)result;
+	return epoll_pwait(epoll, events, 1, timeout, (void *)0);
 }

@@ -30,6 +30,9 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if cycle.requirement_missing is not None:
         cycle.outcome, cycle.reason = Outcome.SKIP, cycle.requirement_missing
         return
+    if cycle.not_effective is not None:
+        cycle.outcome, cycle.reason = Outcome.FAIL, cycle.not_effective
+        return
     conditions = conditions_of(cycle)
     history = History.read(directory / cycle.files["history"])
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]

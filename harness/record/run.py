@@ -119,6 +119,8 @@ class CycleRecord(Strict):
     checks: dict[str, Any] = Field(default_factory=dict)
     """What file system, array and kernel log checks found, unjudged."""
     rig_error: str | None = None
+    not_effective: str | None = None
+    """Where the system accepted a request and did something else."""
     requirement_missing: str | None = None
     # Judged from the above, and judged anew by `raidproof judge`.
     on_server: Evidence | None = None

@@ -261,7 +261,8 @@ def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> 
         case "setattr":
             return None if file and stat.S_IMODE(file[0]) == MODE else "the mode is not the one set"
         case "link":
-            return None if b or "remove" in begun else "the second name is not there"
+            removed = "remove" in begun and file
+            return None if b or removed else "the second name is not there"
         case "symlink":
             return None if s and s[3] == "a" else "the symbolic link is not there"
         case "rename":

@@ -37,6 +37,9 @@ class LedgerSpec(BaseModel):
     kinds: tuple[str, ...] = ("fsync", "fsync", "o_sync", "close", "metadata", "shared")
     """A worker each. ``shared`` writes and fsyncs this client's region of one file that all clients share."""
     blocks: int = 256
+    """Blocks of each file that is written block by block."""
+    files: int = 64
+    """Files of each worker that writes and closes small files."""
     seed: int = 1
 
     def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
@@ -51,7 +54,8 @@ class LedgerSpec(BaseModel):
                 if kind not in WORKER_KINDS:
                     raise RequestError(f"no such ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
                 number = len(workers)
-                common = {"number": number, "client": client, "blocks": self.blocks}
+                count = self.files if kind == "close" else self.blocks
+                common = {"number": number, "client": client, "blocks": count}
                 if kind == "shared":
                     shared = {"kind": "fsync", "path": "shared", "file": 1 << 16, "first": place * self.blocks}
                     workers.append(WorkerSpec.model_validate(common | shared))
