@@ -75,6 +75,8 @@ class Cycle:
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
+        if self.spec.fio is not None:
+            self.lab.clients[0].require("fio")
         self.lab.engine.reset()
         boots = {name: (len(machine.consoles), console_size(machine)) for name, machine in self.lab.machines.items()}
         try:
@@ -149,6 +151,9 @@ class Cycle:
         if self.spec.fault == CLIENT_POWER_CUT:
             self.record.lost_power = [self.target.name]
         self._end_recording()
+        if self.spec.cache_mode is CacheMode.NONE:
+            # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
+            self.lab.engine.set_mode(CacheMode.VOLATILE)
 
     def _end_recording(self) -> None:
         closed = self.lab.engine.log_stop()

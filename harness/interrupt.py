@@ -3,8 +3,11 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
 """The signal of this number ends the unwinding too; what is left is then for ``raidproof gc``."""
 
@@ -29,6 +32,18 @@ def unwind_on_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, once: a second one must not cut the clean-up short."""
     global _received  # noqa: PLW0603
     _received = 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, _interrupt)
+
+
+@contextmanager
+def unwinding_on_signals() -> Iterator[None]:
+    """Do so while the body runs, then give the signals back to whoever had them."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    unwind_on_signals()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

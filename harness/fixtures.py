@@ -1,0 +1,221 @@
+"""What a scenario asks for by name: a lab, and a cycle in it whose end says whether the scenario's claim holds."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from harness import doctor
+from harness.array import ArraySpec, Level
+from harness.campaign import Campaign
+from harness.cycle import CycleSpec, console_since, console_size
+from harness.errors import (
+    ControlFailed,
+    Inconclusive,
+    ProductError,
+    RaidproofError,
+    RequirementMissing,
+    RigError,
+)
+from harness.export import ExportSpec
+from harness.filesystem import FilesystemSpec, XfsSpec
+from harness.interrupt import interrupted, unwinding_on_signals
+from harness.lab import Lab
+from harness.mount import MountSpec
+from harness.record import CycleRecord
+from harness.stack import StackSpec
+from harness.topology import server_and_clients
+from harness.units import KIB
+from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.outcome import Outcome
+
+MEMBERS = ("disk0", "disk1", "disk2", "disk3")
+"""The member disks of the lab that scenarios share."""
+LEDGER_SECONDS = 1.0
+"""Long enough for hundreds of acknowledgements of every kind; a scenario claims about each of them."""
+TIMEO_S = 3.0
+"""A client that waits for a dead server asks it again after so long; after 60 if nothing is said (nfs(5))."""
+ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+CAMPAIGN = pytest.StashKey[Campaign]()
+"""Where a session's campaign is, once a scenario has asked for it."""
+
+ERRORS: dict[Outcome, type[RaidproofError]] = {
+    Outcome.FAIL: ProductError,
+    Outcome.ERROR: RigError,
+    Outcome.SKIP: RequirementMissing,
+    Outcome.INVALID: ControlFailed,
+    Outcome.INCONCLUSIVE: Inconclusive,
+}
+
+
+def stack_of(
+    level: str = "5",
+    *,
+    members: int = len(MEMBERS),
+    chunk_size: int = 64 * KIB,
+    filesystem: FilesystemSpec | None = None,
+    export: ExportSpec | None = None,
+    mount: MountSpec | None = None,
+) -> StackSpec:
+    """Return a stack on the shared lab's disks: RAID5, XFS, a sync export and NFSv4.2 where nothing else is said.
+
+    Raises:
+        RequestError: it cannot be.
+    """
+    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members]}
+    if level != Level.RAID1:
+        array["chunk_size"] = chunk_size
+    if level != Level.RAID0:
+        # The engine's members begin blank, and blank members agree.
+        array["assume_clean"] = True
+    return StackSpec(
+        array=ArraySpec(**array),
+        filesystem=filesystem or XfsSpec(),
+        export=export or ExportSpec(),
+        mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
+    )
+
+
+class Ended:
+    """A cycle that has ended, and what a scenario may claim about it."""
+
+    def __init__(self, record: CycleRecord, observations: Path) -> None:
+        self.record = record
+        self.observations = observations
+
+    def must_pass(self) -> Self:
+        """Claim that every promise was kept that holds by design, and that a control behaved.
+
+        Raises:
+            ProductError: a promise was broken.
+            RigError: the rig failed.
+            RequirementMissing: something that the cycle needs is not there.
+            ControlFailed: it was a control, and did not show what it must.
+            Inconclusive: what was to be seen did not show.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(ERRORS[self.record.outcome])
+        return self
+
+    def must_keep_every_promise(self) -> Self:
+        """Claim that all that was acknowledged is there.
+
+        Raises:
+            ProductError: something is missing, whatever excuses it; and all that `must_pass` raises.
+        """
+        __tracebackhide__ = True
+        self.must_pass()
+        if self.lost:
+            raise self._as(ProductError)
+        return self
+
+    def must_lose_by_design(self) -> Self:
+        """Claim that acknowledged work was lost, as the export's options allow, and that it was measured.
+
+        Raises:
+            Inconclusive: nothing was lost this time; and all that `must_pass` raises.
+        """
+        __tracebackhide__ = True
+        self.must_pass()
+        if not self.lost:
+            raise self._as(Inconclusive)
+        return self
+
+    def _as(self, kind: type[RaidproofError]) -> RaidproofError:
+        return kind(f"{self.record.title}: {self.record.reason}", remedy=f"see {self.observations}")
+
+    @property
+    def acknowledged(self) -> int:
+        """Operations that the clients had been told are done before the fault."""
+        return self.record.on_server.acknowledged_total if self.record.on_server else 0
+
+    @property
+    def lost(self) -> int:
+        """How many of them were not there when the server was back, or later through a client."""
+        places = (self.record.on_server, self.record.on_client)
+        return max((evidence.lost_total for evidence in places if evidence), default=0)
+
+
+class Cycle:
+    """Runs crash cycles for one scenario, under its name."""
+
+    def __init__(self, campaign: Campaign, name: str) -> None:
+        self.campaign = campaign
+        self._name = name
+        self._turns = 0
+
+    def __call__(self, stack: StackSpec, **changes: Any) -> Ended:
+        """Run one cycle on a stack. ``changes`` are other fields of a CycleSpec than its name and title."""
+        self._turns += 1
+        name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
+        title = name.replace("-", " ")
+        return self.run(
+            CycleSpec.model_validate(
+                {"name": name, "title": title, "stack": stack, "ledger_seconds": LEDGER_SECONDS, **changes}
+            )
+        )
+
+    def run(self, spec: CycleSpec) -> Ended:
+        """Run one cycle as it is described."""
+        return Ended(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
+
+
+class Consoles:
+    """What the machines of a lab say from a moment on."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._machines = lab.machines
+        self._begun = {name: (len(one.consoles), console_size(one)) for name, one in lab.machines.items()}
+
+    def must_be_calm(self) -> None:
+        """Claim that no kernel has said anything alarming since.
+
+        Raises:
+            ProductError: one did.
+        """
+        __tracebackhide__ = True
+        logs = [(name, console_since(self._machines[name], *begun)) for name, begun in self._begun.items()]
+        verdict = judge_kernel_logs(logs)
+        if verdict.outcome is not Outcome.PASS:
+            raise ProductError(f"kernel log: {verdict.reason}")
+
+
+def name_of(node: str) -> str:
+    """Turn the name of a test into that of a cycle: ``test_a_cut[torn-3]`` into ``a-cut-torn-3``."""
+    return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
+
+
+@pytest.fixture(scope="session")
+def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
+    """The run that a session's scenarios share; its lab boots when the first of them needs it."""
+    options = pytestconfig.option
+    topology = server_and_clients(disks=len(MEMBERS), kernel=options.kernel, image=options.image)
+    with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
+        # mkfs and ip are not on every user's path.
+        environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
+        doctor.require_host()
+        with suppress(KeyboardInterrupt), Campaign("scenarios", options.results, topology, keep=options.keep) as one:
+            pytestconfig.stash[CAMPAIGN] = one
+            yield one
+            if interrupted():
+                raise KeyboardInterrupt  # so that the record says so
+
+
+@pytest.fixture
+def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> Cycle:
+    """Runs crash cycles on the shared lab; each builds its stack on blank disks."""
+    return Cycle(campaign, name_of(request.node.name))
+
+
+@pytest.fixture
+def lab(campaign: Campaign) -> Lab:
+    """The shared lab with blank disks. After a scenario that fails in it, the next one gets a new lab."""
+    machines = campaign.lab
+    machines.engine.reset()
+    return machines

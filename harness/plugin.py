@@ -1,0 +1,195 @@
+"""raidproof under pytest: options, progress, and ends that look like what they are.
+
+A promise that was broken is a failure, a rig that failed an error, a missing requirement a skip; INVALID and
+INCONCLUSIVE keep their own words. Tests that ask for none of the fixtures see nothing of this.
+"""
+
+import io
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness import log
+from harness.errors import ControlFailed, Inconclusive, ProductError, RequirementMissing, RigError
+from harness.fixtures import CAMPAIGN, Consoles, campaign, cycle, lab
+from harness.lab import Lab
+from harness.verdict.outcome import Outcome
+
+__all__ = ["campaign", "cycle", "lab"]
+
+EXHAUSTIVE = "exhaustive"
+PROPERTY = "raidproof"
+"""Of a test case in JUnit XML: its end, in our word."""
+WORDS: tuple[tuple[type[Exception], Outcome], ...] = (
+    (ProductError, Outcome.FAIL),
+    (RigError, Outcome.ERROR),
+    (RequirementMissing, Outcome.SKIP),
+    (ControlFailed, Outcome.INVALID),
+    (Inconclusive, Outcome.INCONCLUSIVE),
+)
+STATUS: Mapping[Outcome, tuple[str, str]] = {
+    Outcome.FAIL: ("failed", "F"),
+    Outcome.ERROR: ("error", "E"),
+    Outcome.INVALID: ("invalid", "V"),
+    Outcome.INCONCLUSIVE: ("inconclusive", "?"),
+}
+"""pytest's category, and the letter for its shortest display."""
+Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
+Report = Generator[None, pytest.TestReport, pytest.TestReport]
+_SCREEN = pytest.StashKey[ExitStack]()
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return which end an error is, or None for one that is not ours."""
+    return next((outcome for kind, outcome in WORDS if isinstance(error, kind)), None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add raidproof's options."""
+    group = parser.getgroup("raidproof")
+    group.addoption("--results", type=Path, default=Path("results"), metavar="DIR", help="where runs are kept")
+    group.addoption("--keep", action="store_true", help="leave the last lab running, for `raidproof shell`")
+    group.addoption("--kernel", metavar="NAME", help="the machines' kernel, as debian/sid")
+    group.addoption("--image", metavar="NAME", help="the machines' user space, as debian/trixie")
+    group.addoption("--exhaustive", action="store_true", help="run the slow scenarios, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
+    config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
+    config.stash[_SCREEN] = ExitStack()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Show progress while scenarios run, whatever pytest captures."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if isinstance(reporter, pytest.TerminalReporter):
+        screen = Screen(session.config, reporter)
+        session.config.stash[_SCREEN].enter_context(log.shown_on(screen, width=1000))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the screen back."""
+    config.stash[_SCREEN].close()
+
+
+class Screen(io.StringIO):
+    """Writes between pytest's own lines, past its capture."""
+
+    def __init__(self, config: pytest.Config, reporter: pytest.TerminalReporter) -> None:
+        super().__init__()
+        self._capture = config.pluginmanager.get_plugin("capturemanager")
+        self._reporter = reporter
+
+    def write(self, text: str) -> int:
+        """Write, beginning on a new line if pytest has begun one."""
+        with ExitStack() as stack:
+            if self._capture is not None:
+                stack.enter_context(self._capture.global_and_fixture_disabled())
+            self._reporter.ensure_newline()
+            self._reporter.write(text, flush=True)
+        return len(text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, unless it is asked for."""
+    if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker(EXHAUSTIVE)]
+    if slow:
+        items[:] = [item for item in items if item not in slow]
+        config.hook.pytest_deselected(items=slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Judge the kernel logs of a scenario that works in the lab itself; end the lab of one that fails in it."""
+    machines = getattr(item, "funcargs", {}).get("lab")
+    if not isinstance(machines, Lab):
+        yield
+        return
+    consoles = Consoles(machines)
+    try:
+        yield
+        consoles.must_be_calm()
+    except BaseException:
+        # Nobody knows in which state it was left.
+        item.config.stash[CAMPAIGN].discard_lab()
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Report:
+    """Note which end an error is, and make a skip of a missing requirement."""
+    report = yield
+    outcome = outcome_of(call.excinfo.value) if call.excinfo is not None else None
+    if outcome is not None and call.excinfo is not None:
+        report.user_properties.append((PROPERTY, outcome.value))
+        if outcome is Outcome.SKIP:
+            report.outcome = "skipped"
+            path, line, _ = item.location
+            report.longrepr = (path, (line or 0) + 1, f"Skipped: {call.excinfo.value}")
+    return report
+
+
+def word_of(report: pytest.TestReport) -> Outcome | None:
+    """Return which end of ours a report tells of."""
+    return next((Outcome(str(value)) for name, value in report.user_properties if name == PROPERTY), None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> Status | None:
+    """Give each end its own word."""
+    if not isinstance(report, pytest.TestReport) or not report.failed:
+        return None
+    outcome = word_of(report)
+    if outcome is None or outcome not in STATUS:
+        return None
+    category, letter = STATUS[outcome]
+    word = "FAILED" if outcome is Outcome.FAIL else outcome.value
+    return category, letter, (word, {"red": True})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was INVALID or INCONCLUSIVE and why, and where the report is."""
+    for outcome in (Outcome.INVALID, Outcome.INCONCLUSIVE):
+        category, _ = STATUS[outcome]
+        for report in terminalreporter.getreports(category):
+            terminalreporter.section(f"{outcome}: {report.nodeid}", sep="_", red=True)
+            terminalreporter.write_line(report.longreprtext)
+    run = config.stash.get(CAMPAIGN, None)
+    if run is not None:
+        terminalreporter.section("raidproof", sep="-")
+        if run.record.cycles:
+            terminalreporter.write_line(f"{run.record.outcome}: {run.record.reason}")
+        if run.report is not None:
+            terminalreporter.write_line(f"report: {run.report}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """After pytest has written its JUnit XML: what is no failure of the product is an error there."""
+    yield
+    path = session.config.option.xmlpath
+    if path is not None and CAMPAIGN in session.config.stash and Path(path).is_file():
+        mark_junit(Path(path))
+
+
+def mark_junit(path: Path) -> None:
+    """Turn failures whose end has another word into errors of that type."""
+    tree = ElementTree.parse(path)  # noqa: S314  pytest has just written it
+    for suite in tree.iter("testsuite"):
+        for case in suite.iter("testcase"):
+            word = case.find(f"properties/property[@name='{PROPERTY}']")
+            failure = case.find("failure")
+            if word is None or failure is None or word.get("value") == Outcome.FAIL:
+                continue
+            failure.tag = "error"
+            failure.set("type", word.get("value", ""))
+        for counted, tag in (("failures", "failure"), ("errors", "error")):
+            suite.set(counted, str(len(suite.findall(f"testcase/{tag}"))))
+    tree.write(path, encoding="utf-8", xml_declaration=True)
