@@ -12,6 +12,7 @@ from harness.doctor.packages import package_findings
 from harness.doctor.provider import provider_findings
 from harness.doctor.table import show
 from harness.errors import RequirementMissing
+from harness.machine import cache
 
 __all__ = ["Finding", "Outcome", "examine", "missing", "require", "require_host", "show"]
 
@@ -23,7 +24,7 @@ def examine() -> list[Finding]:
         Finding("python", Outcome.OK, f"{platform.python_version()} ({sys.executable})"),
         *package_findings(),
         *isolation_findings(),
-        *capacity_findings(Path.home() / ".cache", home / "results"),
+        *capacity_findings(cache.root(), home / "results"),
         *provider_findings(),
     ]
 

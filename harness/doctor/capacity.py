@@ -63,11 +63,17 @@ def free_bytes(path: Path) -> int:
     return psutil.disk_usage(str(path)).free
 
 
+def image_is_built(cache: Path) -> bool:
+    """Whether the cache already has an image, so that a run needs little more there."""
+    return any(cache.glob("image/*/root.ext4"))
+
+
 def capacity_findings(cache: Path, results: Path) -> Iterator[Finding]:
     """Check processors, memory, and the disks that hold the cache, the labs and the results."""
+    to_build = 0 if image_is_built(cache) else CACHE_ROOM
     yield cpu_finding(len(os.sched_getaffinity(0)))
     yield memory_finding(psutil.virtual_memory().available)
     yield shared_memory_finding(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
-    rooms = (("images", cache, CACHE_ROOM), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))
+    rooms = (("images", cache, to_build), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))
     for purpose, path, needed in (*rooms, ("results", results, RESULTS_ROOM)):
         yield room_finding(purpose, path, free_bytes(path), needed)

@@ -189,5 +189,5 @@ class UmlPower:
 def cause_of_death(console: str) -> str:
     """Return the line of a console that says most about the kernel's end: the first complaint, or the last line."""
     lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
-    fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: |Failed to ", line))
+    fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
     return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))

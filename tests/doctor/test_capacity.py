@@ -3,7 +3,14 @@ from pathlib import Path
 import pytest
 
 from harness.doctor import Outcome
-from harness.doctor.capacity import cpu_finding, free_bytes, memory_finding, room_finding, shared_memory_finding
+from harness.doctor.capacity import (
+    cpu_finding,
+    free_bytes,
+    image_is_built,
+    memory_finding,
+    room_finding,
+    shared_memory_finding,
+)
 from harness.units import GIB, MIB
 
 
@@ -34,3 +41,14 @@ def test_one_processor_is_enough_but_slow() -> None:
 
 def test_room_of_a_directory_that_is_still_to_be_made(tmp_path: Path) -> None:
     assert free_bytes(tmp_path / "not" / "yet") > 0
+
+
+def test_a_built_image_needs_no_more_room(tmp_path: Path) -> None:
+    assert not image_is_built(tmp_path)
+    half = tmp_path / "image" / "abc.partial"
+    half.mkdir(parents=True)
+    assert not image_is_built(tmp_path)
+    built = tmp_path / "image" / "abc"
+    half.rename(built)
+    (built / "root.ext4").touch()
+    assert image_is_built(tmp_path)
