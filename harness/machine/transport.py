@@ -16,6 +16,8 @@ from harness.machine.keys import LabKeys
 from harness.waiting import Deadline, wait_until
 
 CHUNK = 1 << 16
+ATTEMPT_S = 5.0
+"""What one attempt to log in may take, once the machine has accepted the connection."""
 
 # It prints tracebacks of connections that are refused while a machine boots.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -105,7 +107,7 @@ class Transport:
 
         def attempt() -> paramiko.SSHClient | None:
             still_possible()
-            return self._attempt(min(5.0, max(0.1, deadline.remaining_s)))
+            return self._attempt(min(ATTEMPT_S, max(0.1, deadline.remaining_s)))
 
         self._client = wait_until(attempt, deadline, f"SSH on {self.where}", interval_s=0.02)
 

@@ -1,0 +1,154 @@
+"""A machine's own logic, over a switch and a connection that only pretend."""
+
+from collections.abc import Callable, Sequence
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.command import CommandFailed, Completed
+from harness.disk.cache import CutPolicy
+from harness.errors import DeadlineExceeded, RigError
+from harness.machine.machine import Machine
+from harness.machine.power import Cut
+from harness.topology import MachineSpec, Role
+from harness.waiting import Deadline
+
+SPEC = MachineSpec(name="server", role=Role.SERVER, address=IPv4Interface("10.77.0.10/24"))
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Computer:
+    """Switch and connection of a computer that is scripted: what it says of itself at each boot."""
+
+    def __init__(self, *boots: tuple[str, str]) -> None:
+        self.boots = list(boots)
+        self.said: tuple[str, str] | None = None
+        self.dead = False
+        self.answers: dict[str, Completed] = {}
+        self.asked: list[tuple[str, ...]] = []
+        self.inputs: list[bytes] = []
+        self.events: list[str] = []
+
+    # Power
+    consoles = (Path("/logs/server.console.1.log"), Path("/logs/server.console.2.log"))
+
+    def on(self) -> None:
+        self.events.append("on")
+        self.said = self.boots.pop(0)
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        self.events.append(f"cut {policy} {seed}")
+        return Cut(17, policy, seed)
+
+    def wait_off(self, deadline: Deadline) -> None:
+        self.events.append("off")
+
+    def require_on(self) -> None:
+        if self.dead:
+            raise RigError("server: its kernel ended")
+
+    # Transport
+    def connect(self, deadline: Deadline, still_possible: Callable[[], None]) -> None:
+        still_possible()
+
+    def start(self, argv: Sequence[str], deadline: Deadline) -> Any:
+        self.asked.append(tuple(argv))
+        computer = self
+
+        class Running:
+            def wait(self, deadline: Deadline, stdin: bytes) -> Completed:
+                computer.inputs.append(stdin)
+                return computer.answer(tuple(argv))
+
+        return Running()
+
+    def answer(self, argv: tuple[str, ...]) -> Completed:
+        if BOOT_ID in argv:
+            assert self.said is not None
+            boot_id, ready = self.said
+            return Completed(argv, 0 if ready else 1, f"{boot_id}\n{ready}\n", "", "server")
+        return self.answers.get(argv[0], Completed(argv, 0, "", "", "server"))
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+def machine_on(computer: Any) -> Machine:
+    return Machine(SPEC, computer, computer)
+
+
+def test_a_machine_that_is_ready() -> None:
+    machine = machine_on(Computer(("one", "ready")))
+    machine.start()
+    assert machine.boot_id == "one"
+    assert (machine.name, machine.address) == ("server", "10.77.0.10")
+
+
+def test_what_went_wrong_in_its_start_up_is_said() -> None:
+    machine = machine_on(Computer(("one", "disk disk2 (virtio-uml.2) did not appear")))
+    with pytest.raises(RigError, match=r"server: start-up failed: disk disk2 .* appear; see .*console\.2\.log"):
+        machine.start()
+
+
+def test_a_start_up_that_never_finishes() -> None:
+    machine = machine_on(Computer(("one", "")))
+    with pytest.raises(DeadlineExceeded, match="server to finish its start-up"):
+        machine.start(deadline_s=0.05)
+
+
+def test_a_machine_that_dies_on_the_way() -> None:
+    computer = Computer(("one", "ready"))
+    computer.dead = True
+    with pytest.raises(RigError, match="its kernel ended"):
+        machine_on(computer).start()
+
+
+def test_after_a_crash_it_is_another_boot() -> None:
+    computer = Computer(("one", "ready"), ("two", "ready"))
+    machine = machine_on(computer)
+    machine.start()
+    assert machine.crash(CutPolicy.KEEP, 5).at_ns == 17
+    assert machine.boot_id is None
+    machine.start()
+    assert machine.boot_id == "two"
+    assert computer.events == ["on", f"cut {CutPolicy.KEEP} 5", "close", "on"]
+    # Nothing ran in it on the way to the cut.
+    assert all(BOOT_ID in argv for argv in computer.asked)
+
+
+def test_a_crash_that_was_none_is_found_out() -> None:
+    machine = machine_on(Computer(("one", "ready"), ("one", "ready")))
+    machine.start()
+    machine.crash()
+    with pytest.raises(RigError, match="boot_id did not change"):
+        machine.start()
+
+
+def test_a_shutdown_waits_for_the_end() -> None:
+    computer = Computer(("one", "ready"))
+    machine = machine_on(computer)
+    machine.start()
+    machine.shutdown()
+    assert computer.events == ["on", "off", "close"]
+    assert machine.boot_id is None
+
+
+def test_success_and_failure_are_what_was_expected() -> None:
+    computer = Computer()
+    computer.answers = {"false": Completed(("false", "a b"), 3, "", "no way\n", "server")}
+    machine = machine_on(computer)
+    assert machine.fail(["false", "a b"]).status == 3
+    with pytest.raises(CommandFailed, match=r"server: status 3 from: false 'a b'\nno way"):
+        machine.succeed(["false", "a b"])
+    with pytest.raises(RigError, match="succeeded, and must not: true"):
+        machine.fail(["true"])
+
+
+def test_what_is_put_is_the_commands_input() -> None:
+    computer = Computer()
+    machine_on(computer).put("text", "/etc/file")
+    machine_on(computer).put(b"\0\1", "/etc/file")
+    assert computer.inputs == [b"text", b"\0\1"]
+    assert all("/etc/file" in " ".join(argv) for argv in computer.asked)
