@@ -31,6 +31,8 @@ def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
         yield f"left alone lab {lab.name}: {error}"
         return
     if entry is None:
+        if not lab.path.exists():
+            return  # its harness has removed it meanwhile
         yield f"removed lab {lab.name}: whoever began to make it was killed"
     elif not entry.running:
         ended = entry.keeper is not None and entry.keeper.kill()

@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -161,7 +161,7 @@ class LabDirectory:
                 made.path.mkdir(mode=0o700)
                 made._write(LabEntry(harness=ProcessIdentity.of(os.getpid())))
             except BaseException:
-                made.remove()
+                shutil.rmtree(made.path, ignore_errors=True)
                 raise
         return made
 
@@ -172,14 +172,15 @@ class LabDirectory:
 
     @property
     def entry(self) -> LabEntry | None:
-        """What was noted, or None if its maker was killed before it could.
+        """What was noted, or None if its maker was killed before it could, or if the lab has gone.
 
         Raises:
             RigError: another version of raidproof wrote it.
         """
         path = self.path / ENTRY
         try:
-            return LabEntry.model_validate_json(path.read_text())
+            with _locked(self.path.parent):
+                return LabEntry.model_validate_json(path.read_text())
         except FileNotFoundError:
             return None
         except ValidationError as error:
@@ -207,7 +208,15 @@ class LabDirectory:
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        # The entry goes last and together with the directory: one without the other would look like a half-made lab.
+        with suppress(FileNotFoundError):
+            for path in self.path.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name != ENTRY:
+                    path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError), _locked(self.path.parent):
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 def all_labs() -> list[LabDirectory]:

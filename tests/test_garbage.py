@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import lab_directory
+from harness.cli import gc
 from harness.errors import RigError
 from harness.garbage import collect
 from harness.lab_directory import ENTRY, LabDirectory, LabEntry, ProcessIdentity
@@ -135,3 +136,12 @@ def test_only_trials_that_must_be_over_go(temporary: Path) -> None:
 
 def test_identity_is_of_this_boot() -> None:
     assert ProcessIdentity.of(os.getpid()).boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_the_command_says_each_thing_or_that_there_was_none(capsys: pytest.CaptureFixture[str]) -> None:
+    lab = LabDirectory.create()
+    (lab.path / ENTRY).unlink()
+    gc()
+    gc()
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"removed lab {lab.name}: whoever began to make it was killed", "nothing to do"]
