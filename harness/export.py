@@ -29,8 +29,10 @@ USUAL_LEASE_S = 90
 
 _NFSD = "/proc/fs/nfsd"
 _ETAB = "/var/lib/nfs/etab"
+_LEASES = "/proc/sys/fs/leases-enable"
 _FILES = (
     _ETAB,
+    _LEASES,
     *(
         f"{_NFSD}/{name}"
         for name in ("exports", "threads", "nfsv4leasetime", "nfsv4gracetime", "versions", "max_block_size")
@@ -57,6 +59,8 @@ class ExportSpec(Spec):
     threads: int = Field(default=8, ge=1, le=1024)
     lease_s: int | None = None
     grace_s: int | None = None
+    delegations: bool = True
+    """Whether NFSv4 clients are lent files (fs.leases-enable). Under a write delegation `close` promises nothing."""
     max_block_size: Size = MIB
     """The most that one READ or WRITE may carry. By itself nfsd takes 1/4096 of the memory, but no more than this:
     a small test machine would clamp rsize and wsize where a deployed server does not."""
@@ -108,6 +112,8 @@ class ExportState(State):
     lease_s: int
     grace_s: int
     versions: tuple[str, ...]
+    delegations: bool | None
+    """None where the kernel does not say."""
     max_block_size: int
     tracking: str
     """How client records are kept, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
@@ -173,6 +179,7 @@ def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel
         lease_s=whole_number(word("nfsv4leasetime"), "lease"),
         grace_s=whole_number(word("nfsv4gracetime"), "grace"),
         versions=tuple(version[1:] for version in word("versions").split() if version.startswith("+")),
+        delegations={"0": False, "1": True}.get(content.get(_LEASES, "")),
         max_block_size=whole_number(word("max_block_size"), "max_block_size"),
         tracking=parse_tracking(kernel_log),
     )
@@ -181,6 +188,12 @@ def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel
 def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
     entry = re.search(rf"^{re.escape(path)}\s+{re.escape(network)}\(([^()]*)\)", table, re.MULTILINE)
     return tuple(entry.group(1).split(",")) if entry else None
+
+
+def _effective_options(state: ExportState) -> set[str]:
+    """The options that count: the kernel's, once it has them. It says `no_subtree_check`, and nothing otherwise."""
+    options = set(state.kernel_options or state.options)
+    return options if "no_subtree_check" in options else {*options, "subtree_check"}
 
 
 class Export:
@@ -198,6 +211,7 @@ class Export:
             NotEffective: it is not.
             RigError: nfsd keeps no client records.
         """
+        self.machine.succeed(["tee", _LEASES], stdin=f"{int(self.spec.delegations)}\n")
         # Before rpc.nfsd: without a listener nfsd waits for it, gives up, and keeps no client records.
         self.machine.succeed(["nfsdcld"])
         if self.spec.root_squash:
@@ -252,13 +266,15 @@ class Export:
             "lease_s": self.spec.lease_s,
             "grace_s": self.spec.grace_s,
             "max_block_size": self.spec.max_block_size,
+            "delegations": self.spec.delegations,
         }
         found: dict[str, Value] = {
-            "options": tuple(sorted(set(self.spec.options()) & set(state.kernel_options or state.options))),
+            "options": tuple(sorted(set(self.spec.options()) & _effective_options(state))),
             "threads": state.threads,
             "lease_s": state.lease_s,
             "grace_s": state.grace_s,
             "max_block_size": state.max_block_size,
+            "delegations": state.delegations,
         }
         require_effective(f"export of {self.path}", asked, found)
         return state

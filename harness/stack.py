@@ -55,7 +55,8 @@ class StackSpec(Spec):
         least = self.filesystem.least_size(self.array.geometry)
         if room < least:
             raise RequestError(
-                f"an array of {format_size(room)} is too small: {self.filesystem.type} on it needs {format_size(least)}"
+                f"an array of {format_size(room)} is too small for {self.filesystem.type}, "
+                f"which needs {format_size(least)} on it"
             )
 
 

@@ -111,7 +111,7 @@ def _read_level(value: Any) -> Any:
     try:
         return Level(word)
     except ValueError:
-        one_of("level", str(value), [str(level) for level in Level])
+        one_of("level", word, [str(level) for level in Level])
         raise
 
 

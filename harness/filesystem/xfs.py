@@ -13,7 +13,7 @@ from harness.layer import found_in
 _DIRTY = "valuable metadata changes in a log"
 _NO_ANSWER = re.compile(
     r"contains a mounted.*filesystem|couldn't initialize XFS library|fatal error -- "
-    r"|Cannot open|Couldn't open|could not open|cannot open|requires .*log device|external log",
+    r"|(?:cannot|couldn't|could not) open|has an external log\.",
     re.IGNORECASE,
 )
 _ROUTINE = re.compile(
