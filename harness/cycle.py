@@ -11,8 +11,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.command import CommandFailed
 from harness.disk.cache import CacheMode, CutPolicy
-from harness.errors import RequestError, nearest
+from harness.errors import NotRecovered, RequestError, nearest
 from harness.fault import CleanReboot, Fault, KernelPanic, NfsdRestart, PowerCut
 from harness.lab import Lab
 from harness.log import step
@@ -43,6 +44,8 @@ class CycleSpec(BaseModel):
     cache_mode: CacheMode = CacheMode.VOLATILE
     fault: str = PowerCut.name
     policy: CutPolicy = CutPolicy.DROP
+    cache_mode_of: tuple[str, ...] | None = None
+    """Serials of the disks whose cache is of that mode; the others' is volatile. None is all of them."""
     seed: int = 1
     ledger: LedgerSpec = LedgerSpec()
     ledger_seconds: float = 3.0
@@ -55,6 +58,8 @@ def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -
 
     Raises:
         RequestError: the stack or the fault cannot be.
+        RequirementMissing: a machine lacks a program that the cycle needs.
+        NotRecovered: array or file system do not come back after the fault.
         RigError: the rig failed; the record holds what was seen until then.
         NotEffective: the stack is not what was asked for.
     """
@@ -123,7 +128,7 @@ class Cycle:
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
         # Only now: of a disk that lied from the start, no array would be left to lose anything.
-        self.lab.engine.set_mode(self.spec.cache_mode)
+        self.lab.engine.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         ledger = Ledger(self.spec.ledger, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         with ledger.running():
@@ -171,8 +176,11 @@ class Cycle:
             recovery.boot_s = timed(lambda: fault.heal(self.target))
             # Assemble and mount what is there. Nothing is created, nothing forced.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
-            recovery.assemble_s = timed(assemble)
-            recovery.mount_s = timed(mount)
+            try:
+                recovery.assemble_s = timed(assemble)
+                recovery.mount_s = timed(mount)
+            except CommandFailed as error:
+                raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
             # Before any client can write again: from here on its resent writes would fill what the cut had torn.
             self._scan_server(ledger)
             resumed_ns = now_ns()

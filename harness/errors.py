@@ -43,6 +43,10 @@ class NotEffective(ProductError):
     """The system accepted a request and did something else."""
 
 
+class NotRecovered(ProductError):
+    """What was there before a fault does not come back after it."""
+
+
 class Inconclusive(RaidproofError):
     """What was to be seen did not show, and nothing contradicts it either. A scenario ends INCONCLUSIVE."""
 

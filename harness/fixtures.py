@@ -32,6 +32,7 @@ from harness.topology import server_and_clients
 from harness.units import KIB
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.outcome import Outcome
+from harness.workload.history import History
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """The member disks of the lab that scenarios share."""
@@ -59,10 +60,13 @@ def stack_of(
     members: int = len(MEMBERS),
     chunk_size: int = 64 * KIB,
     filesystem: FilesystemSpec | None = None,
+    sync: bool = True,
     export: ExportSpec | None = None,
     mount: MountSpec | None = None,
 ) -> StackSpec:
     """Return a stack on the shared lab's disks: RAID5, XFS, a sync export and NFSv4.2 where nothing else is said.
+
+    Its clients come back in seconds: they ask a dead server again soon, and no delegation keeps them waiting.
 
     Raises:
         RequestError: it cannot be.
@@ -76,7 +80,7 @@ def stack_of(
     return StackSpec(
         array=ArraySpec(**array),
         filesystem=filesystem or XfsSpec(),
-        export=export or ExportSpec(),
+        export=export or ExportSpec(sync=sync, delegations=False),
         mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
     )
 
@@ -134,6 +138,13 @@ class Ended:
     def acknowledged(self) -> int:
         """Operations that the clients had been told are done before the fault."""
         return self.record.on_server.acknowledged_total if self.record.on_server else 0
+
+    def went_on(self, client: str) -> bool:
+        """Whether a client was told of anything done after the fault."""
+        history = History.read(self.observations / "history")
+        workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
+        after = self.record.fault_at_ns or 0
+        return any(one.worker in workers and (one.ended_ns or 0) > after for one in history.acknowledged())
 
     @property
     def lost(self) -> int:

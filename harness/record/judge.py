@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.verdict.contract import Conditions, judge_nothing_invented, judge_promises
 from harness.verdict.evidence import Evidence, weigh
-from harness.verdict.integrity import judge_array, judge_filesystem
+from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.workload.history import History, WorkerSpec
@@ -34,6 +34,9 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         cycle.outcome, cycle.reason = Outcome.FAIL, cycle.not_effective
         return
     conditions = conditions_of(cycle)
+    if cycle.not_recovered is not None:
+        judge_not_recovered(cycle, cycle.not_recovered, conditions)
+        return
     history = History.read(directory / cycle.files["history"])
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     cycle.verdicts = []
@@ -58,6 +61,18 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         first = cycle.on_server.first_lost_ns
         cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
     cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
+
+
+def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -> None:
+    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that."""
+    blame = fault_of(conditions)
+    cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
+    control = cycle.control
+    if control is not None and control.expects_loss and (control.expects_blame or "") in blame:
+        cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
+    else:
+        cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
+        cycle.reason = f"{what}; blamed on {blame}"
 
 
 def measure_rates(cycle: CycleRecord, history: History) -> None:
@@ -89,7 +104,9 @@ def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome,
         return conclude_control(cycle, evidence, conditions, bad)
     if bad:
         outcome = worst(verdict.outcome for verdict in bad)
-        return outcome, next(f"{one.checker}: {one.reason}" for one in bad if one.outcome is outcome)
+        first = next(one for one in bad if one.outcome is outcome)
+        blame = f"; blamed on {first.blame}" if first.blame else ""
+        return outcome, f"{first.checker}: {first.reason}{blame}"
     if lost:
         return (
             Outcome.PASS,

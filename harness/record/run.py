@@ -121,6 +121,8 @@ class CycleRecord(Strict):
     rig_error: str | None = None
     not_effective: str | None = None
     """Where the system accepted a request and did something else."""
+    not_recovered: str | None = None
+    """Where array or file system did not come back after the fault."""
     requirement_missing: str | None = None
     # Judged from the above, and judged anew by `raidproof judge`.
     on_server: Evidence | None = None

@@ -85,6 +85,7 @@ class Ledger:
         self.path = path
         self._sockets = sockets
         self._commands: dict[str, RemoteCommand] = {}
+        self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
     def config(self, client: str | None, port: int = 0) -> str:
@@ -112,6 +113,7 @@ class Ledger:
                 for client in self.clients.values():
                     install(client, self.config(client.name, port))
                 for name, client in self.clients.items():
+                    self._boots[name] = client.boot_id
                     self._commands[name] = client.start_command(["python3", AGENT, "write", f"{AGENT}.json"])
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
@@ -140,7 +142,9 @@ class Ledger:
             DeadlineExceeded: a worker hangs in an operation.
             RigError: an agent failed.
         """
-        running = {name: one for name, one in self._commands.items() if self.clients[name].boot_id is not None}
+        running = {
+            name: one for name, one in self._commands.items() if self.clients[name].boot_id == self._boots[name]
+        }
         for command in running.values():
             command.close_input()
         for name, command in running.items():

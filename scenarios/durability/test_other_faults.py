@@ -1,0 +1,21 @@
+"""Faults that leave the disks their power, or that hit a client: nothing that was acknowledged may go."""
+
+from harness.fixtures import Cycle, stack_of
+
+
+def test_clean_reboot_of_the_server_loses_nothing(cycle: Cycle) -> None:
+    cycle(stack_of(), fault="clean-reboot").must_keep_every_promise()
+
+
+def test_kernel_panic_of_the_server_loses_nothing(cycle: Cycle) -> None:
+    cycle(stack_of(), fault="kernel-panic").must_keep_every_promise()
+
+
+def test_restart_of_nfsd_loses_nothing(cycle: Cycle) -> None:
+    cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
+
+
+def test_what_a_dead_client_had_been_told_is_there(cycle: Cycle) -> None:
+    ended = cycle(stack_of(), fault="client-power-cut").must_keep_every_promise()
+    assert ended.record.lost_power == ["client2"]
+    assert ended.went_on("client1")

@@ -1,0 +1,67 @@
+"""The server loses its power under its clients' hands. What they had been told is safe must be there afterwards."""
+
+import pytest
+
+from harness.disk.cache import CacheMode, CutPolicy
+from harness.filesystem import Ext4Spec
+from harness.fixtures import Cycle, stack_of
+from harness.mount import MountSpec
+
+
+@pytest.mark.parametrize("policy", CutPolicy)
+def test_sync_export_keeps_every_promise(cycle: Cycle, policy: CutPolicy) -> None:
+    cycle(stack_of(), policy=policy).must_keep_every_promise()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("policy", [CutPolicy.RANDOM, CutPolicy.TORN])
+def test_sync_export_keeps_every_promise_whatever_the_caches_kept(cycle: Cycle, policy: CutPolicy, seed: int) -> None:
+    cycle(stack_of(), policy=policy, seed=seed).must_keep_every_promise()
+
+
+def test_async_export_loses_acknowledged_work(cycle: Cycle) -> None:
+    ended = cycle(stack_of(sync=False)).must_lose_by_design()
+    assert ended.record.loss_window_s
+    assert ended.record.loss_window_s > 0
+
+
+def test_ext4_keeps_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of(filesystem=Ext4Spec())).must_keep_every_promise()
+
+
+@pytest.mark.parametrize("level", ["10", "6", "1+0"])
+def test_level_keeps_every_promise(cycle: Cycle, level: str) -> None:
+    cycle(stack_of(level)).must_keep_every_promise()
+
+
+def test_mirror_keeps_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of("1", filesystem=Ext4Spec(), members=2)).must_keep_every_promise()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("level", ["0", "4", "0+1"])
+def test_further_level_keeps_every_promise(cycle: Cycle, level: str) -> None:
+    cycle(stack_of(level)).must_keep_every_promise()
+
+
+@pytest.mark.parametrize("vers", ["3", "4.1", pytest.param("4.0", marks=pytest.mark.exhaustive)])
+def test_nfs_version_keeps_every_promise(cycle: Cycle, vers: str) -> None:
+    cycle(stack_of(mount=MountSpec.model_validate({"vers": vers}))).must_keep_every_promise()
+
+
+def test_sync_mount_keeps_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of(mount=MountSpec(sync=True))).must_keep_every_promise()
+
+
+def test_disks_without_a_cache_keep_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of(), cache_mode=CacheMode.NONE).must_keep_every_promise()
+
+
+def test_disks_with_a_battery_keep_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of(), cache_mode=CacheMode.PROTECTED).must_keep_every_promise()
+
+
+def test_a_battery_in_the_disks_does_not_save_what_the_server_held_back(cycle: Cycle) -> None:
+    # An async export answers from the server's memory; no disk has seen the data yet.
+    cycle(stack_of(sync=False), cache_mode=CacheMode.PROTECTED).must_lose_by_design()
