@@ -11,7 +11,7 @@ from typing import Self
 import harness
 from harness import command
 from harness.cycle import CycleSpec, run_cycle
-from harness.errors import NotEffective, RequirementMissing, RigError
+from harness.errors import NotEffective, NotRecovered, RequirementMissing, RigError
 from harness.lab import Lab
 from harness.log import logger, say, to_file
 from harness.machine import uml
@@ -40,6 +40,8 @@ class Campaign:
             command=sys.argv,
             topology=topology.model_dump(mode="json"),
         )
+        self.report: Path | None = None
+        """The page that a person opens, once it is written."""
         self._lab: Lab | None = None
         self._labs = 0
         self._no_lab: str | None = None
@@ -60,18 +62,7 @@ class Campaign:
                     self.record.outcome = Outcome.ERROR
                     self.record.reason = f"ended early: {str(error) or kind.__name__ if kind else ''}"
                 self.record.ended = wall_clock()
-                self.write_report()
-
-    def write_report(self) -> None:
-        """Write record, page and JUnit XML."""
-        self.store.save(self.record)
-        write_html(self.record, self.report)
-        write_junit(self.record, self.store.path / "junit.xml")
-
-    @property
-    def report(self) -> Path:
-        """The page that a person opens."""
-        return self.store.path / "report.html"
+                self.report = write_report(self.record, self.store)
 
     @property
     def lab(self) -> Lab:
@@ -109,7 +100,7 @@ class Campaign:
             name=spec.name,
             title=spec.title,
             asked=spec.stack.model_dump(mode="json"),
-            cache_mode=spec.cache_mode.value,
+            cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
             fault=spec.fault,
             policy=spec.policy.value if spec.fault == "power-cut" else None,
             seed=spec.seed,
@@ -119,6 +110,9 @@ class Campaign:
         try:
             spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
             run_cycle(self.lab, spec, record, self.store.path)
+        except NotRecovered as error:
+            record.not_recovered = str(error)
+            self.discard_lab()
         except NotEffective as error:
             record.not_effective = str(error)
             self.discard_lab()
@@ -136,6 +130,15 @@ class Campaign:
         judge_cycle(record, self.store.path)
         self.store.save(self.record)
         return record
+
+
+def write_report(record: RunRecord, store: RunStore) -> Path:
+    """Write record, page and JUnit XML; return the page."""
+    page = store.path / "report.html"
+    store.save(record)
+    write_html(record, page)
+    write_junit(record, store.path / "junit.xml")
+    return page
 
 
 def environment_of(lab: Lab) -> Environment:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from harness.errors import ProductError, RaidproofError, RequestError, RequirementMissing, nearest
 from harness.interrupt import interrupted, unwind_on_signals
 
 HOME = Path(__file__).resolve().parents[1]
+RESULTS = Path("results")
 
 
 class Status(IntEnum):
@@ -27,6 +29,7 @@ class Status(IntEnum):
     INVALID = 4
     INCONCLUSIVE = 5
     REQUIREMENT_MISSING = 6
+    SKIP = 6
     INTERRUPTED = 130
 
 
@@ -72,16 +75,39 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
 
 @app.command()
 def demo(
+    kernel: Annotated[
+        str | None, typer.Option(help="Which kernel the machines run, for example debian/trixie.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Which user space the machines run.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn by chance.")] = 1,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
 ) -> None:
     """Cut the power under a sync and an async export, with controls: a table and a report."""
-    raise RequestError("demo is not there yet" + keep * " (--keep)")
+    from harness.demo import run_demo  # noqa: PLC0415
+    from harness.report.terminal import show  # noqa: PLC0415
+
+    record, report = run_demo(results, kernel_name=kernel, image_name=image, seed=seed, keep=keep)
+    show(record, Console(), report)
+    raise typer.Exit(Status[record.outcome.name])
 
 
 @app.command()
-def judge(run: Annotated[str, typer.Argument(help="name or directory of a stored run")]) -> None:
+def judge(
+    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
+) -> None:
     """Judge a stored run again, without machines."""
-    raise RequestError(f"judge is not there yet: {run}")
+    from harness.campaign import write_report  # noqa: PLC0415
+    from harness.record import RunStore  # noqa: PLC0415
+    from harness.record.judge import judge_run  # noqa: PLC0415
+    from harness.report.terminal import show  # noqa: PLC0415
+
+    store = RunStore.find(run, results)
+    record = store.load()
+    judge_run(record, store.path)
+    show(record, Console(), write_report(record, store))
+    raise typer.Exit(Status[record.outcome.name])
 
 
 @app.command()

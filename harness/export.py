@@ -27,6 +27,9 @@ from harness.units import KIB, MIB, Size, format_size
 USUAL_LEASE_S = 90
 """The kernel's default for the lease and for the grace period."""
 
+NFS_PORT = 2049
+"""Where nfsd listens, and where an NFSv4 client looks for it, unless told otherwise."""
+
 _NFSD = "/proc/fs/nfsd"
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
@@ -57,6 +60,7 @@ class ExportSpec(Spec):
     network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
     """Which clients may mount it."""
     threads: int = Field(default=8, ge=1, le=1024)
+    port: int = Field(default=NFS_PORT, ge=1, le=65535)
     lease_s: int | None = None
     grace_s: int | None = None
     delegations: bool = True
@@ -133,6 +137,7 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
     """Start the server's threads."""
     return [
         "rpc.nfsd",
+        *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
         *(["-G", str(spec.grace_s)] if spec.grace_s is not None else []),
         *(["-L", str(spec.lease_s)] if spec.lease_s is not None else []),
         str(spec.threads),

@@ -19,11 +19,9 @@ def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> i
 @pytest.fixture
 def log_file(tmp_path: Path) -> Iterator[Path]:
     handlers, level = list(log.logger.handlers), log.logger.level
-    log.to_file(tmp_path / "run.log")
-    yield tmp_path / "run.log"
-    for handler in set(log.logger.handlers) - set(handlers):
-        handler.close()
-        log.logger.removeHandler(handler)
+    with log.to_file(tmp_path / "run.log"):
+        yield tmp_path / "run.log"
+    assert list(log.logger.handlers) == handlers
     log.logger.setLevel(level)
 
 
