@@ -185,6 +185,7 @@ class Cycle:
             self._scan_server(ledger)
             resumed_ns = now_ns()
             export()
+            self._rouse_clients()
         else:
             recovery.boot_s = timed(lambda: fault.heal(self.target))
             recovery.mount_s = timed(self.stack.mounts[self.target.name].activate)
@@ -193,6 +194,15 @@ class Cycle:
             lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on"
         )
         recovery.first_io_s = (heard_ns - resumed_ns) / 1e9
+
+    def _rouse_clients(self) -> None:
+        """Let every client ask for something new.
+
+        One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
+        on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
+        """
+        for client in self.lab.clients:
+            client.start_command(["stat", "--file-system", self.stack.mounts[client.name].directory])
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
