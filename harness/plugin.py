@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from harness import log
-from harness.errors import ControlFailed, Inconclusive, ProductError, RequirementMissing, RigError
+from harness.errors import ControlFailed, Inconclusive, ProductError, RequirementMissing, RigError, nearest
 from harness.fixtures import CAMPAIGN, Consoles, campaign, cycle, lab
 from harness.lab import Lab
+from harness.machine import image, kernel
 from harness.verdict.outcome import Outcome
 
 __all__ = ["campaign", "cycle", "lab"]
@@ -61,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
     config.stash[_SCREEN] = ExitStack()
+    for what, name, known in (
+        ("kernel", config.option.kernel, lambda: kernel.CATALOGUE.kernels),
+        ("image", config.option.image, image.names),
+    ):
+        if name is not None and name not in known():
+            raise pytest.UsageError(f"no such {what}: {name!r} ({nearest(name, known())})")
 
 
 @pytest.hookimpl(trylast=True)
@@ -175,13 +182,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """After pytest has written its JUnit XML: what is no failure of the product is an error there."""
     yield
     path = session.config.option.xmlpath
-    if path is not None and CAMPAIGN in session.config.stash and Path(path).is_file():
+    if path is not None and Path(path).is_file():
         mark_junit(Path(path))
 
 
 def mark_junit(path: Path) -> None:
-    """Turn failures whose end has another word into errors of that type."""
+    """Turn failures whose end has another word into errors of that type; a file without any stays as it is."""
     tree = ElementTree.parse(path)  # noqa: S314  pytest has just written it
+    changed = False
     for suite in tree.iter("testsuite"):
         for case in suite.iter("testcase"):
             word = case.find(f"properties/property[@name='{PROPERTY}']")
@@ -190,6 +198,8 @@ def mark_junit(path: Path) -> None:
                 continue
             failure.tag = "error"
             failure.set("type", word.get("value", ""))
+            changed = True
         for counted, tag in (("failures", "failure"), ("errors", "error")):
             suite.set(counted, str(len(suite.findall(f"testcase/{tag}"))))
-    tree.write(path, encoding="utf-8", xml_declaration=True)
+    if changed:
+        tree.write(path, encoding="utf-8", xml_declaration=True)

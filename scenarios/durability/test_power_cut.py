@@ -8,14 +8,14 @@ from harness.fixtures import Cycle, stack_of
 from harness.mount import MountSpec
 
 
-@pytest.mark.parametrize("policy", CutPolicy)
+@pytest.mark.parametrize("policy", CutPolicy, ids=lambda policy: policy.value)
 def test_sync_export_keeps_every_promise(cycle: Cycle, policy: CutPolicy) -> None:
     cycle(stack_of(), policy=policy).must_keep_every_promise()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2, 12))
-@pytest.mark.parametrize("policy", [CutPolicy.RANDOM, CutPolicy.TORN])
+@pytest.mark.parametrize("policy", [CutPolicy.RANDOM, CutPolicy.TORN], ids=lambda policy: policy.value)
 def test_sync_export_keeps_every_promise_whatever_the_caches_kept(cycle: Cycle, policy: CutPolicy, seed: int) -> None:
     cycle(stack_of(), policy=policy, seed=seed).must_keep_every_promise()
 

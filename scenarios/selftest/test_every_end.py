@@ -1,0 +1,129 @@
+"""The harness can say FAIL, ERROR, SKIP, INVALID and INCONCLUSIVE: each is brought about by something real.
+
+A second pytest runs the trials; what it says of each, in the terminal, in JUnit XML and in the record, is held against
+what happened.
+"""
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
+
+from harness import log
+from harness.campaign import Campaign
+from harness.record import CycleRecord, RunRecord, RunStore
+from harness.verdict.outcome import Outcome
+
+TRIALS = Path(__file__).with_name("trials.py")
+DEADLINE_S = 240.0
+
+
+class Trials(NamedTuple):
+    """What the second pytest left behind."""
+
+    status: int
+    terminal: str
+    junit: dict[str, TestCase]
+    record: RunRecord
+
+    def cycle(self, name: str) -> CycleRecord:
+        """Return the record of a trial."""
+        return next(cycle for cycle in self.record.cycles if cycle.name == name)
+
+    def must_end(self, trial: str, word: str, element: type[object], *reasons: str) -> None:
+        """Claim that terminal and XML say this of a trial, and why."""
+        __tracebackhide__ = True
+        assert re.search(rf"::{trial} {word}\b", self.terminal), self.terminal
+        result = self.junit[trial].result
+        assert [type(one) for one in result] == [element], result
+        said = f"{result[0].message}\n{result[0].text}"
+        for reason in reasons:
+            assert reason in said, said
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> Trials:
+    """Run the trials once, in a pytest of their own: what they do to a run must not be done to this one."""
+    home = tmp_path_factory.mktemp("trials")
+    topology = campaign.topology
+    names = {"--kernel": topology.kernel, "--image": topology.image}
+    chosen = [f"{option}={name}" for option, name in names.items() if name is not None]
+    command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no", *chosen]
+    command += [f"--results={home / 'results'}", f"--junitxml={home / 'junit.xml'}"]
+    status, terminal = pytest_of(command)
+    assert (home / "junit.xml").is_file(), terminal
+    cases = {case.name: case for suite in JUnitXml.fromfile(str(home / "junit.xml")) for case in suite}
+    (run,) = (home / "results").iterdir()
+    return Trials(status, terminal, cases, RunStore(run).load())
+
+
+def pytest_of(command: list[str]) -> tuple[int, str]:
+    """Run a pytest, show its progress, and return its status and what it said."""
+    said: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        late = threading.Timer(DEADLINE_S, child.terminate)
+        late.start()
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                said.append(line)
+                if line.strip() and not any(one.startswith("====") for one in said[1:]):
+                    log.step(f"  trial: {line.rstrip()}")
+        except BaseException:
+            # Its lab must not outlive this.
+            child.terminate()
+            raise
+        finally:
+            late.cancel()
+    return child.returncode, "".join(said)
+
+
+def test_lying_disks_fail_and_are_named(trials: Trials) -> None:
+    trials.must_end("test_lying_disks", "FAILED", Failure, "disk0, disk1, disk2, disk3 acknowledged flushes")
+    assert trials.cycle("lying-disks").outcome is Outcome.FAIL
+
+
+def test_one_lying_disk_of_four_is_found_out(trials: Trials) -> None:
+    trials.must_end("test_one_lying_disk_of_four", "FAILED", Failure, "the disks: disk2 acknowledged flushes")
+    assert trials.cycle("one-lying-disk-of-four").outcome is Outcome.FAIL
+
+
+def test_oops_fails_a_scenario_that_claims_nothing(trials: Trials) -> None:
+    trials.must_end("test_oops", "FAILED", Failure, "kernel log: server: oops")
+
+
+def test_crashed_init_is_an_error(trials: Trials) -> None:
+    trials.must_end("test_crashed_init", "ERROR", Error, "Attempted to kill init")
+
+
+def test_stuck_mount_is_an_error(trials: Trials) -> None:
+    # A client waits for its server for ever, as it should: that the server was never brought back is the rig's fault.
+    trials.must_end("test_stuck_mount", "ERROR", Error, "gave up waiting for a client to go on")
+    assert trials.cycle("stuck-mount").outcome is Outcome.ERROR
+
+
+def test_missing_tool_is_a_skip_with_its_reason(trials: Trials) -> None:
+    trials.must_end("test_missing_tool", "SKIPPED", Skipped, "client1 has no fio")
+    assert trials.cycle("missing-tool").outcome is Outcome.SKIP
+
+
+def test_control_that_passes_is_invalid_and_voids_the_run(trials: Trials) -> None:
+    trials.must_end("test_control_that_passes", "INVALID", Error, "had to lose acknowledged work, and lost none")
+    assert trials.record.outcome is Outcome.INVALID
+
+
+def test_nothing_lost_under_async_is_inconclusive(trials: Trials) -> None:
+    trials.must_end("test_async_export_that_loses_nothing", "INCONCLUSIVE", Error, "survived this fault")
+    assert trials.cycle("async-export-that-loses-nothing").outcome is Outcome.INCONCLUSIVE
+
+
+def test_each_end_is_counted_by_its_own_word(trials: Trials) -> None:
+    summary = trials.terminal.splitlines()[-1]
+    for counted in ("3 failed", "1 skipped", "2 errors", "1 invalid", "1 inconclusive"):
+        assert counted in summary
+    assert trials.status == pytest.ExitCode.TESTS_FAILED

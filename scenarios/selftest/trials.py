@@ -1,0 +1,66 @@
+"""Scenarios that must not pass, each because of something real. `test_every_end.py` runs them; pytest does not
+collect this file by itself."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.disk.cache import CacheMode
+from harness.fault import NfsdRestart
+from harness.fixtures import Cycle, stack_of
+from harness.lab import Lab
+from harness.machine import kernel
+from harness.machine.machine import Machine
+from harness.record import ControlSpec
+from harness.topology import server_and_clients
+from harness.workload.fio import FioSpec
+
+
+def test_lying_disks(cycle: Cycle) -> None:
+    cycle(stack_of(), cache_mode=CacheMode.LYING).must_keep_every_promise()
+
+
+def test_one_lying_disk_of_four(cycle: Cycle) -> None:
+    cycle(stack_of(), cache_mode=CacheMode.LYING, cache_mode_of=["disk2"]).must_keep_every_promise()
+
+
+def test_control_that_passes(cycle: Cycle) -> None:
+    cycle(stack_of(), control=ControlSpec(expects_loss=True)).must_pass()
+
+
+def test_async_export_that_loses_nothing(cycle: Cycle) -> None:
+    cycle(stack_of(sync=False), fault="clean-reboot").must_lose_by_design()
+
+
+@pytest.fixture
+def client_without_fio(campaign: Campaign) -> Iterator[Machine]:
+    client = campaign.lab.clients[0]
+    client.succeed(["mv", "/usr/bin/fio", "/usr/bin/fio.away"])
+    yield client
+    client.succeed(["mv", "/usr/bin/fio.away", "/usr/bin/fio"])
+
+
+@pytest.mark.usefixtures("client_without_fio")
+def test_missing_tool(cycle: Cycle) -> None:
+    cycle(stack_of(), fio=FioSpec()).must_pass()
+
+
+def test_oops(lab: Lab) -> None:
+    # What the kernel's own code would say, at the level at which it would say it.
+    lab.server.put("<0>BUG: unable to handle page fault\n", "/dev/kmsg")
+
+
+def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.cycle.RESUME_DEADLINE_S", 2.0)
+    monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
+    cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
+
+
+def test_crashed_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = kernel.get
+    broken = ("init=/bin/false",)
+    monkeypatch.setattr(kernel, "get", lambda name: replace(real(name), arguments=(*real(name).arguments, *broken)))
+    with Lab(server_and_clients(clients=1)):
+        pytest.fail("a lab whose machines have no init has booted")

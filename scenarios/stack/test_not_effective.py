@@ -1,0 +1,29 @@
+"""When the system accepts a request and does something else, the harness says so instead of measuring that."""
+
+import pytest
+
+from harness.errors import NotEffective
+from harness.export import ExportSpec
+from harness.fixtures import stack_of
+from harness.lab import Lab
+from harness.mount import Mount, MountSpec
+from harness.stack import Stack
+from harness.units import KIB, MIB
+
+
+def test_wsize_that_the_server_clamps_is_not_what_was_asked(lab: Lab) -> None:
+    stack = Stack(stack_of(export=ExportSpec(max_block_size=64 * KIB)), lab.server, lab.clients)
+    stack.create()
+    stack.activate()
+    client = lab.clients[0]
+    source = stack.mounts[client.name].source
+    second = Mount(MountSpec(wsize=MIB), client, source, "/mnt/second")
+    client.succeed(["mkdir", "--parents", second.directory])
+    # A mount of a server that the client has mounted already shares its superblock, sizes and all.
+    stack.deactivate_clients()
+    with pytest.raises(NotEffective, match=f"wsize: asked {MIB}, found {64 * KIB}"):
+        second.activate()
+    second.deactivate()
+    stack.export.deactivate()
+    stack.filesystem.deactivate()
+    stack.array.deactivate()
