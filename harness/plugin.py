@@ -22,8 +22,8 @@ from harness.verdict.outcome import Outcome
 __all__ = ["campaign", "cycle", "lab"]
 
 EXHAUSTIVE = "exhaustive"
-PROPERTY = "raidproof"
-"""Of a test case in JUnit XML: its end, in our word."""
+PROPERTY = "raidproof-"
+"""And a phase of a test: the property of a test case in JUnit XML that has the end of that phase, in our word."""
 WORDS: tuple[tuple[type[Exception], Outcome], ...] = (
     (ProductError, Outcome.FAIL),
     (RigError, Outcome.ERROR),
@@ -135,7 +135,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     outcome = outcome_of(call.excinfo.value) if call.excinfo is not None else None
     if outcome is not None and call.excinfo is not None:
-        report.user_properties.append((PROPERTY, outcome.value))
+        said = (f"{PROPERTY}{call.when}", outcome.value)
+        report.user_properties.append(said)
+        # The XML takes them from the report of the teardown.
+        item.user_properties.append(said)
         if outcome is Outcome.SKIP:
             report.outcome = "skipped"
             path, line, _ = item.location
@@ -145,7 +148,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def word_of(report: pytest.TestReport) -> Outcome | None:
     """Return which end of ours a report tells of."""
-    return next((Outcome(str(value)) for name, value in report.user_properties if name == PROPERTY), None)
+    return next(
+        (Outcome(str(value)) for name, value in report.user_properties if name == f"{PROPERTY}{report.when}"), None
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -192,7 +197,7 @@ def mark_junit(path: Path) -> None:
     changed = False
     for suite in tree.iter("testsuite"):
         for case in suite.iter("testcase"):
-            word = case.find(f"properties/property[@name='{PROPERTY}']")
+            word = case.find(f"properties/property[@name='{PROPERTY}call']")
             failure = case.find("failure")
             if word is None or failure is None or word.get("value") == Outcome.FAIL:
                 continue
