@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import RequestError, RigError
+from harness.export import NFS_PORT
 from harness.layer import PAGE_SIZE, Machine, Spec, State, Value, one_of, power_of_two, require_effective
 from harness.units import KIB, MIB, Size, format_size
 
@@ -125,8 +126,7 @@ class MountState(State):
     acdirmax: int
     noac: bool
     proto: str
-    port: int | None
-    """None is the usual one."""
+    port: int
     lease_s: int | None
     """What the server told an NFSv4 client."""
     options: tuple[str, ...]
@@ -174,7 +174,8 @@ def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
             acdirmax=int(values["acdirmax"]),
             noac="noac" in words,
             proto=values["proto"],
-            port=int(values["port"]) if "port" in values else None,
+            # The one that even mountstats leaves out where it is the usual one.
+            port=int(values.get("port", NFS_PORT)),
             lease_s=int(lease.group(1)) if lease else None,
             options=tuple(words),
         )

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from harness.array import Array, ArraySpec, ArrayState, capacity
 from harness.errors import RequestError, nearest
-from harness.export import Export, ExportSpec, ExportState
+from harness.export import NFS_PORT, Export, ExportSpec, ExportState
 from harness.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
 from harness.layer import Machine, Spec, State, try_all
 from harness.mount import Mount, MountSpec, MountState
@@ -28,6 +28,7 @@ class StackSpec(Spec):
         self.filesystem.alignment(self.array.geometry)
         if isinstance(self.filesystem, XfsSpec) and self.filesystem.log in self.array.disks:
             raise RequestError(f"disk {self.filesystem.log} is in the array, so it cannot carry the external log")
+        self._refuse_port()
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(
@@ -35,6 +36,14 @@ class StackSpec(Spec):
                     f"{format_size(self.export.max_block_size)}"
                 )
         return self
+
+    def _refuse_port(self) -> None:
+        asked, served = self.mount.port, self.export.port
+        # NFSv3 asks the server's rpcbind for the port, NFSv4 takes the usual one.
+        if asked is None and (self.mount.vers == "3" or served == NFS_PORT):
+            return
+        if asked != served:
+            raise RequestError(f"the client would ask at port {asked or NFS_PORT}, and nfsd listens on {served}")
 
     @property
     def disks(self) -> tuple[str, ...]:

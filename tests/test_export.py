@@ -53,6 +53,7 @@ def test_commands() -> None:
     ]
     assert unexport_command(spec) == ["exportfs", "-u", "10.77.0.0/24:/srv/raidproof"]
     assert nfsd_command(spec) == ["rpc.nfsd", "-G", "20", "4"]
+    assert nfsd_command(ExportSpec(port=2050)) == ["rpc.nfsd", "-p", "2050", "8"]
     assert nfsd_command(ExportSpec()) == ["rpc.nfsd", "8"]
 
 

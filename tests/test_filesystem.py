@@ -1,5 +1,5 @@
-# Under data/ is what the tools printed, on this kernel or version; both streams in one file, the device named /dev/md0,
-# and the long list of e2fsck-1.47.0-corrupt shortened. The damage was made on purpose, with dd, debugfs and xfs_db.
+# Under data/ is what the tools printed: both streams in one file, the device named /dev/md0, and the long list of
+# e2fsck-1.47.0-corrupt shortened. The damage was made on purpose, with dd, debugfs and xfs_db.
 from pathlib import Path
 from typing import Any
 

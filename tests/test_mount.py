@@ -95,7 +95,7 @@ def test_real_mounts_are_read(version: str, nconnect: int) -> None:
     state = parse_mountstats(stats(version))
     assert (state.vers, state.source, state.nconnect) == (version, SOURCE, nconnect)
     assert (state.rsize, state.wsize) == (MIB, 256 * KIB)
-    assert (state.recovery, state.proto, state.timeo_s, state.retrans, state.port) == ("hard", "tcp", 60.0, 2, None)
+    assert (state.recovery, state.proto, state.timeo_s, state.retrans, state.port) == ("hard", "tcp", 60.0, 2, 2049)
     assert (state.acregmin, state.acregmax, state.acdirmin, state.acdirmax) == (3, 60, 30, 60)
     assert not state.noac
     assert state.lease_s == (None if version == "3" else 10)
@@ -158,12 +158,16 @@ def test_what_was_not_asked_is_only_recorded() -> None:
         ({"noac": True}, "noac: asked True"),
         ({"retrans": 5}, "retrans"),
         ({"timeo_s": 5}, "timeo: asked 50, found 600"),
-        ({"port": 2050}, "port"),
+        ({"port": 2050}, "port: asked 2050, found 2049"),
     ],
 )
 def test_what_did_not_take_effect_is_named(asked: dict[str, Any], field: str) -> None:
     with pytest.raises(NotEffective, match=field):
         Mount(MountSpec.model_validate(asked), Client(stats("4.2")), SOURCE).activate()
+
+
+def test_the_usual_port_may_be_asked_for() -> None:
+    Mount(MountSpec(port=2049), Client(stats("4.2")), SOURCE).activate()
 
 
 def test_attribute_times_are_compared_as_one() -> None:

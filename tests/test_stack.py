@@ -28,6 +28,8 @@ def stack_spec(**asked: Any) -> StackSpec:
         ({"filesystem": {"type": "xfs", "block_size": "8KiB"}}, "page size"),
         ({"mount": {"wsize": "256KiB"}, "export": {"max_block_size": "128KiB"}}, "server would clamp it .* 128KiB"),
         ({"mount": {"rsize": "256KiB"}, "export": {"max_block_size": "128KiB"}}, "rsize 256KiB"),
+        ({"mount": {"port": 2050}}, "ask at port 2050, and nfsd listens on 2049"),
+        ({"export": {"port": 2050}}, "ask at port 2049, and nfsd listens on 2050"),
         ({"arry": {}}, "did you mean 'array'"),
         ({"array": {**ARRAY, "level": 6, "members": ("a", "b", "c")}}, "RAID6 needs at least 4 members, not 3"),
     ],
@@ -35,6 +37,11 @@ def stack_spec(**asked: Any) -> StackSpec:
 def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:
     with pytest.raises(RequestError, match=reason):
         stack_spec(**asked)
+
+
+def test_a_port_that_both_know_is_accepted() -> None:
+    stack_spec(mount={"port": 2050}, export={"port": 2050})
+    stack_spec(mount={"vers": "3"}, export={"port": 2050})
 
 
 def test_disks_are_asked_for_before_there_are_any() -> None:
