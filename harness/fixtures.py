@@ -29,13 +29,15 @@ from harness.mount import MountSpec
 from harness.record import CycleRecord
 from harness.stack import StackSpec
 from harness.topology import server_and_clients
-from harness.units import KIB
+from harness.units import KIB, MIB
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.outcome import Outcome
 from harness.workload.history import History
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """The member disks of the lab that scenarios share."""
+DISK_SIZE = 288 * MIB
+"""Two of them have room for XFS."""
 LEDGER_SECONDS = 1.0
 """Long enough for hundreds of acknowledgements of every kind; a scenario claims about each of them."""
 TIMEO_S = 3.0
@@ -206,7 +208,7 @@ def name_of(node: str) -> str:
 def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
     """The run that a session's scenarios share; its lab boots when the first of them needs it."""
     options = pytestconfig.option
-    topology = server_and_clients(disks=len(MEMBERS), kernel=options.kernel, image=options.image)
+    topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, kernel=options.kernel, image=options.image)
     with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
         # mkfs and ip are not on every user's path.
         environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))

@@ -16,8 +16,13 @@ def compile_library(source: Path, library: Path) -> None:
     command.succeed(["gcc", "-O2", "-shared", "-fPIC", "-nostdlib", "-o", library, source])
 
 
-def epoll_library() -> Path:
-    """Return the library that keeps every kernel of the catalogue from losing interrupts; compiled once."""
-    source = recipe.VMS / "epoll.c"
+def libraries() -> list[Path]:
+    """Return what every kernel of the catalogue needs: not to lose interrupts, and disks that can be sent zeroes."""
+    return [_compiled("epoll"), _compiled("memory")]
+
+
+def _compiled(name: str) -> Path:
+    source = recipe.VMS / f"{name}.c"
+    file = f"{name}.so"
     address = cache.digest(source.read_bytes())
-    return cache.build("preload", address, lambda partial: compile_library(source, partial / "epoll.so")) / "epoll.so"
+    return cache.build("preload", address, lambda partial: compile_library(source, partial / file)) / file

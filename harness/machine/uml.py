@@ -15,7 +15,7 @@ from harness.errors import RequirementMissing, RigError
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.power import Cut
-from harness.machine.preload import epoll_library
+from harness.machine.preload import libraries
 from harness.topology import MachineSpec
 from harness.units import MIB
 from harness.waiting import Deadline, now_ns, wait_until
@@ -67,8 +67,8 @@ def uml_command(
 
 def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
     """Return what the kernels' processes need in their environment, for this much memory (bytes) of all machines."""
-    libraries = [str(epoll_library()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
-    return {**kernel.environment, "LD_PRELOAD": ":".join(libraries), "TMPDIR": str(memory_folder(memory))}
+    preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
+    return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
 
 
 def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path:

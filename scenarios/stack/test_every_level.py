@@ -10,7 +10,7 @@ from harness.lab import Lab
 from harness.stack import Stack, StackSpec
 
 PAIRS = [(level, "ext4") for level in Level] + [(level, "xfs") for level in Level if level is not Level.RAID1]
-"""XFS needs 300 MiB, more than one of the lab's disks: a mirror has no room for it."""
+"""XFS needs more room than one of the lab's disks has, and a mirror has no more than that."""
 
 
 def spec_of(level: Level, filesystem: str) -> StackSpec:
