@@ -95,7 +95,12 @@ class Campaign:
             say(f"the lab goes on: ./raidproof shell server (or {', '.join(one.name for one in lab.clients)})")
 
     def cycle(self, spec: CycleSpec) -> CycleRecord:
-        """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record."""
+        """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
+
+        Raises:
+            RequestError: the lab has not the disks for it; nothing is recorded.
+        """
+        spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
         record = CycleRecord(
             name=spec.name,
             title=spec.title,
@@ -108,7 +113,6 @@ class Campaign:
         )
         self.record.cycles.append(record)
         try:
-            spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
             run_cycle(self.lab, spec, record, self.store.path)
         except NotRecovered as error:
             record.not_recovered = str(error)
@@ -124,6 +128,7 @@ class Campaign:
             record.requirement_missing = str(error)
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
+            judge_cycle(record, self.store.path)
             raise
         finally:
             self.store.save(self.record)
