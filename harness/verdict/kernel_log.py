@@ -9,7 +9,7 @@ from harness.verdict.outcome import Outcome, Verdict
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
     "panic": re.compile(r"Kernel panic"),
-    "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+)"),
+    "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+|\S+:\d+ at )"),
     "hung task": re.compile(r"blocked for more than \d+ seconds|soft lockup|rcu.*detected stalls?"),
     "corruption": re.compile(
         r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|XFS.*(?:Internal error|Corruption)|EXT4-fs error"

@@ -25,7 +25,7 @@ IMPOSSIBLE: list[tuple[Callable[[], object], str]] = [
         "the server would clamp it to its max_block_size, 64KiB",
     ),
     (lambda: stack_of().refuse_disks({"disk0": GIB}), "the server has no disk 'disk1'"),
-    (lambda: stack_of("1", members=2).refuse_disks({"disk0": 192 * MIB, "disk1": 192 * MIB}), "too small: xfs needs"),
+    (lambda: stack_of("1", members=2).refuse_disks({"disk0": 192 * MIB, "disk1": 192 * MIB}), "is too small for xfs"),
 ]
 
 

@@ -1,0 +1,48 @@
+import pytest
+
+from harness.verdict.contract import Conditions, judge_nothing_invented, judge_promise, judge_promises
+from harness.verdict.evidence import Evidence
+from harness.verdict.outcome import Outcome
+
+SYNC = Conditions(export_sync=True)
+ASYNC = Conditions(export_sync=False)
+LYING = Conditions(export_sync=True, lying_disks=("disk2",))
+BOTH = Conditions(export_sync=False, lying_disks=("disk2",))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "lost", "outcome", "blame"),
+    [
+        (SYNC, 0, Outcome.PASS, None),
+        (SYNC, 1, Outcome.FAIL, "the stack"),
+        (ASYNC, 0, Outcome.PASS, None),
+        (ASYNC, 1, Outcome.PASS, "the async export"),
+        (LYING, 0, Outcome.PASS, None),
+        (LYING, 1, Outcome.FAIL, "disk2"),
+        (BOTH, 1, Outcome.FAIL, "disk2"),
+    ],
+)
+def test_a_promise(conditions: Conditions, lost: int, outcome: Outcome, blame: str | None) -> None:
+    verdict = judge_promise("fsync", 5, lost, conditions)
+    assert verdict.outcome is outcome
+    assert (verdict.blame is None) if blame is None else blame in str(verdict.blame)
+
+
+def test_a_loss_under_async_says_how_much() -> None:
+    assert "measured loss: 3 of 5" in judge_promise("fsync", 5, 3, ASYNC).reason
+
+
+def test_without_an_acknowledgement_nothing_is_proved() -> None:
+    assert judge_promise("fsync", 0, 0, SYNC).outcome is Outcome.INCONCLUSIVE
+
+
+def test_metadata_of_all_kinds_is_one_promise() -> None:
+    evidence = Evidence(acknowledged={"mkdir": 2, "rename": 1}, lost={"rename": 1})
+    verdicts = {verdict.checker: verdict for verdict in judge_promises(evidence, SYNC, "on the server")}
+    assert verdicts["metadata, seen on the server"].reason.startswith("1 of 3")
+
+
+@pytest.mark.parametrize("conditions", [SYNC, ASYNC, LYING])
+def test_what_nobody_wrote_is_never_excused(conditions: Conditions) -> None:
+    assert judge_nothing_invented(Evidence(), conditions, "here").outcome is Outcome.PASS
+    assert judge_nothing_invented(Evidence(invented=["x"]), conditions, "here").outcome is Outcome.FAIL

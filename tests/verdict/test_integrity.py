@@ -1,0 +1,83 @@
+from typing import Any
+
+import pytest
+
+from harness.verdict.contract import Conditions
+from harness.verdict.integrity import judge_array, judge_filesystem
+from harness.verdict.kernel_log import findings, judge_kernel_logs
+from harness.verdict.outcome import Outcome, worst
+
+ASYNC = Conditions(export_sync=False)
+LYING = Conditions(export_sync=True, lying_disks=("disk2",))
+WHOLE: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"/dev/md0": 0}, "unchecked": {}}
+
+
+def test_a_clean_filesystem_passes() -> None:
+    assert judge_filesystem({"outcome": "clean", "reasons": []}, ASYNC).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("conditions", "blame"), [(ASYNC, "the stack"), (LYING, "disk2")])
+def test_a_damaged_filesystem_fails_and_no_export_option_excuses_it(conditions: Conditions, blame: str) -> None:
+    verdict = judge_filesystem({"outcome": "damaged", "reasons": ["bad magic"]}, conditions)
+    assert verdict.outcome is Outcome.FAIL
+    assert "bad magic" in verdict.reason
+    assert blame in str(verdict.blame)
+
+
+def test_a_whole_array_passes() -> None:
+    assert judge_array(WHOLE, ASYNC).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("change", [{"degraded": {"/dev/md0": 1}}, {"mismatch_cnt": {"/dev/md0": 8}}])
+def test_a_damaged_array_fails(change: dict[str, Any]) -> None:
+    assert judge_array(WHOLE | change, ASYNC).outcome is Outcome.FAIL
+
+
+def test_what_was_not_checked_has_not_passed() -> None:
+    assert judge_filesystem(None, ASYNC).outcome is judge_array(None, ASYNC).outcome is Outcome.INCONCLUSIVE
+
+
+ALARMING = [
+    ("oops", "BUG: kernel NULL pointer dereference, address: 0000000000000000"),
+    ("panic", "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100"),
+    ("warning", "WARNING: arch/um/drivers/virtio_uml.c:830 at vu_interrupt+0x8d/0x9e, CPU#0: swapper/0/0"),
+    ("hung task", "INFO: task python3:812 blocked for more than 122 seconds."),
+    ("corruption", "XFS (md0): Corruption detected. Unmount and run xfs_repair"),
+    ("corruption", "EXT4-fs error (device md0): ext4_lookup:1785: inode #2: comm ls: iget: checksum invalid"),
+    ("I/O error", "md/raid1:md0: Disk failure on vdd, disabling device."),
+    ("I/O error", "Buffer I/O error on dev md0, logical block 0, lost async page write"),
+    ("out of memory", "Out of memory: Killed process 812 (fio)"),
+    ("start-up", "raidproof-init: no network on vec0"),
+]
+CALM = [
+    "XFS (md0): Ending clean mount",
+    "XFS (md0): Starting recovery (logdev: internal)",
+    "md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2",
+    "md: resync of RAID array md0",
+    "NFSD: starting 90-second grace period (net effffff9)",
+    "raidproof-init: ready",
+]
+
+
+@pytest.mark.parametrize(("sign", "line"), ALARMING)
+def test_an_alarming_line_fails(sign: str, line: str) -> None:
+    assert sign in {found for found, _ in findings(line)}
+    verdict = judge_kernel_logs([("server", f"calm\n{line}\n")])
+    assert verdict.outcome is Outcome.FAIL
+    assert line in verdict.reason
+
+
+def test_calm_lines_pass() -> None:
+    assert judge_kernel_logs([("server", "\n".join(CALM))]).outcome is Outcome.PASS
+
+
+def test_what_was_asked_for_is_not_alarming() -> None:
+    log = [("server", "Kernel panic - not syncing: sysrq triggered crash")]
+    assert judge_kernel_logs(log, frozenset({"panic"})).outcome is Outcome.PASS
+
+
+def test_the_worst_end_speaks_for_all() -> None:
+    assert worst([Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]) is Outcome.FAIL
+    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.ERROR
+    assert worst(Outcome) is Outcome.INVALID
+    assert worst([]) is Outcome.INCONCLUSIVE
