@@ -1,0 +1,87 @@
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.disk.cache import CutPolicy, Fate
+from harness.errors import RigError
+from harness.export import Export
+from harness.fault import FAULTS, CleanReboot, KernelPanic, NfsdRestart, PowerCut
+from harness.machine.machine import Machine
+from harness.machine.power import Cut
+from harness.waiting import now_ns
+
+
+class FakeMachine:
+    """Notes what is done to it."""
+
+    name = "server"
+
+    def __init__(self, console: Path) -> None:
+        self.console = console
+        self.done: list[str] = []
+
+    def crash(self, policy: CutPolicy, seed: int) -> Cut:
+        self.done.append(f"crash {policy.value} {seed}")
+        return Cut(42, policy, seed, (Fate("disk0", 3, 1, 0, 2, 8192, 0),))
+
+    def __getattr__(self, name: str) -> Any:
+        def do(*arguments: Any, **_: Any) -> str:
+            words = " ".join(map(str, arguments[0])) if arguments and isinstance(arguments[0], list) else ""
+            self.done.append(f"{name} {words}".strip())
+            return "0\n"
+
+        return do
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeMachine:
+    console = tmp_path / "console"
+    console.write_text("calm\n")
+    return FakeMachine(console)
+
+
+def machine(fake: FakeMachine) -> Machine:
+    return cast("Machine", fake)
+
+
+def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
+    injected = PowerCut(CutPolicy.TORN, 7).inject(machine(fake))
+    assert fake.done == ["crash torn 7"]
+    assert (injected.at_ns, injected.fates[0].dropped) == (42, 2)
+    assert "torn" in injected.proof
+
+
+def test_a_clean_reboot_counts_what_was_told_until_the_machine_was_off(fake: FakeMachine) -> None:
+    begun = now_ns()
+    assert CleanReboot().inject(machine(fake)).at_ns >= begun
+    assert fake.done == ["shutdown"]
+
+
+def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
+    fake.console.write_text("Kernel panic - not syncing: sysrq triggered crash\n")
+    injected = KernelPanic().inject(machine(fake))
+    assert injected.at_ns <= now_ns()
+    assert fake.done[-2:] == [
+        "start_command dd if=/run/raidproof/crash-key of=/proc/sysrq-trigger status=none",
+        "wait_off",
+    ]
+
+
+def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
+    with pytest.raises(RigError, match="without a panic"):
+        KernelPanic().inject(machine(fake))
+
+
+def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
+    fault = NfsdRestart(cast("Export", fake))
+    assert fault.inject(machine(fake)).proof == "0 nfsd threads"
+    fault.heal(machine(fake))
+    assert fake.done == ["succeed rpc.nfsd 0", "get", "restart"]
+
+
+@pytest.mark.parametrize("fault", [PowerCut(), CleanReboot(), KernelPanic()])
+def test_healing_is_switching_on_and_nothing_else(fake: FakeMachine, fault: PowerCut | CleanReboot) -> None:
+    fault.heal(machine(fake))
+    assert fake.done == ["start"]
+    assert FAULTS[fault.name].reboots
