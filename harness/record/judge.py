@@ -68,7 +68,7 @@ def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -
     blame = fault_of(conditions)
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
     control = cycle.control
-    if control is not None and control.expects_loss and (control.expects_blame or "") in blame:
+    if control is not None and control.expects_loss and blame.startswith(control.expects_blame or ""):
         cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
     else:
         cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
@@ -130,7 +130,7 @@ def conclude_control(
         blame = conditions.blame
         if not lost:
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
-        if cycle.control.expects_blame and cycle.control.expects_blame not in blame:
+        if not blame.startswith(cycle.control.expects_blame or ""):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     if lost or bad:

@@ -83,6 +83,7 @@ class ControlSpec(Strict):
 
     expects_loss: bool
     expects_blame: str | None = None
+    """How the blame for the loss must begin."""
 
 
 class CycleRecord(Strict):
@@ -133,6 +134,12 @@ class CycleRecord(Strict):
     verdicts: list[Verdict] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
+
+
+class SchemaOnly(BaseModel):
+    """What every record has, whatever its schema."""
+
+    schema_version: int
 
 
 class RunRecord(Strict):

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from harness.errors import RequestError, nearest
-from harness.record.run import SCHEMA, RunRecord
+from harness.record.run import SCHEMA, RunRecord, SchemaOnly
 from harness.waiting import wall_clock
 
 RECORD = "report.json"
@@ -74,11 +74,12 @@ class RunStore:
         """
         path = self.path / RECORD
         try:
-            record = RunRecord.model_validate_json(path.read_text())
+            # First of all: a record of another schema may well have other fields.
+            schema = SchemaOnly.model_validate_json(path.read_text()).schema_version
+            if schema != SCHEMA:
+                raise RequestError(f"{path} has schema {schema}, this raidproof reads {SCHEMA}")
+            return RunRecord.model_validate_json(path.read_text())
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise RequestError(f"not a run record: {path}: {where}: {first['msg']}") from error
-        if record.schema_version != SCHEMA:
-            raise RequestError(f"{path} has schema {record.schema_version}, this raidproof reads {SCHEMA}")
-        return record

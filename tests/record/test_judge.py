@@ -1,0 +1,182 @@
+"""On a small run that was really recorded: RAID5, XFS, sync export, power cut, every promise kept."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.record import ControlSpec, CycleRecord, RunRecord, RunStore
+from harness.record.judge import conclude, judge_cycle, judge_run
+from harness.verdict.outcome import Outcome
+from harness.workload.history import Ended, History
+
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(Path(shutil.copytree(RECORDED, tmp_path / "run")))
+
+
+@pytest.fixture
+def run(store: RunStore) -> RunRecord:
+    return store.load()
+
+
+@pytest.fixture
+def cycle(run: RunRecord) -> CycleRecord:
+    return run.cycles[0]
+
+
+def change(store: RunStore, cycle: CycleRecord, place: str, tamper: Callable[[dict[str, Any]], None]) -> None:
+    path = store.path / cycle.files[place]
+    found = json.loads(path.read_text())
+    tamper(found)
+    path.write_text(json.dumps(found))
+
+
+def lose_a_block(found: dict[str, Any]) -> None:
+    blocks = next(one for key, one in sorted(found.items()) if "fsync" in key)["blocks"]
+    blocks[0] = 0
+
+
+def test_judging_again_says_the_same(store: RunStore, run: RunRecord) -> None:
+    judge_run(run, store.path)
+    again, before = run.model_dump(), store.load().model_dump()
+    assert again["cycles"] == before["cycles"]
+    assert run.outcome is Outcome.PASS
+
+
+def test_judging_twice_says_the_same(store: RunStore, cycle: CycleRecord) -> None:
+    judge_cycle(cycle, store.path)
+    once = cycle.model_dump()
+    judge_cycle(cycle, store.path)
+    assert cycle.model_dump() == once
+
+
+@pytest.mark.parametrize("place", ["on_server", "on_client"])
+def test_a_lost_block_turns_pass_into_fail(store: RunStore, cycle: CycleRecord, place: str) -> None:
+    change(store, cycle, place, lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "blamed on the stack" in cycle.reason
+    assert place.replace("_", " the ") in cycle.reason
+
+
+def test_the_same_loss_under_an_async_export_is_measured(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    assert cycle.reason.startswith("measured loss: ")
+    assert cycle.loss_window_s
+    assert cycle.loss_window_s > 0
+
+
+def test_the_same_loss_is_blamed_on_a_disk_that_lied(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.disks["disk2"]["broken_promises"] = 3
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "the disks: disk2" in cycle.reason
+
+
+def test_no_loss_under_an_async_export_is_inconclusive(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("control", "outcome"),
+    [
+        (ControlSpec(expects_loss=False), Outcome.PASS),
+        (ControlSpec(expects_loss=True), Outcome.INVALID),
+        (ControlSpec(expects_loss=True, expects_blame="the disks"), Outcome.INVALID),
+    ],
+)
+def test_a_control_is_held_to_what_it_must_show(
+    store: RunStore, run: RunRecord, control: ControlSpec, outcome: Outcome
+) -> None:
+    run.cycles[0].control = control
+    judge_run(run, store.path)
+    assert run.outcome is outcome
+
+
+def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+
+
+def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "mount: bad superblock"
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert cycle.reason.endswith("blamed on the stack")
+
+
+def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(
+    store: RunStore, cycle: CycleRecord
+) -> None:
+    cycle.not_recovered = "mount: bad superblock"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("field", "outcome"),
+    [
+        ("rig_error", Outcome.ERROR),
+        ("requirement_missing", Outcome.SKIP),
+        ("not_effective", Outcome.FAIL),
+    ],
+)
+def test_what_ended_early_needs_no_observation(
+    cycle: CycleRecord, field: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    setattr(cycle, field, "why")
+    judge_cycle(cycle, tmp_path)
+    assert (cycle.outcome, cycle.reason) == (outcome, "why")
+
+
+def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> None:
+    with (store.path / cycle.files["console server"]).open("a") as console:
+        console.write("BUG: unable to handle page fault for address: 0000000000001000\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "kernel log" in cycle.reason
+
+
+def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["filesystem"] = cycle.checks["filesystem"] | {"outcome": "damaged", "reasons": ["bad magic"]}
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+
+
+def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: CycleRecord) -> None:
+    path = store.path / cycle.files["history"]
+    whole = History.read(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 + 3])
+    part = History.read(path)
+    assert 0 < len(part.operations) < len(whole.operations)
+    told = [one for one in part.operations if one.ended is Ended.OK]
+    assert told == [one for one in whole.operations if one in set(told)]
+
+
+def test_a_run_without_cycles_has_not_passed() -> None:
+    assert conclude([])[0] is Outcome.INCONCLUSIVE
+
+
+def test_one_invalid_control_voids_the_run(store: RunStore, run: RunRecord) -> None:
+    other = run.cycles[0].model_copy(deep=True, update={"control": ControlSpec(expects_loss=True), "title": "other"})
+    run.cycles.append(other)
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.INVALID
+    assert run.reason.startswith("other: control")
