@@ -29,9 +29,7 @@ def demo_stack(*, sync: bool) -> StackSpec:
         array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
         # Without delegations: under one, `close` promises nothing, and when both clients come back to a file that they
         # share, the server lends it to the first and then waits out its grace period (docs/findings.md).
-        # And with a short lease: a client that had handed all its requests over when the server died asks again only
-        # when it is time to renew. With the usual 90 s it goes on a minute after the server is back.
-        export=ExportSpec(sync=sync, delegations=False, lease_s=10, grace_s=10),
+        export=ExportSpec(sync=sync, delegations=False),
         mount=MountSpec(vers="4.2"),
     )
 

@@ -56,7 +56,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
             if name.startswith("console ")]  # fmt: skip
     cycle.verdicts.append(judge_kernel_logs(logs, ASKED_FOR.get(cycle.fault, frozenset())))
     measure_rates(cycle, history)
-    cycle.timeline = timeline(history, cycle.fault_at_ns, cycle.on_server)
+    cycle.timeline = timeline(history, cycle)
     if cycle.on_server is not None and cycle.fault_at_ns is not None:
         first = cycle.on_server.first_lost_ns
         cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
@@ -150,8 +150,9 @@ def conclude(cycles: list[CycleRecord]) -> tuple[Outcome, str]:
     return outcome, f"{culprit.title}: {culprit.reason}"
 
 
-def timeline(history: History, fault_at_ns: int | None, evidence: Evidence | None) -> Timeline | None:
+def timeline(history: History, cycle: CycleRecord) -> Timeline | None:
     """Count acknowledgements per bin around the fault."""
+    fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
     stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
     if not stamps or fault_at_ns is None:
         return None
@@ -161,7 +162,8 @@ def timeline(history: History, fault_at_ns: int | None, evidence: Evidence | Non
     counts = [0] * (last - first + 1)
     for stamp in stamps:
         counts[(stamp - fault_at_ns) // bin_ns - first] += 1
-    after = next((stamp for stamp in stamps if stamp >= fault_at_ns), None)
+    resumed_ns = cycle.resumed_ns or fault_at_ns
+    after = next((stamp for stamp in stamps if stamp >= resumed_ns), None)
     lost = evidence.first_lost_ns if evidence else None
     return Timeline(
         begin_s=first * BIN_MS / 1000,

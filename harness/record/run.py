@@ -100,6 +100,8 @@ class CycleRecord(Strict):
     fault: str
     fault_at_ns: int | None = None
     fault_proof: str | None = None
+    resumed_ns: int | None = None
+    """When clients could be served again: an acknowledgement between the fault and this was still on its way."""
     policy: str | None = None
     seed: int
     control: ControlSpec | None = None
