@@ -1,0 +1,76 @@
+"""A warm lab: from the command to NFS mounted on both clients, with the demo's machines and stack.
+
+Each repeat is a process of its own, so that interpreter and imports count. Run it as `python -m benchmarks.lab`.
+"""
+
+import argparse
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import load, row
+from harness import command
+from harness.demo import demo_stack, demo_topology
+from harness.doctor import require_host
+from harness.lab import Lab
+from harness.log import progress
+from harness.machine import image, kernel
+from harness.stack import Stack
+from harness.waiting import now_ns
+
+BAR_S = 8.0
+DEADLINE_S = 180.0
+STAGES = ("start", "boot", "create", "activate")
+
+
+def once() -> list[int]:
+    """Bring a lab up and return the end of every stage (CLOCK_MONOTONIC, ns)."""
+    require_host()
+    ends = [now_ns()]
+    with TemporaryDirectory() as logs, Lab(demo_topology(), logs=Path(logs)) as lab:
+        ends.append(now_ns())
+        stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
+        stack.create()
+        ends.append(now_ns())
+        stack.activate()
+        ends.append(now_ns())
+    return ends
+
+
+def measure() -> dict[str, float]:
+    """Let a new process do it, and return the seconds of every stage and of all."""
+    begun = now_ns()
+    said = command.succeed([sys.executable, "-m", "benchmarks.lab", "--once"], deadline_s=DEADLINE_S)
+    stamps = [begun, *json.loads(said)]
+    seconds = [(end - begin) / 1e9 for begin, end in pairwise(stamps)]
+    return {**dict(zip(STAGES, seconds, strict=True)), "command to mounted": sum(seconds)}
+
+
+def main() -> int:
+    """Print the table; status 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--once", action="store_true", help="print one repeat's stamps")
+    options = parser.parse_args()
+    if options.once:
+        print(json.dumps(once()))
+        return 0
+    with progress("preparing kernel and image"):
+        kernel.get(kernel.DEFAULT)
+        image.get(image.DEFAULT)
+    print(f"before: {load()}", flush=True)
+    measured = []
+    for turn in range(options.repeats):
+        measured.append(measure())
+        print(f"{turn + 1}: " + ", ".join(f"{what} {value:.2f} s" for what, value in measured[-1].items()), flush=True)
+    print(f"after: {load()}\n")
+    for what in measured[0]:
+        print(row(what, [one[what] for one in measured], "s", f"bar {BAR_S:.0f} s" if " " in what else ""))
+    # The median decides: one slow minute of a machine that others use as well says nothing.
+    return int(sorted(one["command to mounted"] for one in measured)[len(measured) // 2] > BAR_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
