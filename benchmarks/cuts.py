@@ -1,0 +1,208 @@
+"""Power cuts in a row in one lab, of each kind: nothing lost where nothing may be, every loss seen, nothing left.
+
+A line for each cut, then the summary, also when interrupted. Run it as `python -m benchmarks.cuts --cuts 50`.
+"""
+
+import argparse
+import io
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from benchmarks.figures import load, row
+from harness.campaign import Campaign
+from harness.cycle import CycleSpec
+from harness.demo import demo_stack, demo_topology
+from harness.disk.cache import CacheMode, CutPolicy
+from harness.errors import RigError
+from harness.interrupt import unwinding_on_signals
+from harness.lab import Lab
+from harness.log import shown_on
+from harness.record import ControlSpec, CycleRecord
+from harness.verdict.outcome import Outcome
+
+BAR_S = 10.0
+POLICIES = (CutPolicy.RANDOM, CutPolicy.TORN, CutPolicy.DROP)
+KINDS = ("sync", "lying", "async")
+DAEMONS = 2
+"""Processes of a lab beside its machines: the disk engine and the server's storage daemon."""
+
+
+def spec_of(kind: str, seed: int, seconds: float) -> CycleSpec:
+    """Return one cycle: the policies take turns with the seeds."""
+    lying = kind == "lying"
+    return CycleSpec(
+        name=f"{kind}-{seed}",
+        title=f"{kind} {seed}",
+        stack=demo_stack(sync=kind != "async"),
+        cache_mode=CacheMode.LYING if lying else CacheMode.VOLATILE,
+        policy=POLICIES[seed % len(POLICIES)],
+        seed=seed,
+        ledger_seconds=seconds,
+        control=ControlSpec(expects_loss=True, expects_blame="the disks") if lying else None,
+    )
+
+
+def lost(record: CycleRecord) -> int:
+    """Return how many acknowledged operations are gone, on the server or through a client."""
+    return max((seen.lost_total for seen in (record.on_server, record.on_client) if seen is not None), default=0)
+
+
+def as_expected(kind: str, record: CycleRecord) -> bool:
+    """Whether a cycle showed what its kind must: no loss with sync, loss with the others."""
+    if record.outcome is not Outcome.PASS:
+        return False
+    # The control that passes has caught the disks, whether they lost operations or all of the array.
+    return lost(record) > 0 if kind == "async" else kind == "lying" or lost(record) == 0
+
+
+@dataclass
+class Tally:
+    """What came of the cuts of one kind."""
+
+    kind: str
+    ends: Counter[str] = field(default_factory=Counter)
+    verified_s: list[float] = field(default_factory=list)
+    acknowledged: int = 0
+    lost: int = 0
+    cycles_with_loss: int = 0
+    expected: int = 0
+    leaks: int = 0
+
+    def add(self, record: CycleRecord, leaks: int) -> None:
+        """Count one cut."""
+        self.ends[record.outcome.value] += 1
+        self.verified_s += [] if record.verified_s is None else [record.verified_s]
+        self.acknowledged += max(
+            (seen.acknowledged_total for seen in (record.on_server, record.on_client) if seen), default=0
+        )
+        self.lost += lost(record)
+        self.cycles_with_loss += lost(record) > 0 or record.not_recovered is not None
+        self.expected += as_expected(self.kind, record)
+        self.leaks += leaks
+
+    @property
+    def cuts(self) -> int:
+        """How many there were."""
+        return self.ends.total()
+
+    def kept_bar(self) -> bool:
+        """Whether every cut was as it must be, and nothing was left."""
+        return self.expected == self.cuts and not self.leaks and max(self.verified_s, default=0) <= BAR_S
+
+    def lines(self) -> Iterator[str]:
+        """The summary."""
+        ends = ", ".join(f"{count} {end}" for end, count in sorted(self.ends.items()))
+        bar = {"sync": "0 lost, 0 errors, 0 leaks", "lying": "all caught", "async": "all report losses"}[self.kind]
+        yield f"{self.kind}: {self.cuts} cuts, {self.expected} as they must be (bar: {bar}); ends: {ends or 'none'}"
+        yield f"  {self.acknowledged:,} operations acknowledged, {self.lost:,} lost in {self.cycles_with_loss} cuts"
+        yield f"  {self.ends['ERROR']} errors, {self.leaks} leaks"
+        yield row("  cut to verified", self.verified_s, "s", f"bar {BAR_S:.0f} s")
+
+
+def surplus(lab: Lab) -> int:
+    """Count the processes that a running lab has too many: what a killed one leaves falls to the keeper."""
+    return max(0, len(psutil.Process(lab.enclosure.pid).children()) - len(lab.machines) - DAEMONS)
+
+
+def left(labs: set[Path]) -> list[str]:
+    """Say what is left of labs that have ended: directories, and processes that name them or are still ours."""
+    found = [f"directory {path}" for path in labs if path.exists()]
+    ours = {process.pid for process in psutil.Process().children(recursive=True)}
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if process.pid in ours or any(str(path) in words for path in labs):
+            found.append(f"process {process.pid} {words[:60]}")
+    return found
+
+
+@contextmanager
+def results(chosen: Path | None) -> Iterator[Path]:
+    """Give a folder for the records: a temporary one, unless one is named."""
+    if chosen is not None:
+        yield chosen
+        return
+    with TemporaryDirectory(prefix="raidproof-cuts-") as folder:
+        yield Path(folder)
+
+
+def descriptors() -> int:
+    """Count what this process has open."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a path of each would be opened
+
+
+def run(tally: Tally, folder: Path, cuts: int, first_seed: int, seconds: float) -> None:
+    """Cut the power of one lab so many times."""
+    labs: set[Path] = set()
+    before = 0
+    try:
+        with Campaign(f"cuts-{tally.kind}", folder, demo_topology()) as campaign:
+            for seed in range(first_seed, first_seed + cuts):
+                labs.add(campaign.lab.directory.path)
+                spec = spec_of(tally.kind, seed, seconds)
+                with shown_on(io.StringIO(), 80):
+                    record = campaign.cycle(spec)
+                # After an error the campaign has ended the lab, and `left` looks at what that left.
+                ended = record.rig_error or record.not_recovered or record.not_effective
+                tally.add(record, 0 if ended else surplus(campaign.lab))
+                before = before or descriptors()
+                first = record.reason.partition("\n")[0]
+                print(
+                    f"{tally.kind} {tally.cuts}/{cuts} {spec.policy.value} seed {seed}: {record.outcome} "
+                    f"lost {'everything' if record.not_recovered else f'{lost(record):,}'}, verified {record.verified_s or 0:.1f} s: {first}",
+                    flush=True,
+                )
+                if as_expected(tally.kind, record):
+                    shutil.rmtree(campaign.store.path / spec.name)  # some ten MB each, and nothing to look up
+    except RigError as error:
+        # A lab that does not boot: no further cut is possible.
+        tally.ends[Outcome.ERROR.value] += 1
+        print(f"{tally.kind}: {error}")
+    finally:
+        remains = left(labs)
+        tally.leaks += len(remains)
+        for one in remains:
+            print(f"left behind: {one}")
+        if before:
+            print(
+                f"{tally.kind}: {len(labs)} labs; open descriptors {before} after the first cut, {descriptors()} now"
+            )
+
+
+def main() -> int:
+    """Print a line a cut and the summary; status 1 if a bar is missed, 130 if interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuts", type=int, default=50, help="of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--ledger-seconds", type=float, default=3.0, help="how long the clients work before the cut")
+    parser.add_argument("--results", type=Path, help="keep the records of cuts that went wrong")
+    options = parser.parse_args()
+    tallies: list[Tally] = []
+    status = 0
+    print(f"before: {load()}", flush=True)
+    try:
+        with unwinding_on_signals(), results(options.results) as folder:
+            for kind in options.kinds:
+                tallies.append(Tally(kind))
+                run(tallies[-1], folder, options.cuts, options.seed, options.ledger_seconds)
+    except KeyboardInterrupt as signal:
+        print(f"interrupted: {signal}")
+        status = 130
+    finally:
+        print(f"after: {load()}\n")
+        for tally in tallies:
+            print("\n".join(tally.lines()))
+    return status or int(not all(tally.kept_bar() for tally in tallies))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

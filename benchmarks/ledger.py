@@ -1,0 +1,72 @@
+"""How many acknowledged 4 KiB fsyncs a second the ledger takes down: two clients, async export, undelayed disks.
+
+The last row has no storage at all behind it, each client writing to its own memory: what the ledger itself can do.
+Run it as `python -m benchmarks.ledger`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import load, row
+from harness.demo import demo_stack, demo_topology
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.waiting import Deadline, now_ns, pause
+from harness.workload.ledger import Ledger, LedgerSpec
+
+BAR = 2000.0
+STOP_DEADLINE_S = 60.0
+IN_MEMORY = "/run/ledger"
+
+
+def rate(lab: Lab, workers: int, seconds: float, root: str, folder: Path) -> float:
+    """Let this many workers a client write and fsync, and return what both were acknowledged a second."""
+    ledger = Ledger(LedgerSpec(kinds=("fsync",) * workers), lab.clients, lab, root, folder / "history")
+    with ledger.running():
+        begun = now_ns()
+        pause(seconds)
+        ended = now_ns()
+        ledger.stop(Deadline.after(STOP_DEADLINE_S))
+    told = [one.ended_ns for one in ledger.history().acknowledged(ended) if one.kind == "fsync"]
+    return sum(stamp is not None and stamp >= begun for stamp in told) / (ended - begun) * 1e9
+
+
+def main() -> int:
+    """Print the table; status 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 3, 6], help="a client")
+    options = parser.parse_args()
+    rates: dict[str, list[float]] = {}
+    print(f"before: {load()}", flush=True)
+    with TemporaryDirectory() as name, Lab(demo_topology(), logs=Path(name)) as lab:
+        stack = Stack(demo_stack(sync=False), lab.server, lab.clients)
+        stack.create()
+        stack.activate()
+        exported = f"{stack.mounts[lab.clients[0].name].directory}/ledger"
+        for turn in range(options.repeats):
+            places = [(f"async export, {workers} workers a client", workers, exported) for workers in options.workers]
+            places.append(("no storage, 1 worker a client", 1, IN_MEMORY))
+            for what, workers, root in places:
+                for client in lab.clients:
+                    client.succeed(["mkdir", "-p", root])
+                rates.setdefault(what, []).append(rate(lab, workers, options.seconds, root, Path(name)))
+                lab.clients[0].succeed(["rm", "-r", root])
+                if root == IN_MEMORY:
+                    lab.clients[1].succeed(["rm", "-r", root])
+            print(
+                f"{turn + 1}: " + ", ".join(f"{what} {values[-1]:,.0f}/s" for what, values in rates.items()),
+                flush=True,
+            )
+    print(f"after: {load()}\n")
+    for what, values in rates.items():
+        print(row(what, values, "/s", f"bar {BAR:,.0f}" if what.startswith("async") else ""))
+    best = max(sorted(values)[len(values) // 2] for what, values in rates.items() if what.startswith("async"))
+    return int(best < BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
