@@ -155,9 +155,10 @@ def run(tally: Tally, folder: Path, cuts: int, first_seed: int, seconds: float) 
                 tally.add(record, 0 if ended else surplus(campaign.lab))
                 before = before or descriptors()
                 first = record.reason.partition("\n")[0]
+                gone = "everything" if record.not_recovered else f"{lost(record):,}"
                 print(
                     f"{tally.kind} {tally.cuts}/{cuts} {spec.policy.value} seed {seed}: {record.outcome} "
-                    f"lost {'everything' if record.not_recovered else f'{lost(record):,}'}, verified {record.verified_s or 0:.1f} s: {first}",
+                    f"lost {gone}, verified {record.verified_s or 0:.1f} s: {first}",
                     flush=True,
                 )
                 if as_expected(tally.kind, record):
