@@ -1,0 +1,143 @@
+"""What the harness costs a client that writes: its stack against the same one made by hand, on the same lab and disks.
+
+By hand is what an administrator would type, with the tools' own defaults; once more with the one default that depends
+on the server's memory (nfsd's largest transfer) at what the harness asks for. The three take turns.
+Run it as `python -m benchmarks.by_hand`.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import load, row
+from harness.demo import demo_stack
+from harness.lab import Lab
+from harness.machine.machine import Machine
+from harness.stack import Stack
+from harness.topology import server_and_clients
+from harness.units import MIB, format_size
+from harness.workload.fio import FioSpec, fio_command, parse_fio
+
+BAR = 0.95
+WRITES = 4
+FIO_DEADLINE_S = 300.0
+HARNESS, DEFAULTS, SAME_TRANSFERS = "harness", "by hand, all defaults", "by hand, transfers of 1 MiB"
+
+MEMBERS = " ".join(f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4))
+SERVER_UP = f"""
+mdadm --create /dev/md0 --run --level=5 --raid-devices=4 --chunk=64 --assume-clean {MEMBERS}
+mkfs.xfs -q -f -K /dev/md0
+mkdir -p /srv/by-hand
+mount /dev/md0 /srv/by-hand
+sysctl -q fs.leases-enable=1
+nfsdcld
+exportfs -o rw,sync,no_subtree_check,no_root_squash 10.77.0.0/24:/srv/by-hand
+rpc.mountd
+"""
+SERVER_START = "rpc.nfsd -G 90 -L 90 8"
+SERVER_DOWN = f"""
+exportfs -u 10.77.0.0/24:/srv/by-hand
+rpc.nfsd 0
+exportfs -f
+pkill --exact rpc.mountd
+pkill --exact nfsdcld
+umount /srv/by-hand
+mdadm --stop /dev/md0
+mdadm --zero-superblock {MEMBERS}
+"""
+SET_TRANSFERS = "echo {} > /proc/fs/nfsd/max_block_size"
+# nfsd chooses once in a boot, when it first starts, and what was set after that cannot be taken back.
+OWN_TRANSFERS = """
+nfsdcld
+rpc.nfsd 8
+cat /proc/fs/nfsd/max_block_size
+rpc.nfsd 0
+pkill --exact nfsdcld
+"""
+
+
+def type_in(machine: Machine, lines: str) -> str:
+    """Run what was typed, stop at the first command that fails, and return what was printed."""
+    return machine.succeed(["sh", "-ec", lines], deadline_s=120)
+
+
+@contextmanager
+def by_harness(lab: Lab) -> Iterator[str]:
+    """Give a folder on a stack as a run provides it."""
+    stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
+    stack.create()
+    stack.activate()
+    yield stack.mounts[lab.clients[0].name].directory
+    stack.deactivate()
+    stack.destroy()
+
+
+@contextmanager
+def by_hand(lab: Lab, transfers: int) -> Iterator[str]:
+    """Give a folder on a stack that was typed in."""
+    type_in(lab.server, f"{SERVER_UP}{SET_TRANSFERS.format(transfers)}\n{SERVER_START}")
+    for client in lab.clients:
+        type_in(client, "mkdir -p /mnt/by-hand; mount -t nfs -o vers=4.2 10.77.0.10:/srv/by-hand /mnt/by-hand")
+    yield "/mnt/by-hand"
+    for client in lab.clients:
+        type_in(client, "umount /mnt/by-hand")
+    type_in(lab.server, SERVER_DOWN)
+
+
+def write(client: Machine, folder: str, spec: FioSpec) -> float:
+    """Return the MB/s of the best of some writes: whatever else runs on this machine can only slow one down.
+
+    The first does not count: it pays for the memory behind fresh disks.
+    """
+    path = f"{folder}/file"
+    rates = []
+    for _ in range(1 + WRITES):
+        rates.append(parse_fio(client.succeed(fio_command(spec, path), deadline_s=FIO_DEADLINE_S)).mb_per_s)
+        client.succeed(["rm", path])
+    return max(rates[1:])
+
+
+def main() -> int:
+    """Print the table; status 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--size", type=int, default=256, help="MiB that are written")
+    options = parser.parse_args()
+    spec = FioSpec(size=options.size * MIB)
+    rates: dict[str, list[float]] = {HARNESS: [], DEFAULTS: [], SAME_TRANSFERS: []}
+    print(f"before: {load()}", flush=True)
+    with (
+        TemporaryDirectory() as logs,
+        Lab(server_and_clients(clients=2, disk_size=(options.size + 64) * MIB), logs=Path(logs)) as lab,
+    ):
+        own = int(type_in(lab.server, OWN_TRANSFERS))
+        print(f"nfsd's own largest transfer on a server of this size: {format_size(own)}")
+        stacks = {
+            HARNESS: lambda: by_harness(lab),
+            DEFAULTS: lambda: by_hand(lab, own),
+            SAME_TRANSFERS: lambda: by_hand(lab, MIB),
+        }
+        for turn in range(options.pairs):
+            # Each is the first of a round in its turn, so that none always follows the same one.
+            names = [*stacks][turn % 3 :] + [*stacks][: turn % 3]
+            for name in names:
+                lab.engine.reset()
+                with stacks[name]() as folder:
+                    rates[name].append(write(lab.clients[0], folder, spec))
+            print(f"{turn + 1}: " + ", ".join(f"{name} {rates[name][-1]:.0f} MB/s" for name in rates), flush=True)
+    print(f"after: {load()}\n")
+    for name, values in rates.items():
+        print(row(name, values, "MB/s"))
+    medians = []
+    for name in (DEFAULTS, SAME_TRANSFERS):
+        ratios = [mine / theirs * 100 for mine, theirs in zip(rates[HARNESS], rates[name], strict=True)]
+        medians.append(sorted(ratios)[len(ratios) // 2])
+        print(row(f"harness against {name}", ratios, "%", f"bar {BAR:.0%}"))
+    return int(min(medians) < BAR * 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
