@@ -55,7 +55,8 @@ class Campaign:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with self._undo:
             try:
-                self.discard_lab(keep=self.keep)
+                # A run that was interrupted leaves nothing behind, whatever was asked.
+                self.discard_lab(keep=self.keep and error is None)
             finally:
                 self.record.outcome, self.record.reason = conclude(self.record.cycles)
                 if error is not None:

@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from harness.errors import ProductError, RaidproofError, RequestError, RequirementMissing, nearest
+from harness.errors import (
+    ControlFailed,
+    Inconclusive,
+    ProductError,
+    RaidproofError,
+    RequestError,
+    RequirementMissing,
+    nearest,
+)
 from harness.interrupt import interrupted, unwind_on_signals
 
 HOME = Path(__file__).resolve().parents[1]
@@ -180,6 +188,12 @@ def status_of(error: BaseException) -> Status:
             return Status.INTERRUPTED
         case RequestError():
             return Status.BAD_REQUEST
+        case ControlFailed():
+            return Status.INVALID
+        case Inconclusive():
+            return Status.INCONCLUSIVE
+        case BaseExceptionGroup():
+            return max(status_of(one) for one in error.exceptions)
         case RequirementMissing():
             return Status.REQUIREMENT_MISSING
         case ProductError():
@@ -195,6 +209,8 @@ def cause_of(error: BaseException) -> str:
             return "interrupted (./raidproof gc removes what could not be undone)"
         case RaidproofError():
             return str(error)
+        case BaseExceptionGroup():
+            return "; ".join(cause_of(one) for one in error.exceptions)
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f": {error.filename}" if error.filename else ""
             return f"disk full{where} (free some space; ./raidproof doctor says how much is needed where)"

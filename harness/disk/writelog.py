@@ -11,8 +11,9 @@ File format, version 1, all numbers little-endian:
 A record is appended when its request completes, so the order of records is the order in which requests took effect,
 and a record's place is its sequence number. What was in flight is told by ``issued_ns``: at time t a request is in
 flight if issued_ns <= t < completed_ns. A request that a power cut caught unanswered has the flag IN_FLIGHT and 0 for
-``completed_ns``: it never took effect. All times are CLOCK_MONOTONIC in nanoseconds. Events that concern all members
-have member 0xFFFF and carry JSON (or a text) as data. A log that was closed properly ends with a record END.
+``completed_ns``: it never took effect. A write of nothing but zeroes has the flag ZEROES and no data. All times are
+CLOCK_MONOTONIC in nanoseconds. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data. A
+log that was closed properly ends with a record END.
 """
 
 import json
@@ -80,6 +81,8 @@ class Flag(IntFlag):
     """The request was never answered and never took effect: the power went away."""
     NO_DATA = 8
     """A write whose data the log leaves out."""
+    ZEROES = 16
+    """A write of nothing but zeroes: not in the file, but the reader gives them."""
 
 
 class MemberInfo(NamedTuple):
@@ -142,7 +145,9 @@ class LogWriter:
             OSError: the file cannot take it.
         """
         size = len(data)
-        if self.with_data:
+        if self.with_data and _zeroes(data):
+            self._put(_RECORD.pack(1, flags | 16, member, 0, offset, size, *times), b"")
+        elif self.with_data:
             head = _RECORD.pack(1, flags, member, size, offset, size, *times)
             self._put(head, data)
         else:
@@ -266,10 +271,16 @@ class WriteLog:
             if kind == Kind.END.value:
                 self.ending = Ending(True, count, self._size - end)
                 return
-            data = view[at + _RECORD.size : end]
+            data = memoryview(bytes(length)) if flags & Flag.ZEROES else view[at + _RECORD.size : end]
             yield Record(count, _KINDS[kind], Flag(flags), member, offset, length, issued_ns, completed_ns, data)
             at, count = end, count + 1
         self.ending = Ending(False, count, self._size - at)
+
+
+def _zeroes(data: Buffer) -> bool:
+    """Whether there is nothing else, as in a new file system's log: much of what a short run writes."""
+    # Most data shows at its ends that it is something else; only the rest is worth a copy.
+    return not data[0] and not data[-1] and bytes(data) == bytes(len(data))
 
 
 def _members(path: Path, text: bytes) -> tuple[MemberInfo, ...]:

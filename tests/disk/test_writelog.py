@@ -56,6 +56,7 @@ def act(engine: Engine, rng: Random) -> None:
     fua = rng.random() < 0.2
     actions: list[tuple[int, Callable[[], object]]] = [
         (12, lambda: port.write(rng.randbytes(length), start, fua)),
+        (3, lambda: port.write(bytes(length), start, fua)),
         (3, port.flush),
         (2, lambda: port.discard(start, length, fua)),
         (2, lambda: port.write_zeroes(start, length, fua)),
@@ -126,6 +127,22 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [r.sequence for r in records] == list(range(7))
     times = [t for r in records for t in (r.issued_ns, r.completed_ns)]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 511, 1023])
+def test_zeroes_take_no_room_and_anything_else_does(tmp_path: Path, at: int) -> None:
+    engine = engine_of(CacheMode.VOLATILE)
+    engine.start_log(tmp_path / "log")
+    port = engine.connect("d0")
+    almost = bytes(at) + b"x" + bytes(1023 - at)
+    port.write(bytes(1024), 0, False)
+    port.write(almost, 1024, False)
+    engine.stop_log()
+    zeroes, other = WriteLog(tmp_path / "log")
+    assert zeroes.flags == Flag.ZEROES
+    assert (zeroes.length, bytes(zeroes.data)) == (1024, bytes(1024))
+    assert (other.flags, bytes(other.data)) == (Flag(0), almost)
+    assert (tmp_path / "log").stat().st_size < 2048
 
 
 def test_without_data_it_tells_times_and_refuses_the_rest(tmp_path: Path) -> None:
