@@ -12,8 +12,8 @@ A record is appended when its request completes, so the order of records is the 
 and a record's place is its sequence number. What was in flight is told by ``issued_ns``: at time t a request is in
 flight if issued_ns <= t < completed_ns. A request that a power cut caught unanswered has the flag IN_FLIGHT and 0 for
 ``completed_ns``: it never took effect. A write of nothing but zeroes has the flag ZEROES and no data. All times are
-CLOCK_MONOTONIC in nanoseconds. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data. A
-log that was closed properly ends with a record END.
+CLOCK_MONOTONIC in nanoseconds. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data.
+A log that was closed properly ends with a record END.
 """
 
 import json
