@@ -37,7 +37,7 @@ class Campaign:
         self.record = RunRecord(
             run=self.store.path.name,
             started=wall_clock(),
-            command=sys.argv,
+            command=command_line(sys.argv),
             topology=topology.model_dump(mode="json"),
         )
         self.report: Path | None = None
@@ -60,8 +60,9 @@ class Campaign:
             finally:
                 self.record.outcome, self.record.reason = conclude(self.record.cycles)
                 if error is not None:
+                    self.record.ended_early = str(error) or type(error).__name__
                     self.record.outcome = Outcome.ERROR
-                    self.record.reason = f"ended early: {str(error) or kind.__name__ if kind else ''}"
+                    self.record.reason = f"ended early: {self.record.ended_early}"
                 self.record.ended = wall_clock()
                 self.report = write_report(self.record, self.store)
 
@@ -93,7 +94,10 @@ class Campaign:
         lab.keep = keep
         lab.__exit__(None, None, None)
         if keep:
-            say(f"the lab goes on: ./raidproof shell server (or {', '.join(one.name for one in lab.clients)})")
+            say(
+                f"the lab goes on: ./raidproof shell server (or "
+                f"{', '.join(one.name for one in lab.clients)}); ./raidproof gc --kept ends it"
+            )
 
     def cycle(self, spec: CycleSpec) -> CycleRecord:
         """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
@@ -106,6 +110,11 @@ class Campaign:
             name=spec.name,
             title=spec.title,
             asked=spec.stack.model_dump(mode="json"),
+            workload={
+                "ledger": spec.ledger.model_dump(mode="json"),
+                "ledger_seconds": spec.ledger_seconds,
+                "fio": spec.fio.model_dump(mode="json") if spec.fio else None,
+            },
             cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
             fault=spec.fault,
             policy=spec.policy.value if spec.fault == "power-cut" else None,
@@ -136,6 +145,12 @@ class Campaign:
         judge_cycle(record, self.store.path)
         self.store.save(self.record)
         return record
+
+
+def command_line(arguments: list[str]) -> list[str]:
+    """Return what a user types to have the same run again."""
+    program, *rest = arguments
+    return ["./raidproof", *rest] if Path(program).name == "__main__.py" else [Path(program).name, *rest]
 
 
 def write_report(record: RunRecord, store: RunStore) -> Path:

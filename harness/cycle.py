@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,6 +29,7 @@ LEDGER_DIRECTORY = "ledger"
 RESUME_DEADLINE_S = 90.0
 """NFSv4's default lease is 90 s: a client that has not come back by then never will."""
 STOP_DEADLINE_S = 60.0
+DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
 CLIENT_POWER_CUT = "client-power-cut"
 NO_FAULT = "none"
@@ -132,12 +134,16 @@ class Cycle:
         self.lab.clients[0].succeed(["mkdir", root])
         # Only now: of a disk that lied from the start, no array would be left to lose anything.
         self.lab.engine.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
-        ledger = Ledger(self.spec.ledger, self.lab.clients, self.lab, root, self.files.path("history", "history"))
+        # A block of an earlier cycle must not pass for one of this.
+        seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
+        ledger_spec = self.spec.ledger.model_copy(update={"seed": seed})
+        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         with ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             pause(self.spec.ledger_seconds)
+            ledger.require_recorded()
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
@@ -152,6 +158,7 @@ class Cycle:
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)
+        self.record.fault_begun_ns = now_ns()
         injected = fault.inject(self.target)
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
@@ -209,6 +216,7 @@ class Cycle:
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
+        self.lab.server.succeed(DROP_CACHES, stdin="3\n")
         found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
         self.files.write("on_server", "on-server.json", json.dumps(found))
 
@@ -219,6 +227,8 @@ class Cycle:
         mount = self.stack.mounts[client.name]
         mount.deactivate()
         mount.activate()
+        for machine in (self.lab.server, client):
+            machine.succeed(DROP_CACHES, stdin="3\n")
         found = ledger.scan(client, ledger.root)
         self.files.write("on_client", "on-client.json", json.dumps(found))
 

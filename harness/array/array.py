@@ -17,7 +17,7 @@ from harness.layer import Machine, State, read_files, require_effective
 from harness.waiting import Deadline, wait_until
 
 SYNC_DEADLINE_S = 600.0
-_POLL_S = 0.1
+_POLL_S = 0.25
 
 
 class Scrub(State):

@@ -4,15 +4,21 @@ import json
 from pathlib import Path
 
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
-from harness.verdict.contract import Conditions, judge_nothing_invented, judge_promises
+from harness.verdict.contract import (
+    Conditions,
+    judge_blocks,
+    judge_errors,
+    judge_nothing_invented,
+    judge_promises,
+)
 from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.workload.history import History, WorkerSpec
 
-ASKED_FOR = {"kernel-panic": frozenset({"panic", "oops"})}
-"""Signs in a kernel log that a fault is meant to cause."""
+MEMORY_LOST = ("power-cut", "kernel-panic")
+"""Faults that take what the server had in its memory."""
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
@@ -20,47 +26,84 @@ def judge_run(record: RunRecord, directory: Path) -> None:
     for cycle in record.cycles:
         judge_cycle(cycle, directory)
     record.outcome, record.reason = conclude(record.cycles)
+    if record.ended is None or record.ended_early is not None:
+        record.outcome = Outcome.ERROR
+        record.reason = f"ended early: {record.ended_early or 'the harness was killed'}"
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     """Fill in all that is judged of one cycle, from what was recorded of it."""
     if cycle.rig_error is not None:
-        cycle.outcome, cycle.reason = Outcome.ERROR, cycle.rig_error
+        judge_broken_off(cycle, directory, cycle.rig_error)
         return
     if cycle.requirement_missing is not None:
         cycle.outcome, cycle.reason = Outcome.SKIP, cycle.requirement_missing
         return
     if cycle.not_effective is not None:
-        cycle.outcome, cycle.reason = Outcome.FAIL, cycle.not_effective
+        cycle.outcome = Outcome.FAIL if cycle.control is None else Outcome.INVALID
+        cycle.reason = cycle.not_effective
         return
     conditions = conditions_of(cycle)
     if cycle.not_recovered is not None:
         judge_not_recovered(cycle, cycle.not_recovered, conditions)
         return
     history = History.read(directory / cycle.files["history"])
-    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-    cycle.verdicts = []
-    # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
-    for place, until in (("on_server", cycle.fault_at_ns), ("on_client", None)):
-        if place not in cycle.files:
-            continue
-        found = json.loads((directory / cycle.files[place]).read_text())
-        evidence = weigh(workers, history, found, before_ns=until, unheard=cycle.lost_power)
-        setattr(cycle, place, evidence)
-        where = place.replace("_", " the ", 1)
-        cycle.verdicts += judge_promises(evidence, conditions, where)
-        cycle.verdicts.append(judge_nothing_invented(evidence, conditions, where))
+    cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
+    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
     cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
-    cycle.verdicts.append(judge_kernel_logs(logs, ASKED_FOR.get(cycle.fault, frozenset())))
+    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=cycle.fault == "kernel-panic"))
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
+    measure_first_io(cycle)
     if cycle.on_server is not None and cycle.fault_at_ns is not None:
         first = cycle.on_server.first_lost_ns
         cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
     cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
+
+
+def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, conditions: Conditions) -> list[Verdict]:
+    """Hold the ledger against each scan that was made."""
+    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
+    # The server is read before clients are served again, where the fault took it down: later words say nothing of it.
+    seen_ns = cycle.resumed_ns if cycle.recovery.assemble_s is not None else None
+    verdicts = []
+    # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
+    for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
+        if place not in cycle.files:
+            continue
+        found = json.loads((directory / cycle.files[place]).read_text())
+        evidence = weigh(
+            workers,
+            history,
+            found,
+            before_ns=before_ns,
+            seen_ns=until_ns,
+            resumed_ns=cycle.resumed_ns,
+            torn=conditions.torn,
+            unheard=cycle.lost_power,
+        )
+        setattr(cycle, place, evidence)
+        where = place.replace("_", " the ", 1)
+        verdicts += judge_promises(evidence, conditions, where)
+        verdicts.append(judge_blocks(evidence, conditions, where))
+        verdicts.append(judge_nothing_invented(evidence, conditions, where))
+    return verdicts
+
+
+def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
+    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before."""
+    cycle.outcome, cycle.reason = Outcome.ERROR, error
+    observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
+    if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
+        return
+    history = History.read(directory / cycle.files["history"])
+    cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions_of(cycle))
+    if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
+        cycle.outcome = Outcome.FAIL
+        cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
 
 
 def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -> None:
@@ -77,20 +120,37 @@ def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -
 
 def measure_rates(cycle: CycleRecord, history: History) -> None:
     """Fill in what the clients got done a second, from the ledger's beginning to the fault or its own end."""
-    stamps = [(one.kind, one.ended_ns) for one in history.acknowledged(cycle.fault_at_ns) if one.ended_ns is not None]
-    begun = cycle.ledger_begun_ns
+    begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
+    told = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
+    stamps = [(kind, stamp) for kind, stamp in told if begun is not None and stamp >= begun]
     if begun is None or not stamps:
         return
-    cycle.ledger_seconds = seconds = ((cycle.fault_at_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
+    cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
     fsyncs = sum(kind == "fsync" for kind, _ in stamps)
     rates = {"fsyncs_per_s": fsyncs / seconds, "acknowledged_per_s": len(stamps) / seconds}
     cycle.throughput = cycle.throughput.model_copy(update=rates)
 
 
+def measure_first_io(cycle: CycleRecord) -> None:
+    """Take the time to the first success, not to the first answer; after a client's cut the others never waited."""
+    if cycle.resumed_ns is None or cycle.fault_at_ns is None:
+        return
+    again = cycle.timeline.served_again_s if cycle.timeline else None
+    first = None
+    if again is not None and not cycle.lost_power:
+        first = again - (cycle.resumed_ns - cycle.fault_at_ns) / 1e9
+    cycle.recovery = cycle.recovery.model_copy(update={"first_io_s": first})
+
+
 def conditions_of(cycle: CycleRecord) -> Conditions:
     """Return under which conditions the clients of a cycle were given their promises."""
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
-    return Conditions(export_sync=bool(cycle.asked["export"]["sync"]), lying_disks=lying)
+    return Conditions(
+        export_sync=bool(cycle.asked["export"]["sync"]),
+        memory_lost=cycle.fault in MEMORY_LOST,
+        torn=cycle.policy == "torn",
+        lying_disks=lying,
+    )
 
 
 def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:
@@ -145,7 +205,8 @@ def conclude(cycles: list[CycleRecord]) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, "no cycle ran"
     outcome = worst(cycle.outcome for cycle in cycles)
     if outcome is Outcome.PASS:
-        return outcome, "every promise that holds by design was kept, and the controls behaved"
+        controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
+        return outcome, f"every promise that holds by design was kept{controls}"
     culprit = next(cycle for cycle in cycles if cycle.outcome is outcome)
     return outcome, f"{culprit.title}: {culprit.reason}"
 

@@ -95,9 +95,13 @@ class CycleRecord(Strict):
     """Specification of every layer, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
     """What was found on the machines, by layer; ``mounts`` has one for each client."""
+    workload: dict[str, Any] = Field(default_factory=dict)
+    """Specification of the ledger, its seconds, and fio's job."""
     cache_mode: str
     """The member disks' cache while the ledger ran."""
     fault: str
+    fault_begun_ns: int | None = None
+    """When the fault began to be made: a shutdown takes time."""
     fault_at_ns: int | None = None
     fault_proof: str | None = None
     resumed_ns: int | None = None
@@ -151,6 +155,8 @@ class RunRecord(Strict):
     run: str
     started: datetime
     ended: datetime | None = None
+    ended_early: str | None = None
+    """Why the run did not come to its end; what it had not yet done, it does not prove."""
     command: list[str]
     environment: Environment | None = None
     topology: dict[str, Any] = Field(default_factory=dict)

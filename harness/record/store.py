@@ -2,11 +2,12 @@
 
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError, nearest
+from harness.errors import RequestError
 from harness.record.run import SCHEMA, RunRecord, SchemaOnly
 from harness.waiting import wall_clock
 
@@ -29,6 +30,10 @@ class RunStore:
                 path.mkdir(parents=True)
             except FileExistsError:
                 continue
+            except OSError as error:
+                raise RequestError(
+                    f"cannot keep results in {results}: {error.strerror}", remedy="give --results another place"
+                ) from error
             return cls(path)
         raise RequestError(f"cannot find a free name for a run in {results}")
 
@@ -42,8 +47,10 @@ class RunStore:
         for path in (Path(run), results / run):
             if (path / RECORD).is_file():
                 return cls(path)
-        known = [one.parent.name for one in results.glob(f"*/{RECORD}")]
-        raise RequestError(f"no such run: {str(run)!r}", remedy=nearest(str(run), known))
+        known = sorted(one.parent.name for one in results.glob(f"*/{RECORD}"))
+        close = get_close_matches(str(run), known, n=1, cutoff=0.8)
+        hint = f"did you mean {close[0]!r}?" if close else f"the newest is {known[-1]!r}" if known else "there is none"
+        raise RequestError(f"no such run in {results.absolute()}: {str(run)!r}", remedy=hint)
 
     def directory(self, name: str) -> Path:
         """Return a directory for the raw observations of one cycle."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from errno import EEXIST, ENOENT, errorcode
 
-from harness.verdict.evidence import Evidence
+from harness.verdict.evidence import BlockClass, Evidence
 from harness.verdict.outcome import Outcome, Verdict
 from harness.workload.agent import METADATA
+from harness.workload.history import Ended, History, Operation
 
 PROMISES: Mapping[str, tuple[str, ...]] = {
     "write + fsync": ("fsync",),
@@ -21,17 +23,26 @@ class Conditions:
     """Under which the promises were given."""
 
     export_sync: bool
+    memory_lost: bool = True
+    """Whether the fault took the server's memory: only then does an async export excuse a loss."""
+    torn: bool = False
+    """Whether the disks may tear requests that were not durable."""
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush and kept nothing, as the engine counted them."""
+
+    @property
+    def excused(self) -> bool:
+        """Whether the administrator asked for what a loss shows."""
+        return not self.export_sync and self.memory_lost and not self.lying_disks
 
     @property
     def blame(self) -> str:
         """Whose fault a loss is."""
         if self.lying_disks:
             return f"the disks: {', '.join(self.lying_disks)} acknowledged flushes and kept nothing"
-        if not self.export_sync:
+        if self.excused:
             return "the async export: the server answers before its disks have the data"
-        return "the stack: the export is sync and the disks are honest"
+        return "the stack: nothing that was configured or broken explains it"
 
 
 def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
@@ -41,6 +52,12 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         told = sum(evidence.acknowledged.get(kind, 0) for kind in kinds)
         lost = sum(evidence.lost.get(kind, 0) for kind in kinds)
         verdicts.append(judge_promise(f"{promise}, seen {where}", told, lost, conditions))
+    if evidence.lost_after_recovery:
+        reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"
+        blame = "the stack: no fault came after them"
+        verdicts.append(
+            Verdict(checker=f"after recovery, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)
+        )
     return verdicts
 
 
@@ -51,11 +68,48 @@ def judge_promise(checker: str, told: int, lost: int, conditions: Conditions) ->
     if not lost:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"all {told:,} acknowledged operations are there")
     reason = f"{lost:,} of {told:,} acknowledged operations are not there"
-    if not conditions.export_sync and not conditions.lying_disks:
+    if conditions.excused:
         # RFC 8881, 18.32: an answer before stable storage breaks the protocol; the administrator asked for it.
         reason = f"measured loss: {reason}"
         return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason, blame=conditions.blame)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)
+
+
+def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verdict:
+    """Judge that no block holds what no option of an export excuses: rubbish, another block, or an error."""
+    checker = f"blocks whole, seen {where}"
+    wrong = [BlockClass.MISPLACED, BlockClass.UNREADABLE]
+    if not (conditions.excused and conditions.torn):
+        wrong.append(BlockClass.GARBAGE)
+    counted = {kind.value: evidence.blocks[kind] for kind in wrong if evidence.blocks.get(kind)}
+    if not counted:
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason="none is garbage, misplaced or unreadable")
+    reason = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
+    blame = conditions.blame if conditions.lying_disks else "the stack"
+    return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
+
+
+def judge_errors(history: History, conditions: Conditions, fault_at_ns: int | None) -> Verdict:
+    """Judge that no client was told of an error; what was lost by design is an error for its client too."""
+    checker = "errors told to clients"
+    failed = [one for one in history.operations if one.ended is Ended.FAILED and not resent(one, fault_at_ns)]
+    if not failed:
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason="none")
+    first = failed[0]
+    reason = f"{len(failed):,}, the first of them {errorcode.get(first.error, first.error)} for {first.kind}"
+    outcome = Outcome.PASS if conditions.excused else Outcome.FAIL
+    return Verdict(checker=checker, outcome=outcome, reason=reason, blame=conditions.blame)
+
+
+def resent(operation: Operation, fault_at_ns: int | None) -> bool:
+    """Whether an error may mean that the server had done it before the fault, and the client asked once more."""
+    ended = operation.ended_ns or 0
+    return (
+        fault_at_ns is not None
+        and operation.kind in METADATA
+        and operation.error in {EEXIST, ENOENT}
+        and operation.issued_ns < fault_at_ns <= ended
+    )
 
 
 def judge_nothing_invented(evidence: Evidence, conditions: Conditions, where: str) -> Verdict:

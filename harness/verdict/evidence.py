@@ -9,8 +9,18 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from harness.errors import RigError
-from harness.workload.agent import ABSENT, APPENDED, GARBAGE, METADATA, MISPLACED, MODE, TRUNCATED, UNREADABLE
-from harness.workload.history import History, Operation, WorkerSpec
+from harness.workload.agent import (
+    ABSENT,
+    APPENDED,
+    GARBAGE,
+    METADATA,
+    MISPLACED,
+    MODE,
+    OTHER_CONTENT,
+    TRUNCATED,
+    UNREADABLE,
+)
+from harness.workload.history import Ended, History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
 
@@ -43,6 +53,8 @@ class Evidence(BaseModel):
     lost_bytes: int = 0
     lost_files: int = 0
     """Files of which nothing is left, not even the name."""
+    lost_after_recovery: int = 0
+    """How many of them were begun when clients were served again: no fault came after these."""
     first_lost_ns: int | None = None
     """When the earliest lost operation had been acknowledged; all that was acknowledged before it survived."""
     blocks: dict[BlockClass, int] = Field(default_factory=dict)
@@ -76,7 +88,9 @@ MAKERS = {"": "mkdir", "a": "create", "b": "link", "c": "rename", "s": "symlink"
 class Balance:
     """Collects an Evidence worker by worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, resumed_ns: int | None = None) -> None:
+        self.resumed_ns = resumed_ns
+        self.lost_after_recovery = 0
         self.acknowledged: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.blocks: Counter[BlockClass] = Counter()
@@ -90,6 +104,7 @@ class Balance:
         """Count an acknowledged operation as lost."""
         self.lost[operation.kind] += 1
         self.lost_bytes += operation.bytes
+        self.lost_after_recovery += self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
         ended = operation.ended_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
         self.say(f"{worker.path}: {operation.kind} of {operation.place} (generation {operation.generation}): {what}")
@@ -106,6 +121,7 @@ class Balance:
             lost=dict(self.lost),
             lost_bytes=self.lost_bytes,
             lost_files=self.lost_files,
+            lost_after_recovery=self.lost_after_recovery,
             first_lost_ns=self.first_lost_ns,
             blocks=dict(self.blocks),
             invented=self.invented,
@@ -119,9 +135,16 @@ def weigh(
     found: Found,
     *,
     before_ns: int | None = None,
+    seen_ns: int | None = None,
+    resumed_ns: int | None = None,
+    torn: bool = False,
     unheard: Collection[str] = (),
 ) -> Evidence:
-    """Hold a history against a scan. Only words that arrived before ``before_ns`` bind; later ones allow.
+    """Hold a history against a scan.
+
+    Only words that arrived before ``before_ns`` bind; later ones allow. What was begun after ``seen_ns``, when the
+    scan was made, says nothing about it. Losses of what was begun after ``resumed_ns``, when clients were served
+    again, are counted apart too. ``torn``: the fault may have torn a block that was being overwritten.
 
     Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
     allowed, so nothing of theirs counts as invented.
@@ -129,10 +152,11 @@ def weigh(
     Raises:
         RigError: the scan says nothing of a worker.
     """
-    balance = Balance()
+    balance = Balance(resumed_ns)
     by_worker: dict[int, list[Operation]] = defaultdict(list)
     for operation in history.operations:
-        by_worker[operation.worker].append(operation)
+        if seen_ns is None or operation.issued_ns < seen_ns:
+            by_worker[operation.worker].append(operation)
     for worker in workers:
         if worker.key not in found:
             raise RigError(f"the scan says nothing of {worker.key}")
@@ -140,7 +164,7 @@ def weigh(
         bound = [one for one in operations if one.binds(before_ns)]
         for operation in bound:
             balance.acknowledged[operation.kind] += 1
-        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard)
+        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn)
         if worker.kind == "metadata":
             weigh_names(case, balance)
         else:
@@ -158,6 +182,8 @@ class Case(NamedTuple):
     found: Mapping[str, Any]
     unheard: bool
     """Whether more may have been done than was told."""
+    torn: bool
+    """Whether a block that was being overwritten may be torn."""
 
 
 def weigh_blocks(case: Case, balance: Balance) -> None:
@@ -168,16 +194,16 @@ def weigh_blocks(case: Case, balance: Balance) -> None:
     if case.unheard:
         issued = dict.fromkeys(states, ANY_GENERATION)
     for place, state in states.items():
-        kind = classify(state, required.get(place, 0), issued.get(place, 0))
+        kind = classify(state, required.get(place, 0), issued.get(place, 0), torn=case.torn)
         if kind is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
                 balance.say(f"{worker.path}: block {place} is {kind.value}")
-        elif state != ABSENT:
-            balance.invented.append(f"{worker.path}: block {place}, which nobody wrote")
+        if state != ABSENT and (kind is None or state > issued[place]):
+            balance.invented.append(f"{worker.path}: block {place} in a generation that nobody wrote")
     for operation in case.bound:
         state = states[operation.place]
-        torn_later = state == GARBAGE and issued[operation.place] > required[operation.place]
+        torn_later = case.torn and state == GARBAGE and issued[operation.place] > required[operation.place]
         if state < operation.generation and not torn_later:
             balance.lose(operation, worker, said_of(state))
     weigh_files(case, required, issued, balance)
@@ -201,7 +227,7 @@ def newest(operations: Sequence[Operation]) -> dict[int, int]:
     return generations
 
 
-def classify(state: int, required: int, issued: int) -> BlockClass | None:
+def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:
     """Return the class of a block, or None for one that was never written, whatever stands there.
 
     ``required`` is the newest acknowledged generation, ``issued`` the newest that was begun; 0 is none.
@@ -214,8 +240,8 @@ def classify(state: int, required: int, issued: int) -> BlockClass | None:
     if state in special:
         return special[state]
     if state == GARBAGE:
-        # A write that was under way when the power went may tear the block that it overwrites.
-        return BlockClass.UNSYNCED_LOST if issued > required else BlockClass.GARBAGE
+        # Disks that tear may tear a block that was being overwritten when the power went; others write it whole.
+        return BlockClass.UNSYNCED_LOST if torn and issued > required else BlockClass.GARBAGE
     if not required:
         return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
     if state >= required:
@@ -233,7 +259,8 @@ def weigh_names(case: Case, balance: Balance) -> None:
     """Judge a worker that takes small directories through every change of metadata."""
     begun: dict[int, set[str]] = defaultdict(lambda: set(METADATA) if case.unheard else set())
     for operation in case.operations:
-        begun[operation.place].add(operation.kind)
+        if operation.ended is not Ended.FAILED:
+            begun[operation.place].add(operation.kind)
     for operation in case.bound:
         if (wrong := missing(operation, begun[operation.place], case.found)) is not None:
             balance.lose(operation, case.worker, wrong)
@@ -247,17 +274,18 @@ def weigh_names(case: Case, balance: Balance) -> None:
 
 def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> str | None:
     """Return what contradicts an acknowledged change, or None if it is there or a later one has covered it."""
-    directory = f"d{operation.place}"
-    a, b, c, s = (found.get(f"{directory}/{name}") for name in "abcs")
+    name = f"d{operation.place}"
+    directory, a, b, c, s = (readable(found.get(path)) for path in (name, *(f"{name}/{one}" for one in "abcs")))
     file = c or a or b
+    whole = file is not None and file[3] != OTHER_CONTENT
     match operation.kind:
         case "mkdir":
-            return None if directory in found else "the directory is not there"
+            return None if directory else "the directory is not there"
         case "create":
             return None if file else "the file is not there under any of its names"
         case "append":
             allowed = {APPENDED, TRUNCATED} if "truncate" in begun else {APPENDED}
-            return None if file and file[1] in allowed else "the appended bytes are not there"
+            return None if file and whole and file[1] in allowed else "the appended bytes are not there"
         case "setattr":
             return None if file and stat.S_IMODE(file[0]) == MODE else "the mode is not the one set"
         case "link":
@@ -268,7 +296,13 @@ def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> 
         case "rename":
             return None if c and not a else "the new name is not there, or the old one still is"
         case "truncate":
-            return None if file and file[1] == TRUNCATED else "the size is not the one set"
+            return None if file and whole and file[1] == TRUNCATED else "the size or the content is not what was left"
         case "remove":
-            return None if not b and directory in found else "the removed name is there, or its directory is not"
+            there = f"{name}/b" in found or not directory
+            return "the removed name is there, or its directory is not" if there else None
     raise RigError(f"no rule for an operation of kind {operation.kind!r}")
+
+
+def readable(entry: Sequence[Any] | None) -> Sequence[Any] | None:
+    """Return what a scan says of a name, or None if the name is not there or cannot be looked at."""
+    return entry if entry and entry[0] else None

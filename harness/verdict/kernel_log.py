@@ -1,7 +1,7 @@
 """What a kernel says on its console that no healthy run says."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from harness.verdict.outcome import Outcome, Verdict
 
@@ -16,10 +16,13 @@ SIGNS: dict[str, re.Pattern[str]] = {
         r"|XFS.*[Ss]hut(?:ting)? ?down filesystem|checksum (?:error|mismatch)"
     ),
     "I/O error": re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
+    "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
     "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
     "start-up": re.compile(r"raidproof-init: (?!ready)"),
     "out of memory": re.compile(r"Out of memory:|oom-kill:"),
 }
+
+PANIC_BY_SYSRQ = "Kernel panic - not syncing: sysrq triggered crash"
 
 
 def findings(log: str) -> list[tuple[str, str]]:
@@ -29,9 +32,16 @@ def findings(log: str) -> list[tuple[str, str]]:
     ]
 
 
-def judge_kernel_logs(logs: Iterable[tuple[str, str]], asked_for: frozenset[str] = frozenset()) -> Verdict:
-    """Judge (name, console log) pairs; signs in ``asked_for`` are what the fault was to cause."""
-    bad = [f"{name}: {sign}: {line}" for name, log in logs for sign, line in findings(log) if sign not in asked_for]
+def judge_kernel_logs(logs: Sequence[tuple[str, str]], *, panic_asked_for: bool = False) -> Verdict:
+    """Judge (name, console log) pairs; ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused."""
+    if not logs:
+        return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console was recorded")
+    bad = [
+        f"{name}: {sign}: {line}"
+        for name, log in logs
+        for sign, line in findings(log)
+        if not (panic_asked_for and line.endswith(PANIC_BY_SYSRQ))
+    ]
     if not bad:
         return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")
     return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame="kernel")

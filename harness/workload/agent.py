@@ -48,6 +48,7 @@ METADATA = KINDS[3:]
 APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 MODE = 0o640  # what setattr sets
+OTHER_CONTENT = "?"  # what the scan says of a file that holds anything but what append wrote
 
 # What the scan says of a block that is not simply there in some generation.
 ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
@@ -237,7 +238,7 @@ def scan(config: dict[str, Any]) -> None:
                     read_at(os.path.join(path, "f%d" % index), worker["file"], index, 0, config["seed"])
                     for index in range(worker["blocks"])
                 ],
-                "names": sorted(os.listdir(path)) if os.path.isdir(path) else None,
+                "names": listed(path),
             }
         else:
             first = worker.get("first", 0)
@@ -266,18 +267,38 @@ def read_at(path: str, file: int, index: int, position: int, seed: int) -> int:
     return read_block(data, file, index * BLOCK, seed)
 
 
+def listed(path: str) -> list[str] | None:
+    """Return the names in a directory, or None if it is not there or cannot be read."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return None
+
+
+def content(path: str) -> str:
+    """Return what a small file of the metadata worker holds: what append wrote, or something else."""
+    with open(path, "rb") as file:
+        return "+" if not file.read().strip(b"+") else OTHER_CONTENT
+
+
 def names(path: str) -> dict[str, list[Any]]:
-    """Return every name below a directory with type, size, mode and, for symbolic links, target."""
+    """Return every name below a directory with mode, size, links, and a symbolic link's target or a file's content."""
     found: dict[str, list[Any]] = {}
-    for directory, subdirectories, files in os.walk(path):
+
+    def unreadable(error: OSError) -> None:
+        if error.errno == errno.ENOENT:
+            return
+        found[os.path.relpath(error.filename, path)] = [0, 0, 0, errno.errorcode.get(error.errno or 0, "?")]
+
+    for directory, subdirectories, files in os.walk(path, onerror=unreadable):
         for name in subdirectories + files:
             full = os.path.join(directory, name)
             try:
                 status = os.lstat(full)
-                target = os.readlink(full) if os.path.islink(full) else None
+                target = os.readlink(full) if os.path.islink(full) else content(full) if name in files else None
                 found[os.path.relpath(full, path)] = [status.st_mode, status.st_size, status.st_nlink, target]
             except OSError as error:
-                found[os.path.relpath(full, path)] = [0, 0, 0, errno.errorcode.get(error.errno or 0, "?")]
+                unreadable(error)
     return found
 
 

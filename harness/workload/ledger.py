@@ -124,6 +124,14 @@ class Ledger:
             finally:
                 receiver.stop()
 
+    def require_recorded(self) -> None:
+        """Raise RigError if what the clients told could not be written down."""
+        if self._receiver is not None and self._receiver.failure is not None:
+            raise RigError(
+                f"the ledger cannot be recorded: {self.path}: {self._receiver.failure.strerror}",
+                remedy="free some space, or give --results another place",
+            )
+
     def heard_since(self, instant_ns: int) -> int | None:
         """Return when the last word of a client arrived, if that was after an instant."""
         last = self._receiver.last_ns if self._receiver else 0
@@ -147,6 +155,7 @@ class Ledger:
         }
         for command in running.values():
             command.close_input()
+        self.require_recorded()
         for name, command in running.items():
             ended: Completed = command.wait(deadline)
             if not ended.ok:
@@ -180,6 +189,8 @@ class Receiver(threading.Thread):
         self.connections = 0
         self.open_connections = 0
         self.last_ns = 0
+        self.failure: OSError | None = None
+        """Why what was told could not be recorded: without it nothing that follows means anything."""
         self._listener = listener
         self._recorder = recorder
         self._selector = selectors.DefaultSelector()
@@ -209,7 +220,10 @@ class Receiver(threading.Thread):
             data = b""
         if data:
             self.last_ns = now_ns()
-            self._recorder.add(source.fileno(), self.last_ns, data)
+            try:
+                self._recorder.add(source.fileno(), self.last_ns, data)
+            except OSError as error:
+                self.failure = self.failure or error
         else:
             self._recorder.forget(source.fileno())
             self._selector.unregister(source)

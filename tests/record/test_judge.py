@@ -180,3 +180,34 @@ def test_one_invalid_control_voids_the_run(store: RunStore, run: RunRecord) -> N
     judge_run(run, store.path)
     assert run.outcome is Outcome.INVALID
     assert run.reason.startswith("other: control")
+
+
+def test_a_run_that_was_killed_has_not_passed(store: RunStore, run: RunRecord) -> None:
+    run.ended = None
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.ERROR
+    assert "killed" in run.reason
+
+
+def test_a_run_that_was_interrupted_has_not_passed(store: RunStore, run: RunRecord) -> None:
+    run.ended_early = "KeyboardInterrupt"
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.ERROR
+
+
+def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "a client hung"
+    ends = []
+    for lost in (False, True):
+        if lost:
+            change(store, cycle, "on_server", lose_a_block)
+        judge_cycle(cycle, store.path)
+        ends.append(cycle.outcome)
+    assert ends == [Outcome.ERROR, Outcome.FAIL]
+    assert "a client hung" in cycle.reason
+
+
+def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID

@@ -34,7 +34,7 @@ def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) 
         (3, 2, 3, BlockClass.UNSYNCED_KEPT),
         (1, 0, 1, BlockClass.UNSYNCED_KEPT),
         (ABSENT, 0, 1, BlockClass.UNSYNCED_LOST),
-        (GARBAGE, 1, 2, BlockClass.UNSYNCED_LOST),
+        (GARBAGE, 1, 2, BlockClass.GARBAGE),
         (ABSENT, 1, 1, BlockClass.SYNCED_LOST),
         (1, 2, 2, BlockClass.STALE),
         (GARBAGE, 2, 2, BlockClass.GARBAGE),
@@ -46,6 +46,11 @@ def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) 
 )
 def test_class_of_a_block(state: int, required: int, issued: int, kind: BlockClass | None) -> None:
     assert classify(state, required, issued) is kind
+
+
+def test_only_a_disk_that_tears_excuses_a_torn_overwrite() -> None:
+    assert classify(GARBAGE, 1, 2, torn=True) is BlockClass.UNSYNCED_LOST
+    assert classify(GARBAGE, 2, 2, torn=True) is BlockClass.GARBAGE
 
 
 @given(st.integers(-3, 9), st.integers(0, 5), st.integers(0, 5))

@@ -73,7 +73,13 @@ def test_calm_lines_pass() -> None:
 
 def test_what_was_asked_for_is_not_alarming() -> None:
     log = [("server", "Kernel panic - not syncing: sysrq triggered crash")]
-    assert judge_kernel_logs(log, frozenset({"panic"})).outcome is Outcome.PASS
+    assert judge_kernel_logs(log, panic_asked_for=True).outcome is Outcome.PASS
+    assert judge_kernel_logs([*log, ("client1", "BUG: bad")], panic_asked_for=True).outcome is Outcome.FAIL
+    assert judge_kernel_logs(log).outcome is Outcome.FAIL
+
+
+def test_without_consoles_nothing_is_known() -> None:
+    assert judge_kernel_logs([]).outcome is Outcome.INCONCLUSIVE
 
 
 def test_the_worst_end_speaks_for_all() -> None:

@@ -1,9 +1,11 @@
 """Blocks that say of themselves where they belong."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.workload.agent import ABSENT, BLOCK, GARBAGE, MISPLACED, block, read_block
+from harness.workload.agent import ABSENT, BLOCK, GARBAGE, MISPLACED, OTHER_CONTENT, block, names, read_block
 
 numbers = st.integers(min_value=0, max_value=2**40)
 generations = st.integers(min_value=1, max_value=2**40)
@@ -48,3 +50,15 @@ def test_zeros_and_the_end_of_the_file_are_absent() -> None:
 
 def test_a_short_block_is_garbage() -> None:
     assert read_block(block(1, 0, 2, 7)[:1000], 1, 0, 7) == GARBAGE
+
+
+def test_a_directory_that_is_not_there_has_no_names(tmp_path: Path) -> None:
+    assert names(str(tmp_path / "gone")) == {}
+
+
+def test_names_tell_what_a_file_holds(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"+" * 100)
+    (tmp_path / "b").write_bytes(bytes(100))
+    (tmp_path / "s").symlink_to("a")
+    found = names(str(tmp_path))
+    assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]

@@ -1,0 +1,114 @@
+"""Cases in which something is wrong and an easy excuse is at hand."""
+
+from errno import EEXIST, EIO
+
+import pytest
+
+from harness.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
+from harness.verdict.evidence import Evidence, weigh
+from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.workload.agent import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
+from harness.workload.history import Ended, History, Operation, WorkerSpec
+
+BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
+NAMES = WorkerSpec(number=0, client="c1", kind="metadata", path="m", file=0)
+CUT, RESUMED = 100, 200
+SYNC, ASYNC = Conditions(export_sync=True), Conditions(export_sync=False)
+DIRECTORY = [0o40755, 0, 2, None]
+
+
+def did(
+    kind: str, place: int, generation: int, issued: int, ended: int | None, error: int = 0, sequence: int = 0
+) -> Operation:
+    end = Ended.UNKNOWN if ended is None else Ended.FAILED if error else Ended.OK
+    return Operation(0, sequence, kind, place, generation, issued, ended, end, error)
+
+
+def changes(count: int, *, from_ns: int = 1) -> list[Operation]:
+    return [did(kind, 0, 1, from_ns + 2 * at, from_ns + 2 * at + 1) for at, kind in enumerate(METADATA[:count])]
+
+
+def blocks_found(*states: int) -> dict[str, dict[str, object]]:
+    return {"p@0": {"blocks": list(states), "names": ["p"]}}
+
+
+def judged(evidence: Evidence, conditions: Conditions) -> Outcome:
+    told = [one for one in judge_promises(evidence, conditions, "here") if one.reason != "nothing was acknowledged"]
+    rest: list[Verdict] = [
+        judge_blocks(evidence, conditions, "here"),
+        judge_nothing_invented(evidence, conditions, "here"),
+    ]
+    return worst(one.outcome for one in told + rest)
+
+
+WRITTEN = [did("fsync", 0, 1, 10, 20), did("fsync", 1, 1, 30, 40)]
+
+
+def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> None:
+    later = [did("fsync", 0, 2, 210, 220), did("fsync", 1, 2, 230, 240)]
+    found = blocks_found(GARBAGE, GARBAGE)
+    evidence = weigh([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
+    assert evidence.lost == {"fsync": 2}
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(failed: bool) -> None:
+    remove = did("remove", 0, 1, 50, 60, error=EIO if failed else 0)
+    found = {"m": {"d0": DIRECTORY, "d0/a": [0o100640, 100, 1, "+"]}}
+    evidence = weigh([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
+    assert evidence.lost.get("link", 0) == failed
+
+
+@pytest.mark.parametrize("conditions", [SYNC, ASYNC])
+@pytest.mark.parametrize("state", [99, MISPLACED, UNREADABLE, GARBAGE])
+def test_no_export_excuses_rubbish(conditions: Conditions, state: int) -> None:
+    assert judged(weigh([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions) is Outcome.PASS
+    begun = History([WRITTEN[0], did("fsync", 1, 1, 30, None)])
+    assert judged(weigh([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
+
+
+def test_the_right_size_with_the_wrong_content_is_lost() -> None:
+    found = {"m": {"d0": DIRECTORY, "d0/a": [0o100600, 100, 1, OTHER_CONTENT]}}
+    assert weigh([NAMES], History(changes(3)), found).lost == {"append": 1}
+
+
+def test_a_name_that_cannot_be_looked_at_is_not_there() -> None:
+    found = {"m": {"d0": [0, 0, 0, "EUCLEAN"], "d0/a": [0, 0, 0, "EUCLEAN"]}}
+    assert weigh([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
+
+
+def test_a_removed_name_that_cannot_be_looked_at_is_still_there() -> None:
+    found = {
+        "m": {"d0": DIRECTORY, "d0/c": [0o100640, 10, 1, "+"], "d0/s": [0o120777, 1, 1, "a"], "d0/b": [0, 0, 0, "EIO"]}
+    }
+    assert weigh([NAMES], History(changes(9)), found).lost == {"remove": 1}
+
+
+def test_a_client_that_lost_its_power_tears_nothing_on_the_server() -> None:
+    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), unheard=["c1"])
+    assert evidence.lost == {"fsync": 2}
+
+
+def test_async_excuses_nothing_that_was_begun_after_the_recovery() -> None:
+    history = History([WRITTEN[0], did("fsync", 1, 1, 210, 220)])
+    evidence = weigh([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
+    assert judged(evidence, ASYNC) is Outcome.FAIL
+
+
+def test_async_excuses_nothing_where_the_server_kept_its_memory() -> None:
+    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
+    assert judged(evidence, ASYNC) is Outcome.PASS
+    assert judged(evidence, Conditions(export_sync=False, memory_lost=False)) is Outcome.FAIL
+
+
+def test_an_error_told_to_a_client_breaks_a_promise() -> None:
+    history = History([*WRITTEN, did("fsync", 0, 2, 210, 220, error=EIO)])
+    assert judge_errors(History(WRITTEN), SYNC, CUT).outcome is Outcome.PASS
+    assert judge_errors(history, SYNC, CUT).outcome is Outcome.FAIL
+    assert judge_errors(history, ASYNC, CUT).outcome is Outcome.PASS
+
+
+def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:
+    twice = did("mkdir", 0, 1, CUT - 1, RESUMED, error=EEXIST)
+    assert judge_errors(History([twice]), SYNC, CUT).outcome is Outcome.PASS
+    assert judge_errors(History([twice._replace(issued_ns=CUT + 1)]), SYNC, CUT).outcome is Outcome.FAIL
