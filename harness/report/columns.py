@@ -54,7 +54,8 @@ COLUMNS = (
     Column("setting", "disks' cache", "", "volatile: honest, lost with power unless flushed. protected: survives. "
            "none: every write is durable. lying: says that it flushed, and did not.", lambda cycle: cycle.cache_mode),
     Column("speed before the fault", "sequential write", "MB/s",
-           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second.",
+           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second. One measurement, before "
+           "the disks begin to lie and without the write log: it wavers with whatever else the host does.",
            lambda cycle: number(sequential_write(cycle))),
     Column("speed before the fault", "fsynced 4 KiB writes", "1/s",
            "Acknowledged write + fsync of 4 KiB, all clients together.", _fsyncs),
@@ -63,7 +64,8 @@ COLUMNS = (
     Column("acknowledged work", "survived", "ops", "How many of those were on the server after the fault.", _survived),
     Column("acknowledged work", "lost", "ops", "How many of those were not.", _lost),
     Column("acknowledged work", "work lost", "s",
-           "Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault.",
+           "Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault. Where all of the "
+           "ledger is lost, a longer one would have lost more.",
            lambda cycle: number(cycle.loss_window_s)),
     Column("recovery", "boot", "s", "From power back to a machine that answers.",
            lambda cycle: number(cycle.recovery.boot_s)),
