@@ -54,8 +54,8 @@ COLUMNS = (
     Column("setting", "disks' cache", "", "volatile: honest, lost with power unless flushed. protected: survives. "
            "none: every write is durable. lying: says that it flushed, and did not.", lambda cycle: cycle.cache_mode),
     Column("speed before the fault", "sequential write", "MB/s",
-           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second. One measurement, before "
-           "the disks begin to lie and without the write log: it wavers with whatever else the host does.",
+           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second. One measurement, "
+           "before the disks begin to lie and without the write log: it wavers with whatever else the host does.",
            lambda cycle: number(sequential_write(cycle))),
     Column("speed before the fault", "fsynced 4 KiB writes", "1/s",
            "Acknowledged write + fsync of 4 KiB, all clients together.", _fsyncs),
