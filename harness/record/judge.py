@@ -149,6 +149,7 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         export_sync=bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.fault in MEMORY_LOST,
         torn=cycle.policy == "torn",
+        delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
     )
 

@@ -27,6 +27,8 @@ class Conditions:
     """Whether the fault took the server's memory: only then does an async export excuse a loss."""
     torn: bool = False
     """Whether the disks may tear requests that were not durable."""
+    delegations: bool = False
+    """Whether clients may be lent files: then `close` need not send anything to the server."""
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush and kept nothing, as the engine counted them."""
 
@@ -51,7 +53,11 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
     for promise, kinds in PROMISES.items():
         told = sum(evidence.acknowledged.get(kind, 0) for kind in kinds)
         lost = sum(evidence.lost.get(kind, 0) for kind in kinds)
-        verdicts.append(judge_promise(f"{promise}, seen {where}", told, lost, conditions))
+        verdict = judge_promise(f"{promise}, seen {where}", told, lost, conditions)
+        if verdict.outcome is Outcome.FAIL and kinds == ("close",) and conditions.delegations:
+            reason = f"{verdict.reason}; under a write delegation, which may have been held, close promises nothing"
+            verdict = verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason})
+        verdicts.append(verdict)
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"
         blame = "the stack: no fault came after them"

@@ -112,3 +112,13 @@ def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try(
     twice = did("mkdir", 0, 1, CUT - 1, RESUMED, error=EEXIST)
     assert judge_errors(History([twice]), SYNC, CUT).outcome is Outcome.PASS
     assert judge_errors(History([twice._replace(issued_ns=CUT + 1)]), SYNC, CUT).outcome is Outcome.FAIL
+
+
+def test_close_under_a_delegation_is_reported_apart() -> None:
+    evidence = Evidence(acknowledged={"close": 5, "fsync": 5}, lost={"close": 1, "fsync": 1})
+    lent = Conditions(export_sync=True, delegations=True)
+    ends = {one.checker: one.outcome for one in judge_promises(evidence, lent, "here")}
+    assert ends["write + close, seen here"] is Outcome.INCONCLUSIVE
+    assert ends["write + fsync, seen here"] is Outcome.FAIL
+    kept = {one.checker: one.outcome for one in judge_promises(evidence, SYNC, "here")}
+    assert kept["write + close, seen here"] is Outcome.FAIL
