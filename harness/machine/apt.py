@@ -2,6 +2,7 @@
 
 import getpass
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from harness.command import Completed
 from harness.errors import RaidproofError, RequirementMissing, RigError
 from harness.machine import cache
 
-DEFAULT_MIRROR = "http://deb.example/debian"
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -39,10 +39,10 @@ class Source:
 
 
 def source(suite: str) -> Source:
-    """Return a Debian suite on the mirror that the host itself uses, or on the public one.
+    """Return a Debian suite on the mirror that the host itself uses, or on the one that mmdebstrap takes by itself.
 
     Raises:
-        RequirementMissing: the host cannot check Debian's signatures.
+        RequirementMissing: the host cannot check Debian's signatures, or knows no mirror.
     """
     keyring = next((path for path in KEYRINGS if path.exists()), None)
     if keyring is None:
@@ -50,15 +50,31 @@ def source(suite: str) -> Source:
             "Debian's archive keys are not installed", remedy="install the package debian-archive-keyring"
         )
     targets = command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
-    return Source(debian_mirror(targets.stdout), suite, keyring)
+    mirror = debian_mirror(targets.stdout) or mmdebstraps_mirror()
+    return Source(mirror, suite, keyring)
 
 
-def debian_mirror(repository_uris: str) -> str:
-    """Return the first address that is a Debian mirror's, of those that apt knows, one a line."""
+def mmdebstraps_mirror() -> str:
+    """Return the mirror that mmdebstrap takes when it is told none; on a host that is not Debian apt knows no other.
+
+    Raises:
+        RequirementMissing: there is no mmdebstrap, or it names none.
+    """
+    program = shutil.which("mmdebstrap")
+    script = Path(program).read_text(errors="replace") if program else ""
+    if found := re.search(r"\$mirror\s*=\s*'(https?://[^']+/debian/?)'", script):
+        return found.group(1).rstrip("/")
+    raise RequirementMissing(
+        "no Debian mirror is known", remedy="install mmdebstrap, or add a Debian mirror to apt's sources"
+    )
+
+
+def debian_mirror(repository_uris: str) -> str | None:
+    """Return the first address that is a Debian mirror's, of those that apt knows, one a line, or None."""
     for uri in repository_uris.split():
         if re.fullmatch(r"https?://.*/debian/?", uri):
             return uri.rstrip("/")
-    return DEFAULT_MIRROR
+    return None
 
 
 def acquire_options() -> list[str]:

@@ -7,6 +7,7 @@ from harness.command import Completed
 from harness.errors import RequirementMissing, RigError
 from harness.machine import apt
 
+MIRROR = "http://deb.example/debian"
 DATA = Path(__file__).parents[1] / "data"
 
 
@@ -17,15 +18,29 @@ def failed(text: str) -> Completed:
 @pytest.mark.parametrize(
     ("uris", "mirror"),
     [
-        ("http://deb.example/debian/\nhttp://deb.example/debian-security/\n", apt.DEFAULT_MIRROR),
+        ("http://deb.example/debian/\nhttp://deb.example/debian-security/\n", MIRROR),
         ("https://mirror.example/pub/debian/\n", "https://mirror.example/pub/debian"),
-        ("http://archive.example/ubuntu/\nhttp://security.example/ubuntu/\n", apt.DEFAULT_MIRROR),
-        ("file:/srv/debian/\n", apt.DEFAULT_MIRROR),
-        ("", apt.DEFAULT_MIRROR),
+        ("http://archive.example/ubuntu/\nhttp://security.example/ubuntu/\n", None),
+        ("file:/srv/debian/\n", None),
+        ("", None),
     ],
 )
-def test_the_hosts_own_debian_mirror_is_taken(uris: str, mirror: str) -> None:
+def test_the_hosts_own_debian_mirror_is_taken(uris: str, mirror: str | None) -> None:
     assert apt.debian_mirror(uris) == mirror
+
+
+@pytest.mark.parametrize(("script", "mirror"), [("my $mirror    = 'http://deb.example/debian';", MIRROR), ("", None)])
+def test_without_one_mmdebstraps_own_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, mirror: str | None
+) -> None:
+    (tmp_path / "mmdebstrap").write_text(f"#!/usr/bin/perl\n{script}\n")
+    (tmp_path / "mmdebstrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if mirror is None:
+        with pytest.raises(RequirementMissing, match="no Debian mirror"):
+            apt.mmdebstraps_mirror()
+    else:
+        assert apt.mmdebstraps_mirror() == mirror
 
 
 def test_of_the_hosts_settings_only_those_of_downloads_are_kept() -> None:
@@ -84,7 +99,7 @@ class FakeApt:
 
     def __call__(self, argv: list[str], *, environment: dict[str, str] | None = None, **_: object) -> Completed:
         if "indextargets" in argv:
-            return Completed(tuple(argv), 0, "", "")
+            return Completed(tuple(argv), 0, f"{MIRROR}/\n", "")
         configuration = Path((environment or {})["APT_CONFIG"])
         self.configuration = configuration.read_text()
         if self.fails_at in argv:
@@ -113,10 +128,7 @@ def test_packages_are_fetched_apart_from_the_hosts_apt(tmp_path: Path, monkeypat
     }
     assert 'Dir::Etc::parts "/dev/null";' in fake.configuration
     assert f'Dir::State::Lists "{tmp_path}/lists";' in fake.configuration
-    assert (
-        f"signed-by={tmp_path}/keys target=Packages] {apt.DEFAULT_MIRROR} sid main"
-        in (tmp_path / "sources.list").read_text()
-    )
+    assert f"signed-by={tmp_path}/keys target=Packages] {MIRROR} sid main" in (tmp_path / "sources.list").read_text()
 
 
 @pytest.mark.usefixtures("_keys")

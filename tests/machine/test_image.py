@@ -24,7 +24,7 @@ MMDEBSTRAP = Path(__file__).parents[1] / "data" / "mmdebstrap"
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "keys").touch()
-    monkeypatch.setattr(apt, "source", lambda suite: apt.Source(apt.DEFAULT_MIRROR, suite, tmp_path / "keys"))
+    monkeypatch.setattr(apt, "source", lambda suite: apt.Source("http://deb.example/debian", suite, tmp_path / "keys"))
     monkeypatch.setattr(apt, "acquire_options", list[str])
     monkeypatch.setattr(image, "tool_versions", lambda: ("mmdebstrap 1.3.5", "mke2fs 1.47.0"))
     return tmp_path / "cache"
