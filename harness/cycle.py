@@ -200,10 +200,7 @@ class Cycle:
             recovery.boot_s = timed(lambda: fault.heal(self.target))
             recovery.mount_s = timed(self.stack.mounts[self.target.name].activate)
             resumed_ns = self.record.resumed_ns = now_ns()
-        heard_ns = wait_until(
-            lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on"
-        )
-        recovery.first_io_s = (heard_ns - resumed_ns) / 1e9
+        wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.

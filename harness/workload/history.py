@@ -147,10 +147,6 @@ class Recorder:
         """Drop the half frame of a connection that has ended."""
         self._rest.pop(connection, None)
 
-    def flush(self) -> None:
-        """Hand everything to the operating system."""
-        self._file.flush()
-
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
