@@ -46,6 +46,16 @@ GEOMETRY = Geometry(64 * KIB, 3)
         (XfsSpec, {"su": "64KiB", "sw": 2, "aligned": False}, "no alignment"),
         (XfsSpec, {"blocksize": 4096}, "did you mean 'block_size'"),
         (XfsSpec, {"log": "/dev/sdx"}, "pattern"),
+        (XfsSpec, {"log_size": "32MiB"}, "64MiB to below 2GiB"),
+        (XfsSpec, {"log_size": 64 * MIB + 512}, "not a multiple of the block size"),
+        (XfsSpec, {"log_su": "512KiB"}, "up to 256KiB"),
+        (XfsSpec, {"log_su": "2KiB"}, "not a multiple of the block size"),
+        (XfsSpec, {"log_su": "12KiB", "log_size": "64MiB"}, "not a multiple of log_su, 12KiB"),
+        (Ext4Spec, {"log_size": "1MiB"}, "1024 to 10240000 blocks"),
+        (Ext4Spec, {"log_size": 5 * MIB + 4096}, "whole MiB"),
+        (Ext4Spec, {"journal": False, "data": "journal"}, "need a journal"),
+        (Ext4Spec, {"journal": False, "log": "disk9"}, "need a journal"),
+        (Ext4Spec, {"log_su": "64KiB"}, "has no 'log_su'"),
         (Ext4Spec, {"data": "jornal"}, "did you mean 'journal'"),
         (Ext4Spec, {"mount_options": ("data=journal",)}, "ask there"),
         (XfsSpec, {"mount_options": ("logdev=/dev/x",)}, "ask there"),
@@ -109,6 +119,23 @@ def test_mkfs_ext4() -> None:
     assert check_command(Ext4Spec(), "/dev/md0") == ["e2fsck", "-f", "-n", "/dev/md0"]
 
 
+def test_log_and_journal() -> None:
+    log = XfsSpec(log_size=64 * MIB, log_su=32 * KIB)
+    assert mkfs_command(log, "/dev/md0", None)[-3:] == ["-l", "size=67108864,su=32768", "/dev/md0"]
+    assert mkfs_command(Ext4Spec(log_size=64 * MIB), "/dev/md0", None)[-3:] == ["-J", "size=64", "/dev/md0"]
+    none = Ext4Spec(journal=False)
+    assert mkfs_command(none, "/dev/md0", None)[-3:] == ["-O", "^has_journal", "/dev/md0"]
+    assert "--options" not in mount_command(none, "/dev/md0")
+    external = Ext4Spec(log="d", log_size=64 * MIB)
+    path = "/dev/disk/by-id/raidproof-d"
+    assert ext4.journal_command(none) is None
+    assert ext4.journal_command(external) == [
+        *("mke2fs", "-F", "-q", "-O", "journal_dev", "-b", "4096", path, "16384")
+    ]
+    assert mkfs_command(external, "/dev/md0", None)[-3:] == ["-J", f"device={path}", "/dev/md0"]
+    assert f"data=ordered,journal_path={path}" in mount_command(external, "/dev/md0")
+
+
 def test_mount() -> None:
     assert mount_command(Ext4Spec(data="writeback", mount_options=("noatime",)), "/dev/md0", "/srv/x") == [
         *("mount", "--mkdir", "--types", "ext4", "--options", "noatime,data=writeback", "/dev/md0", "/srv/x")
@@ -126,6 +153,9 @@ def test_xfs_info() -> None:
     assert (unaligned.block_size, unaligned.sector_size, unaligned.su, unaligned.sw) == (2048, 1024, 0, 0)
     external = xfs.parse_info((DATA / "xfsprogs" / "xfs_info-6.13-external-log.txt").read_text())
     assert (external.log, external.sw) == ("/dev/disk/by-id/raidproof-disk5", 2)
+    assert (external.log_size, external.log_su) == (320 * MIB, 0)
+    log = xfs.parse_info((DATA / "xfsprogs" / "xfs_info-6.13-log-su.txt").read_text())
+    assert (log.log, log.log_size, log.log_su) == ("internal", 64 * MIB, 128 * KIB)
 
 
 def test_dumpe2fs() -> None:
@@ -134,6 +164,18 @@ def test_dumpe2fs() -> None:
     assert "metadata_csum" in state.features
     unaligned = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.2-unaligned.txt").read_text())
     assert (unaligned.block_size, unaligned.su, unaligned.sw) == (1024, 0, 0)
+    assert (unaligned.log, unaligned.log_size) == ("internal", 16 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("name", "log"), [("no-journal", "none"), ("external-journal", "93b8d567-ed97-488c-b143-2cce002cff13")]
+)
+def test_dumpe2fs_without_a_journal_inside(name: str, log: str) -> None:
+    text = (DATA / "e2fsprogs" / f"dumpe2fs-1.47.2-{name}.txt").read_text()
+    state = ext4.parse_info(text)
+    assert (state.log, state.log_size, state.su) == (log, None, 64 * KIB)
+    with pytest.raises(RigError):
+        ext4.parse_info(text[: text.index("\nChecksum: ")])
 
 
 INFO = (DATA / "xfsprogs" / "xfs_info-6.13-aligned.txt").read_text()
@@ -250,6 +292,9 @@ def test_a_flood_of_reasons_is_cut() -> None:
         (XfsSpec(), GEOMETRY, 513),
         (XfsSpec(aligned=False), GEOMETRY, 300),
         (XfsSpec(log="x"), GEOMETRY, 300),
+        (XfsSpec(log_size=128 * MIB), GEOMETRY, 8 * 128 + 1),
+        (XfsSpec(log_size=128 * MIB), None, 4 * 128 + 1),
+        (Ext4Spec(log_size=64 * MIB), GEOMETRY, 136),
         (Ext4Spec(), GEOMETRY, 8),
     ],
 )

@@ -1,14 +1,24 @@
 """ext4: its command lines, and what its tools say."""
 
-from harness.array import Geometry
+from harness.array import Geometry, disk_path
 from harness.command import Completed
 from harness.errors import RigError
 from harness.filesystem.spec import Ext4Spec
 from harness.filesystem.state import FilesystemCheck, Superblock, few
 from harness.layer import found_in
+from harness.units import MIB
 
 _UNCORRECTED = 4
 _FAILED = 8 | 16 | 32 | 128
+
+
+def journal_command(spec: Ext4Spec) -> list[str] | None:
+    """Make the journal on a disk of its own, which comes before the filesystem; None if it has none."""
+    if spec.log is None:
+        return None
+    size = [str(spec.log_size // spec.block_size)] if spec.log_size else []
+    # A journal's blocks are as large as those of the filesystem.
+    return ["mke2fs", "-F", "-q", "-O", "journal_dev", "-b", str(spec.block_size), disk_path(spec.log), *size]
 
 
 def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list[str]:
@@ -25,12 +35,24 @@ def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list
         f"stride={stride}",
         f"stripe_width={width}",
     ]
-    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), "-E", ",".join(extended), device]
+    journal: list[str] = []
+    if not spec.journal:
+        journal = ["-O", "^has_journal"]
+    elif spec.log:
+        journal = ["-J", f"device={disk_path(spec.log)}"]
+    elif spec.log_size:
+        journal = ["-J", f"size={spec.log_size // MIB}"]
+    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), "-E", ",".join(extended), *journal, device]
 
 
 def mount_options(spec: Ext4Spec) -> tuple[str, ...]:
     """The options that it has to be mounted with."""
-    return (*spec.mount_options, f"data={spec.data}")
+    if not spec.journal:
+        # The kernel mounts nothing without a journal for which a data mode is asked.
+        return spec.mount_options
+    # By path: the superblock knows the journal's disk by a number that the next boot may give to another one.
+    path = [f"journal_path={disk_path(spec.log)}"] if spec.log else []
+    return (*spec.mount_options, f"data={spec.data}", *path)
 
 
 def info_command(device: str) -> list[str]:
@@ -46,24 +68,35 @@ def parse_info(text: str) -> Superblock:
     """
     block_size = int(found_in(r"^Block size:\s+(\d+)$", text, "dumpe2fs: block size"))
     blocks = int(found_in(r"^Block count:\s+(\d+)$", text, "dumpe2fs: block count"))
-    # Every ext4 has it, far below all else that is read here: without it the output was cut off.
-    found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal")
-    stride = int(_optional(r"^RAID stride:\s+(\d+)$", text))
-    width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text))
+    features = found_in(r"^Filesystem features:\s+(.+)$", text, "dumpe2fs: features").split()
+    log, log_size = "none", None
+    if "has_journal" not in features:
+        # Far below all else that is read here: without it the output was cut off.
+        found_in(r"^Checksum:\s+(0x[0-9a-f]{8})$", text, "dumpe2fs: checksum")
+    elif uuid := _optional(r"^Journal UUID:\s+(\S+)$", text, ""):
+        log = uuid
+        found_in(r"^Checksum:\s+(0x[0-9a-f]{8})$", text, "dumpe2fs: checksum")
+    else:
+        log = "internal"
+        log_size = block_size * int(found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal"))
+    stride = int(_optional(r"^RAID stride:\s+(\d+)$", text, "0"))
+    width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text, "0"))
     return Superblock(
         block_size=block_size,
         size=block_size * blocks,
         su=stride * block_size,
         sw=width // stride if stride else 0,
-        features=tuple(found_in(r"^Filesystem features:\s+(.+)$", text, "dumpe2fs: features").split()),
+        log=log,
+        log_size=log_size,
+        features=tuple(features),
     )
 
 
-def _optional(pattern: str, text: str) -> str:
+def _optional(pattern: str, text: str, otherwise: str) -> str:
     try:
         return found_in(pattern, text, "")
     except RigError:
-        return "0"
+        return otherwise
 
 
 def check_command(device: str) -> list[str]:

@@ -70,6 +70,8 @@ class Filesystem:
 
     def create(self) -> None:
         """Make the filesystem. It is not mounted by this."""
+        if isinstance(self.spec, Ext4Spec) and (journal := ext4.journal_command(self.spec)):
+            self.machine.succeed(journal, deadline_s=MKFS_DEADLINE_S)
         command = mkfs_command(self.spec, self.device, self.geometry)
         self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
 
@@ -107,7 +109,8 @@ class Filesystem:
         superblock = ext4.parse_info(self.machine.succeed(ext4.info_command(self.device)))
         # The mount table leaves out what is the default; this file does not.
         effective = self.machine.succeed(["cat", f"/proc/fs/ext4/{self.device.removeprefix('/dev/')}/options"])
-        return _state(mounted, superblock, found_in(r"^data=(\w+)$", effective, "ext4: data mode"), effective.split())
+        data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
+        return _state(mounted, superblock, data, effective.split())
 
     def require_effective(self) -> FilesystemState:
         """Return its state, if that is what was asked.
@@ -137,9 +140,15 @@ class Filesystem:
             "sw": alignment.sw if alignment else 0,
             "mount_options": tuple(sorted(self.spec.mount_options)),
         }
+        log = "external" if self.spec.log else "internal"
         if isinstance(self.spec, XfsSpec):
-            return {**asked, "sector_size": self.spec.sector_size, "log": "external" if self.spec.log else "internal"}
-        return {**asked, "data": self.spec.data}
+            sizes = {"sector_size": self.spec.sector_size, "log_size": self.spec.log_size, "log_su": self.spec.log_su}
+            return {**asked, **sizes, "log": log}
+        if not self.spec.journal:
+            return {**asked, "log": "none"}
+        # How large an external journal is, is not written in the filesystem.
+        size = None if self.spec.log else self.spec.log_size
+        return {**asked, "log": log, "log_size": size, "data": self.spec.data}
 
 
 def _state(
@@ -166,7 +175,9 @@ def _found(state: FilesystemState, asked_options: tuple[str, ...]) -> dict[str, 
         "su": state.su,
         "sw": state.sw,
         "sector_size": state.sector_size,
-        "log": "internal" if state.log == "internal" else "external",
+        "log": state.log if state.log in {"internal", "none"} else "external",
+        "log_size": state.log_size,
+        "log_su": state.log_su,
         "data": state.data,
         "mount_options": tuple(sorted(set(asked_options) & set(state.options))),
     }

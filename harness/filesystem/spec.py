@@ -7,10 +7,15 @@ from pydantic import Field, model_validator
 from harness.array import Geometry
 from harness.errors import RequestError
 from harness.layer import PAGE_SIZE, Spec, power_of_two
-from harness.units import MIB, SECTOR, Size, format_size
+from harness.units import GIB, KIB, MIB, SECTOR, Size, format_size
 
 DIRECTORY = "/srv/raidproof"
 """Where the server mounts the filesystem that it exports."""
+
+_LEAST_LOG = 64 * MIB
+_MOST_LOG_UNIT = 256 * KIB
+# Blocks, as mke2fs has them.
+_LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
 
 
 class Alignment(NamedTuple):
@@ -34,6 +39,10 @@ class _FilesystemSpec(Spec):
     su: Size | None = None
     sw: int | None = None
     aligned: bool = True
+    log: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")] | None = None
+    """The serial of the disk with an external log (XFS) or journal (ext4)."""
+    log_size: Size | None = None
+    """Bytes of the log or journal."""
     discard: bool = False
     """Discard the whole device before writing: slow, and the disk engine's members are fresh anyway."""
     mount_options: tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...] = ()
@@ -46,6 +55,10 @@ class _FilesystemSpec(Spec):
         if block < self.least_block_size or not power_of_two(block):
             raise RequestError(f"block size {format_size(block)} is not 1KiB, 2KiB or 4KiB")
         self._refuse_stripe()
+        if self.log_size is not None and (self.log_size % block or self.log_size < block):
+            raise RequestError(
+                f"log_size {format_size(self.log_size)} is not a multiple of the block size, {format_size(block)}"
+            )
         for option in self.mount_options:
             if option.partition("=")[0] in self.own_options:
                 raise RequestError(f"mount option {option}: it follows from a field of the request, so ask there")
@@ -83,13 +96,16 @@ class _FilesystemSpec(Spec):
 
 
 class XfsSpec(_FilesystemSpec):
-    """An XFS filesystem that is asked for; sizes in bytes. ``log`` is the serial of the disk with an external log."""
+    """An XFS filesystem that is asked for; sizes in bytes.
+
+    ``log_su`` is the log's stripe unit: each write of the log is a multiple of it.
+    """
 
     own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
 
     type: Literal["xfs"] = "xfs"
     sector_size: Size = SECTOR
-    log: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")] | None = None
+    log_su: Size | None = None
 
     @model_validator(mode="after")
     def _possible_sector(self) -> Self:
@@ -100,27 +116,63 @@ class XfsSpec(_FilesystemSpec):
             raise RequestError(
                 f"sector size {format_size(sector)} is larger than the block size, {format_size(self.block_size)}"
             )
+        self._refuse_log()
         return self
+
+    def _refuse_log(self) -> None:
+        if self.log_size is not None and not _LEAST_LOG <= self.log_size < 2 * GIB:
+            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.xfs makes logs of 64MiB to below 2GiB")
+        unit = self.log_su
+        if unit is None:
+            return
+        if unit < 1 or unit % self.block_size or unit > _MOST_LOG_UNIT:
+            raise RequestError(
+                f"log_su {format_size(unit)} is not a multiple of the block size, {format_size(self.block_size)}, "
+                "up to 256KiB"
+            )
+        if self.log_size is not None and self.log_size % unit:
+            raise RequestError(
+                f"log_size {format_size(self.log_size)} is not a multiple of log_su, {format_size(unit)}"
+            )
 
     def least_size(self, geometry: Geometry | None) -> int:
         """Bytes below which mkfs.xfs (5.19 and later) refuses."""
-        # On stripes it makes 8 allocation groups, one of which must have room for a log of 64 MiB.
-        return 513 * MIB if self.alignment(geometry) and not self.log else 300 * MIB
+        if self.log:
+            return 300 * MIB
+        # It makes 8 allocation groups on stripes and 4 elsewhere, one of which must have room for the log.
+        aligned = self.alignment(geometry) is not None
+        return max(513 * MIB if aligned else 300 * MIB, (8 if aligned else 4) * (self.log_size or 0) + MIB)
 
 
 class Ext4Spec(_FilesystemSpec):
     """An ext4 filesystem that is asked for; ``data`` is its data mode. Stride is su, stripe width su x sw."""
 
-    own_options: ClassVar[frozenset[str]] = frozenset({"data", "stripe", "noload", "norecovery"})
+    own_options: ClassVar[frozenset[str]] = frozenset(
+        {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
+    )
 
     type: Literal["ext4"] = "ext4"
     data: Literal["journal", "ordered", "writeback"] = "ordered"
     lazy_init: bool = False
     """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
+    journal: bool = True
+
+    @model_validator(mode="after")
+    def _possible_journal(self) -> Self:
+        if self.log_size is not None and not _LEAST_JOURNAL <= self.log_size // self.block_size <= _MOST_JOURNAL:
+            raise RequestError(
+                f"log_size {format_size(self.log_size)}: a journal has {_LEAST_JOURNAL} to {_MOST_JOURNAL} blocks"
+            )
+        if self.log is None and self.log_size is not None and self.log_size % MIB:
+            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.ext4 counts in whole MiB")
+        if not self.journal and (self.log or self.log_size or self.data != "ordered"):
+            raise RequestError("log, log_size and data = journal or writeback need a journal")
+        return self
 
     def least_size(self, _geometry: Geometry | None) -> int:
         """Bytes below which a journal has no place."""
-        return 8 * MIB
+        # mke2fs refuses a journal of more than half of the blocks.
+        return max(8 * MIB, 2 * (self.log_size or 0) + 8 * MIB if not self.log else 0)
 
 
 FilesystemSpec = Annotated[XfsSpec | Ext4Spec, Field(discriminator="type")]

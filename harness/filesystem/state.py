@@ -22,7 +22,11 @@ class FilesystemState(State):
     sector_size: int | None = None
     """Of XFS."""
     log: str = "internal"
-    """``internal``, or the device of an external XFS log or ext4 journal."""
+    """``internal``, ``none`` (ext4), or the device of an external XFS log or the UUID of an external ext4 journal."""
+    log_size: int | None = None
+    """Bytes; None where it was not read."""
+    log_su: int | None = None
+    """Of XFS: bytes."""
     data: str | None = None
     """The data mode of ext4."""
     features: tuple[str, ...] = ()
@@ -37,6 +41,8 @@ class Superblock(State):
     sw: int
     sector_size: int | None = None
     log: str = "internal"
+    log_size: int | None = None
+    log_su: int | None = None
     features: tuple[str, ...] = ()
 
 

@@ -24,6 +24,11 @@ _ROUTINE = re.compile(
 def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[str]:
     """Make the filesystem, over whatever the device carries."""
     alignment = spec.alignment(geometry)
+    log = [
+        *([f"logdev={disk_path(spec.log)}"] if spec.log else []),
+        *([f"size={spec.log_size}"] if spec.log_size else []),
+        *([f"su={spec.log_su}"] if spec.log_su else []),
+    ]
     return [
         "mkfs.xfs",
         "-f",
@@ -34,7 +39,7 @@ def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[
         f"size={spec.sector_size}",
         "-d",
         f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
-        *(["-l", f"logdev={disk_path(spec.log)}"] if spec.log else []),
+        *(["-l", ",".join(log)] if log else []),
         device,
     ]
 
@@ -61,6 +66,9 @@ def parse_info(text: str) -> Superblock:
     sunit = int(found_in(r"^data\s[^\n]*\n\s+=\s+sunit=(\d+)\s", text, "xfs_info: sunit"))
     swidth = int(found_in(r"^data\s[^\n]*\n\s+=\s+sunit=\d+\s+swidth=(\d+) blks", text, "xfs_info: swidth"))
     log = found_in(r"^log\s+=(\S+)", text, "xfs_info: log")
+    log_bytes = int(found_in(r"^log\s+=.*?\bbsize=(\d+)", text, "xfs_info: block size of the log"))
+    log_blocks = int(found_in(r"^log\s+=.*?\bblocks=(\d+)", text, "xfs_info: blocks of the log"))
+    log_unit = int(found_in(r"^log\s[^\n]*\n\s+=.*?\bsunit=(\d+) blks", text, "xfs_info: sunit of the log"))
     # The last line, so that what comes before it is whole.
     found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
     return Superblock(
@@ -70,6 +78,8 @@ def parse_info(text: str) -> Superblock:
         sw=swidth // sunit if sunit else 0,
         sector_size=sector_size,
         log=log,
+        log_size=log_bytes * log_blocks,
+        log_su=log_bytes * log_unit,
         # The first paragraph is all flags, but for sizes and counts, which are never 0 or 1.
         features=tuple(re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])),
     )
