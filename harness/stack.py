@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from harness.array import Array, ArraySpec, ArrayState, capacity
+from harness.array import Array, ArraySpec, ArrayState, capacity, disk_path
+from harness.array.spec import PARITY_LEVELS
 from harness.errors import RequestError, nearest
 from harness.export import NFS_PORT, Export, ExportSpec, ExportState
 from harness.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
 from harness.layer import Machine, Spec, State, try_all
+from harness.link import Link, LinkSpec, LinkState
 from harness.mount import Mount, MountSpec, MountState
+from harness.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
 from harness.units import format_size
 
 
@@ -22,13 +26,20 @@ class StackSpec(Spec):
     filesystem: FilesystemSpec = XfsSpec()
     export: ExportSpec = ExportSpec()
     mount: MountSpec = MountSpec()
+    tuning: TuningSpec = TuningSpec()
+    link: LinkSpec = LinkSpec()
+    """Of every machine to the switch."""
+    server_link: LinkSpec | None = None
+    """Of the server, where it is another one."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self.filesystem.alignment(self.array.geometry)
-        if isinstance(self.filesystem, XfsSpec) and self.filesystem.log in self.array.disks:
+        if self.filesystem.log in self.array.disks:
             raise RequestError(f"disk {self.filesystem.log} is in the array, so it cannot carry the external log")
         self._refuse_port()
+        if self.array.level not in PARITY_LEVELS and (asked := self.tuning.parity_only):
+            raise RequestError(f"RAID{self.array.level} has no {' and no '.join(asked)}: only RAID4, 5 and 6 do")
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(
@@ -48,7 +59,7 @@ class StackSpec(Spec):
     @property
     def disks(self) -> tuple[str, ...]:
         """The serials of all disks that it takes."""
-        log = self.filesystem.log if isinstance(self.filesystem, XfsSpec) else None
+        log = self.filesystem.log
         return (*self.array.disks, *([log] if log else []))
 
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:
@@ -77,6 +88,9 @@ class StackState(State):
     export: ExportState
     mounts: dict[str, MountState]
     """By the client's name."""
+    tuning: TuningState = TuningState()
+    links: dict[str, LinkState] = Field(default_factory=dict)
+    """By the machine's name; only where conditions were asked."""
     caveats: tuple[str, ...] = ()
     """What keeps this from meaning what it would on a deployed server."""
 
@@ -99,6 +113,14 @@ class Stack:
         root = spec.export.fsid == 0 and spec.mount.vers != "3"
         source = f"{server.address}:{'/' if root else self.export.path}"
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
+        self.tuning = ServerTuning(
+            spec.tuning, server, [*map(disk_path, spec.array.disks)], [md.device for md in spec.array.devices]
+        )
+        self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
+        links = {client.name: Link(spec.link, client) for client in clients}
+        links[server.name] = Link(spec.link if spec.server_link is None else spec.server_link, server)
+        self.links = {name: link for name, link in links.items() if not link.spec.bare}
+        self._server = server.name
 
     def create(self) -> None:
         """Write array and filesystem onto the disks. The array is online afterwards, the filesystem not mounted.
@@ -113,14 +135,36 @@ class Stack:
     def server_steps(self) -> tuple[Step, ...]:
         """What brings the server online, in order: after a power cut this and nothing else is run."""
         return (
-            Step("assemble", self.array.activate),
+            Step("assemble", self._assemble),
             Step("mount", self.filesystem.activate),
-            Step("export", self.export.activate),
+            Step("export", self._export),
         )
+
+    def _assemble(self) -> None:
+        self.array.activate()
+        self.tuning.activate()
+
+    def _export(self) -> None:
+        self._connect(self._server)
+        self.export.activate()
+
+    def _connect(self, name: str) -> None:
+        if link := self.links.get(name):
+            link.activate()
 
     def client_steps(self) -> tuple[Step, ...]:
         """What brings each client online; they may run at the same time."""
-        return tuple(Step(f"{name} mount", mount.activate) for name, mount in self.mounts.items())
+        return tuple(Step(f"{name} mount", partial(self.activate_client, name)) for name in self.mounts)
+
+    def activate_client(self, name: str) -> MountState:
+        """Bring one client online, also after a reboot: its link, its knobs, its mount.
+
+        Raises:
+            NotEffective: one is not what was asked.
+        """
+        self._connect(name)
+        self.client_tuning[name].activate()
+        return self.mounts[name].activate()
 
     def activate(self) -> StackState:
         """Bring server and clients online, and check that every layer is what was asked.
@@ -130,6 +174,14 @@ class Stack:
         """
         for step in self.server_steps():
             step.run()
+        return self.activate_clients()
+
+    def activate_clients(self) -> StackState:
+        """Mount on every client of a server that is online, and check that every layer is what was asked.
+
+        Raises:
+            NotEffective: one is not.
+        """
         _all_at_once([step.run for step in self.client_steps()], "clients did not mount")
         return self.state()
 
@@ -144,7 +196,9 @@ class Stack:
                 self.deactivate_clients,
                 self.export.deactivate,
                 self.filesystem.deactivate,
+                self.tuning.deactivate,
                 self.array.deactivate,
+                self._disconnect,
             ),
             "the stack did not go offline in good order",
         )
@@ -152,6 +206,11 @@ class Stack:
     def deactivate_clients(self) -> None:
         """Unmount on every client."""
         _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients did not unmount")
+
+    def _disconnect(self) -> None:
+        knobs = [tuning.deactivate for tuning in self.client_tuning.values()]
+        links = [link.deactivate for link in self.links.values()]
+        _all_at_once([*knobs, *links], "knobs and links were not put back")
 
     def destroy(self) -> None:
         """Make filesystem and array disappear from the disks; they must be offline."""
@@ -171,8 +230,14 @@ class Stack:
             # Only now, after a client has come, does the kernel know the export.
             export=self.export.require_effective(),
             mounts={name: mount.require_effective() for name, mount in self.mounts.items()},
+            tuning=self._tuning_state(),
+            links={name: link.require_effective() for name, link in self.links.items()},
             caveats=self.caveats(),
         )
+
+    def _tuning_state(self) -> TuningState:
+        clients = {name: tuning.require_effective() for name, tuning in self.client_tuning.items()}
+        return self.tuning.require_effective().model_copy(update={"clients": clients})
 
     def caveats(self) -> tuple[str, ...]:
         """What keeps a verdict on this stack from meaning what it would on a deployed server."""

@@ -30,6 +30,9 @@ def stack_spec(**asked: Any) -> StackSpec:
         ({"mount": {"rsize": "256KiB"}, "export": {"max_block_size": "128KiB"}}, "rsize 256KiB"),
         ({"mount": {"port": 2050}}, "ask at port 2050, and nfsd listens on 2049"),
         ({"export": {"port": 2050}}, "ask at port 2049, and nfsd listens on 2050"),
+        ({"filesystem": {"type": "ext4", "log": "disk1"}}, "disk1 is in the array"),
+        ({"array": {**ARRAY, "level": 10}, "tuning": {"stripe_cache_size": 512}}, "RAID10 has no stripe_cache_size"),
+        ({"link": {"delay": "1ms", "jitter": "2ms"}}, "more than the delay"),
         ({"arry": {}}, "did you mean 'array'"),
         ({"array": {**ARRAY, "level": 6, "members": ("a", "b", "c")}}, "RAID6 needs at least 4 members, not 3"),
     ],
@@ -135,6 +138,20 @@ def test_every_step_down_is_tried_and_every_failure_told(make_stack: MakeStack) 
     assert [len(group.exceptions) for group in (clients, export) if isinstance(group, ExceptionGroup)] == [2, 1]
     assert isinstance(filesystem, CommandFailed)
     assert isinstance(array, CommandFailed)
+
+
+def test_knobs_and_links_cost_nothing_where_none_was_asked(make_stack: MakeStack) -> None:
+    stack, _ = make_stack()
+    assert stack.links == {}
+    assert stack.tuning.activate() is None
+    stack, _ = make_stack(server_link={"rate": "1Gbit"})
+    assert list(stack.links) == ["server"]
+    stack, ran = make_stack(link={"rate": "1Gbit"}, server_link={})
+    assert list(stack.links) == ["client1", "client2"]
+    stack.deactivate()
+    assert {command for machine, command in ran if machine == "client1"} == {
+        *("umount /mnt/raidproof", "tc -force", "ip -force")
+    }
 
 
 def test_steps_are_named_for_the_clock(make_stack: MakeStack) -> None:
