@@ -15,6 +15,11 @@ ENGINE_FULL = 0.85
 """Of one core: Python's lock lets the engine use no more, and a host that is shared rarely gives it all of that."""
 LATE = 0.1
 """Lateness over service time from which the disks that were played are not those that were asked for."""
+MOSTLY = 0.7
+"""Share of the host's cores from which they are what is waited for, if disks are idle and calls are not answered: a
+call passes from core to core, and while it does the others have nothing to do."""
+IDLE = 0.5
+"""Busy share below which a disk has time left for twice as much."""
 LINK_FULL = 0.9
 """Of the link's rate; Ethernet, IP and TCP with acknowledgements take up to a tenth that the interface does not count
 on both ends."""
@@ -68,7 +73,11 @@ def _engine(facts: Facts) -> bool:
 
 def _host_cpu(facts: Facts) -> bool:
     # Where simulated disks are the busy ones, a busy host delays only what waits for them anyway.
-    return _full(facts.derived.host_cpu) and not _simulated_disks_full(facts)
+    host, calls, busy = facts.derived.host_cpu, facts.derived.calls, facts.members_busy.values()
+    if _full(host):
+        return not _simulated_disks_full(facts)
+    unanswered = calls is not None and calls.waiting >= ALWAYS_WAITING
+    return host is not None and host >= MOSTLY and unanswered and max(busy, default=1.0) < IDLE
 
 
 def _simulated_disks_full(facts: Facts) -> bool:

@@ -21,6 +21,9 @@ SPLIT = 4.0
 WASTE = 1.2
 """Bytes written to the members over those that whole stripes need, from which the excess is worth telling: journals
 take up to a tenth."""
+FLOOD = 4.0
+"""The same, from which the excess is the cause, whatever else there is: a small block that is written alone, with its
+parity, comes to 1.5 times what a RAID5 of four needs."""
 OF_THE_TIME = 0.5
 """Share of the time that is spent waiting for one thing, from which it is the cause."""
 
@@ -176,6 +179,12 @@ def amplification(facts: Facts, _limit: Limit) -> str | None:
     )
 
 
+def flood(facts: Facts, limit: Limit) -> str | None:
+    """The members write many times the data and its redundancy."""
+    more = facts.derived.write_amplification
+    return amplification(facts, limit) if more is not None and more >= FLOOD * facts.needed else None
+
+
 def splitting(facts: Facts, _limit: Limit) -> str | None:
     """The applications' requests arrive at the array in pieces."""
     pieces, array, most = facts.derived.splitting, facts.derived.array, facts.derived.request_limit
@@ -225,6 +234,7 @@ RULES: tuple[Callable[[Facts, Limit], str | None], ...] = (
     link,
     client_cache,
     guest_cpu,
+    flood,
     read_modify_write,
     commits,
     amplification,

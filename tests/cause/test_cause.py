@@ -206,6 +206,16 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
         Limit.LATENCY,
         "nothing is full: 0.9 requests at a time wait for the array 8.0 ms each",
     ),
+    (
+        find_cause(derived(calls=calls(9000, 3.0, 24.0), host_cpu=0.8), RAID5),
+        Limit.HOST_CPU,
+        "the host's cores are busy 80 % of the time",
+    ),
+    (
+        find_cause(derived(FULL, write_amplification=34.0, member_reads_per_written=0.7), RAID5),
+        Limit.DISKS,
+        "the members write 34.0 bytes",
+    ),
     (find_cause(derived(syncing=("resync",)), RAID5), Limit.UNKNOWN, "a resync of the array ran"),
     (find_cause(derived(calls=calls(100, 3.0, 0.1, sent_again=9)), RAID5), Limit.UNKNOWN, "9 of 100 calls were sent"),
 ]
@@ -226,6 +236,17 @@ DOES_NOT: list[tuple[Cause, Limit, str]] = [
         find_cause(derived(host_cpu=0.97), RAID5, engine=engine(members_busy=dict.fromkeys(MEMBERS, 0.95))),
         Limit.DISKS,
         "host's cores",
+    ),
+    (
+        find_cause(derived((0.6,) * 4, calls=calls(9000, 3.0, 24.0), host_cpu=0.8), RAID5),
+        Limit.LATENCY,
+        "host's cores",
+    ),
+    (find_cause(derived(host_cpu=0.8), RAID5), Limit.UNKNOWN, "host's cores"),
+    (
+        find_cause(derived(FULL, write_amplification=3.0, member_reads_per_written=0.7), RAID5),
+        Limit.DISKS,
+        "padding",
     ),
     (find_cause(derived(host_cpu=None), RAID5), Limit.UNKNOWN, "host"),
     (find_cause(derived(), RAID5, engine=engine(controllers_busy={"c0": 0.8})), Limit.UNKNOWN, "controller"),
