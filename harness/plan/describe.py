@@ -1,0 +1,77 @@
+"""What is told of a plan before anything boots."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.plan.axes import write_value
+from harness.plan.cell import Impossible, Matrix
+from harness.plan.duration import expect
+from harness.plan.works import names
+
+SHOWN = 3
+"""Of the combinations that one reason excludes, so many are named."""
+
+
+def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
+    """Return hardware, cells, what is left out and why, size and expected duration."""
+    parts: list[RenderableType] = [Text(line) for line in headline(matrix)]
+    if list_cells:
+        parts += [Text(), cell_table(matrix)]
+    parts += [Text(line) for line in left_out(matrix)]
+    expected = expect(matrix)
+    parts += [Text(), Text(f"expected: {expected}"), Text(f"needs {expected.needs}")]
+    return Group(*parts)
+
+
+def headline(matrix: Matrix) -> list[str]:
+    """Return what is the same for all cells."""
+    plan = matrix.plan
+    run = plan.run
+    fixed = " ".join(f"{name}={write_value(name, value)}" for name, value in plan.fixed.items())
+    resync = "skipped (assume_clean)" if run.assume_clean else "waited for"
+    return [
+        f"plan: {plan.name}{f': {plan.title}' if plan.title else ''}",
+        f"hardware: {plan.hardware}",
+        *([f"fixed: {fixed}"] if fixed else []),
+        f"workload: {', '.join(names(plan.workload))}",
+        f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}",
+        f"first resync: {resync}; power cut: {'once in each cell' if run.cut else 'none'}",
+    ]
+
+
+def cell_table(matrix: Matrix) -> Table:
+    """Return a row for each cell, a column for each axis."""
+    plan = matrix.plan
+    several = len(plan.workload) > 1
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("#", *plan.axes, *(["workload"] if several else [])):
+        table.add_column(column, justify="right" if column == "#" else "left", overflow="fold")
+    for cell in matrix.cells:
+        values = (write_value(name, cell.settings[name]) if name in cell.settings else "-" for name in plan.axes)
+        table.add_row(str(cell.index + 1), *values, *([cell.workload_name] if several else []))
+    return table
+
+
+def left_out(matrix: Matrix) -> list[str]:
+    """Return what there is no cell for, and why; each reason once."""
+    lines = list(matrix.without)
+    if matrix.merged:
+        lines.append(f"so {matrix.merged} combinations are the same as others, and not measured twice")
+    for reason, those in by_reason(matrix.impossible).items():
+        lines.append(f"impossible: {reason}")
+        lines += [f"  {one.name}" for one in islice(those, SHOWN)]
+        if len(those) > SHOWN:
+            lines.append(f"  and {len(those) - SHOWN} more")
+    return ["", *lines] if lines else []
+
+
+def by_reason(impossible: Sequence[Impossible]) -> dict[str, list[Impossible]]:
+    """Group what is impossible by the reason, the most frequent first."""
+    groups: dict[str, list[Impossible]] = {}
+    for one in impossible:
+        groups.setdefault(one.reason, []).append(one)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))

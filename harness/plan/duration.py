@@ -1,0 +1,93 @@
+"""How long a run is going to take, and what it needs, before it begins."""
+
+from dataclasses import dataclass
+
+from harness.plan.cell import Cell, Matrix
+from harness.plan.order import LAYERS, shared_layers, visits_of
+from harness.units import GIB
+from harness.workload.tools import workload_of
+
+# Seconds of wall time on two cores without KVM; what is more, a run itself finds out.
+BOOT_S = 3.0
+BOOT_EACH_S = 1.0
+REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "export": 0.8, "mount": 0.4}
+"""From this layer up."""
+VISIT_S = 0.8
+"""What is read and written down around the timed part of each visit."""
+CUT_S = 20.0
+"""A power cut: build, write, cut, boot, check what is there."""
+ASSUMED_S = 5.0
+"""The timed part of a workload of which only the amount of work is known."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a run takes."""
+
+    visits: int
+    timed_s: float
+    """Sum of the timed parts."""
+    overhead_s: float
+    """Booting, rebuilding, warming up, reading what happened."""
+    cut_s: float
+    """Power cuts, at the end."""
+    open_ended: bool
+    """A workload ends when its work is done: what it takes, nobody knows before."""
+    memory: int
+    """Bytes of all machines."""
+    disk: int
+    """Bytes that the host needs if every disk is written all over."""
+
+    @property
+    def total_s(self) -> float:
+        """All of it, in seconds of wall time."""
+        return self.timed_s + self.overhead_s + self.cut_s
+
+    def __str__(self) -> str:
+        parts = [
+            f"{in_words(self.timed_s)} timed",
+            f"{in_words(self.overhead_s)} to boot and rebuild",
+            *([f"{in_words(self.cut_s)} of power cuts"] if self.cut_s else []),
+        ]
+        unknown = f"; a workload says no duration, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
+        return f"{self.visits} visits, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
+
+    @property
+    def needs(self) -> str:
+        """Memory and disk, in words."""
+        return f"{self.memory / GIB:.1f} GiB of memory, up to {self.disk / GIB:.1f} GiB of disk"
+
+
+def expect(matrix: Matrix) -> Expectation:
+    """Estimate what the cells of a matrix take, in the very order in which they are going to be visited."""
+    plan, cells = matrix.plan, matrix.cells
+    visits = visits_of(cells, plan.run.repeats, plan.run.seed)
+    before: Cell | None = None
+    rebuild = 0.0
+    for visit in visits:
+        shared = shared_layers(before, visit.cell)
+        rebuild += REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
+        before = visit.cell
+    known = {cell.name: workload_of(cell.workload).timed_s for cell in cells}
+    each = [seconds if seconds is not None else plan.run.max_seconds or ASSUMED_S for seconds in known.values()]
+    machines = plan.hardware.clients + 1
+    return Expectation(
+        visits=len(visits),
+        timed_s=plan.run.repeats * sum(each),
+        overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * (VISIT_S + plan.run.warm_up),
+        cut_s=CUT_S * len(cells) if plan.run.cut else 0.0,
+        open_ended=None in known.values(),
+        memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
+        disk=sum(plan.hardware.disk_sizes.values()),
+    )
+
+
+def in_words(seconds: float) -> str:
+    """Write a duration as people say it."""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min"

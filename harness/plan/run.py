@@ -1,0 +1,38 @@
+"""How a plan is carried out: how often, in which order, how long, and whether the plug is pulled."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from harness.plan.table import Table
+from harness.plan.values import Seconds
+
+
+class RunSpec(Table):
+    """What holds for all cells."""
+
+    repeats: int = Field(default=3, ge=1, le=1000)
+    """Visits of each cell; they are interleaved, so that what drifts hits all cells alike."""
+    seed: int = 1
+    """Of the order of visits, and of all else that is drawn by chance."""
+    cut: Literal["power"] | None = None
+    """Each cell is also judged for what it loses: the server's power is cut once while clients write."""
+    warm_up: Seconds = Field(default=0.0, ge=0, le=3600)
+    """Seconds of each visit that are not counted."""
+    min_seconds: Seconds | None = Field(default=None, gt=0)
+    """Of the timed part; a visit that was shorter is labelled so."""
+    max_seconds: Seconds | None = Field(default=None, gt=0)
+    """Of the timed part; a visit that would take longer is ended."""
+    allow_cache: bool = False
+    """Rank what fits into a cache too: then the cache is what is measured."""
+    assume_clean: bool = True
+    """Skip the first resync: the members are zero, so they agree already."""
+    kernel: str | None = None
+    """What the machines run, for example ``debian/trixie``."""
+    image: str | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.min_seconds and self.max_seconds and self.min_seconds > self.max_seconds:
+            raise ValueError(f"min_seconds {self.min_seconds:g} is more than max_seconds {self.max_seconds:g}")
+        return self

@@ -1,0 +1,162 @@
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from harness.array.spec import Level
+from harness.errors import RequestError
+from harness.plan.axes import AXES
+from harness.plan.cell import matrix_of
+from harness.stack import StackSpec
+from harness.units import KIB
+from tests.plan.conftest import Make, plan_of
+
+
+def test_a_cell_is_the_stack_that_its_name_says(make: Make) -> None:
+    matrix = make({"level": [5, 10], "chunk": ["64KiB"], "wsize": ["32KiB", "1MiB"], "export": ["async"]})
+    assert [cell.name for cell in matrix.cells] == [
+        "level=5 chunk=64KiB wsize=32KiB export=async",
+        "level=5 chunk=64KiB wsize=1MiB export=async",
+        "level=10 chunk=64KiB wsize=32KiB export=async",
+        "level=10 chunk=64KiB wsize=1MiB export=async",
+    ]
+    stack = matrix.cells[2].stack
+    assert (stack.array.level, stack.array.chunk_size, stack.mount.wsize) == (Level.RAID10, 64 * KIB, 32 * KIB)
+    assert stack.export.sync is False
+    assert stack.array.members == ("disk0", "disk1", "disk2", "disk3")
+    assert stack.array.assume_clean
+
+
+def test_the_network_of_the_hardware_is_in_the_stack(make: Make) -> None:
+    matrix = make({"delay": ["100us", "1ms"]}, hardware={"network": {"rate": "1Gbit"}})
+    assert [cell.stack.link.delay for cell in matrix.cells] == [100_000, 1_000_000]
+    assert {cell.stack.link.rate for cell in matrix.cells} == {10**9}
+
+
+def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) -> None:
+    matrix = make({"level": [5, 1], "chunk": ["16KiB", "64KiB", "256KiB"]})
+    assert [cell.name for cell in matrix.cells] == [
+        "level=5 chunk=16KiB",
+        "level=5 chunk=64KiB",
+        "level=5 chunk=256KiB",
+        "level=1",
+    ]
+    assert matrix.without == ("chunk is left out where level is 1: it keeps whole copies, not stripes",)
+    assert matrix.merged == 2
+    assert not matrix.impossible
+
+
+@pytest.mark.parametrize(
+    ("axes", "other", "reason"),
+    [
+        ({"level": [5, 6]}, {"hardware": {"disks": {"count": 3}}}, "RAID6 needs at least 4 members, not 3"),
+        ({"block_size": ["4KiB", "8KiB"]}, {}, "page size"),
+        ({"consistency_policy": ["resync", "ppl"]}, {"fixed": {"level": 6}}, "ppl"),
+        ({"members": [4, 5]}, {}, "5 member disks asked, and 4 left"),
+        ({"clients": [1, 2]}, {}, "2 clients asked of 1"),
+        ({"level": [0, 1]}, {"hardware": {"disks": {"size": "256MiB"}}}, "too small for xfs"),
+    ],
+)
+def test_the_impossible_is_left_out_with_its_reason(
+    make: Make, axes: dict[str, Any], other: dict[str, Any], reason: str
+) -> None:
+    matrix = make(axes, **other)
+    assert len(matrix.cells) == 1
+    (one,) = matrix.impossible
+    assert reason in one.reason
+
+
+def test_a_plan_without_one_possible_cell_is_refused(make: Make) -> None:
+    with pytest.raises(RequestError, match="no cell of this plan is possible: RAID6 needs"):
+        make({"level": [6]}, hardware={"disks": {"count": 2}})
+
+
+def test_all_cells_have_as_many_members_as_every_cell_can_have(make: Make) -> None:
+    matrix = make({"log": ["internal", "external"]}, hardware={"disks": {"count": 5}})
+    assert [len(cell.stack.array.members) for cell in matrix.cells] == [4, 4]
+    assert [cell.stack.filesystem.log for cell in matrix.cells] == [None, "disk4"]
+
+
+def test_a_disk_of_its_own_duty_leaves_the_members_alone(make: Make) -> None:
+    disks = [{"count": 4}, {"count": 1, "duty": "log"}]
+    matrix = make({"log": ["internal", "external"]}, hardware={"disks": disks})
+    assert [len(cell.stack.array.members) for cell in matrix.cells] == [4, 4]
+    assert matrix.cells[1].stack.filesystem.log == "disk4"
+
+
+def test_spares_and_journal_take_what_the_members_leave(make: Make) -> None:
+    (cell,) = make(fixed={"spares": 1, "consistency_policy": "journal"}, hardware={"disks": {"count": 6}}).cells
+    array = cell.stack.array
+    assert (array.members, array.spares, array.journal) == (tuple(f"disk{n}" for n in range(4)), ("disk4",), "disk5")
+
+
+def test_several_workloads_are_told_apart(make: Make) -> None:
+    matrix = make({"level": [5, 10]}, workload=[{"tool": "dd"}, {"tool": "fio", "name": "random"}])
+    assert [cell.name for cell in matrix.cells] == [
+        "level=5 workload=dd",
+        "level=10 workload=dd",
+        "level=5 workload=random",
+        "level=10 workload=random",
+    ]
+
+
+def test_without_axes_a_cell_is_called_after_its_workload(make: Make) -> None:
+    assert [cell.name for cell in make().cells] == ["dd"]
+
+
+def test_a_selection_keeps_places(make: Make) -> None:
+    matrix = make({"level": [5, 10], "export": ["sync", "async"]}).select("level=10 and not async")
+    assert [(cell.index, str(cell)) for cell in matrix.cells] == [(2, "level=10 export=sync")]
+    with pytest.raises(RequestError, match="no cell's name matches"):
+        matrix.select("level=6")
+
+
+def test_the_digest_is_that_of_all_that_counts(make: Make) -> None:
+    axes = {"level": [5, 10]}
+    digests = [
+        make(axes).digest,
+        make({"level": [5]}).digest,
+        make(axes, hardware={"clients": 2}).digest,
+        make(axes, run={"seed": 2}).digest,
+        make(axes, fixed={"export": "async"}).digest,
+    ]
+    assert len(set(digests)) == len(digests)
+    assert make(axes).digest == digests[0]
+
+
+def test_every_axis_goes_to_a_field_that_exists() -> None:
+    layers = {
+        name: [part for part in getattr(field.annotation, "__args__", [field.annotation]) if part is not type(None)]
+        for name, field in StackSpec.model_fields.items()
+    }
+    for axis in AXES.values():
+        layer, _, field = axis.field.partition(".")
+        assert not layer or any(field in model.model_fields for model in layers[layer]), axis.name
+
+
+VALUES: dict[str, list[Any]] = {
+    "level": [0, 1, 5, 6, 10, "1+0"],
+    "chunk": ["16KiB", "64KiB", "3KiB"],
+    "members": [2, 4, 5],
+    "filesystem": ["xfs", "ext4"],
+    "log": ["internal", "external"],
+    "bitmap": ["none", "internal"],
+    "stripe_cache_size": [256, 4096],
+    "wdelay": [True, False],
+    "export": ["sync", "async"],
+}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(VALUES)), st.integers(1, 3)))
+def test_every_combination_is_a_cell_or_impossible_or_merged(lengths: dict[str, int]) -> None:
+    plan = plan_of({name: VALUES[name][:length] for name, length in lengths.items()}, hardware={"disks": {"count": 6}})
+    try:
+        matrix = matrix_of(plan)
+    except RequestError:
+        event("nothing is possible")
+        return
+    assert len(matrix.cells) + len(matrix.impossible) + matrix.merged == plan.combinations
+    names = [cell.name for cell in matrix.cells]
+    assert len(set(names)) == len(names)
+    assert [cell.index for cell in matrix.cells] == list(range(len(names)))

@@ -1,0 +1,97 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import RequestError
+from harness.plan.cell import matrix_of
+from harness.plan.plan import Plan, load_plan
+from harness.units import KIB
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").glob("*.toml"))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"axs": {}}, r"here\.toml: no such key as 'axs'; did you mean 'axes'"),
+        ({"axes": {"chnk": ["64KiB"]}}, r"here\.toml: axes: no such axis as 'chnk'; did you mean 'chunk'"),
+        ({"axes": {"chunk": "64KiB"}}, r"axes: chunk: write the values to try as a list"),
+        ({"axes": {"chunk": []}}, r"axes: chunk: write the values"),
+        ({"axes": {"chunk": ["64KiB", 65536]}}, r"axes: chunk: a value is there twice"),
+        ({"axes": {"chunk": ["big"]}}, r"axes: chunk: not a size: 'big'"),
+        ({"axes": {"level": [5, 7]}}, r"axes: level: level: no such thing as '7'"),
+        ({"axes": {"export": ["asink"]}}, r"axes: export: value: no such thing as 'asink'; did you mean 'async'"),
+        ({"axes": {"threads": [True]}}, r"axes: threads: not a whole number: True"),
+        ({"axes": {"aligned": [1]}}, r"axes: aligned: neither true nor false: 1"),
+        ({"axes": {"rate": ["fast"]}}, r"axes: rate: not a rate"),
+        ({"fixed": {"exprot": "sync"}}, r"fixed: no such axis as 'exprot'; did you mean 'export'"),
+        ({"axes": {"level": [5]}, "fixed": {"level": 5}}, r"level: under \[axes\] and under \[fixed\]"),
+        ({"axes": {"threads": list(range(1, 102)), "nr_requests": list(range(4, 105))}}, "10201 combinations, more"),
+        ({"hardware": {"disks": {"cuont": 4}}}, r"hardware\.disks\[1\]: no such key as 'cuont'; did you mean 'count'"),
+        ({"hardware": {"disks": {"count": 65}}}, r"hardware\.disks\[1\]\.count: .*64"),
+        ({"hardware": {"disks": {"placement": "inner"}}}, r"disks\[1\]\.placement: no such thing as 'inner'"),
+        ({"hardware": {"disks": {"count": 3, "profiles": ["none", "none"]}}}, r"2 profiles for 3 disks"),
+        ({"hardware": {"controller": {"bandwith": "1MB/s"}}}, r"hardware\.controller: .* did you mean 'bandwidth'"),
+        ({"hardware": {"controller": {"bandwidth": 300}}}, r"hardware\.controller\.bandwidth: not a bandwidth: 300"),
+        ({"hardware": {"network": {"dealy": "1ms"}}}, r"hardware\.network: .*did you mean 'delay'"),
+        ({"run": {"repeats": 0}}, r"run\.repeats: "),
+        ({"run": {"repaets": 5}}, r"run: no such key as 'repaets'; did you mean 'repeats'"),
+        ({"run": {"cut": "pwoer"}}, r"run\.cut: .*power"),
+        ({"run": {"warm_up": "soon"}}, r"run\.warm_up: not a duration"),
+        ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds 9 is more than max_seconds 3"),
+        ({"workload": []}, r"workload: write one or more tables"),
+        ({"workload": [{"tool": "ddd"}]}, r"workload: no such thing as 'ddd'; did you mean 'dd'"),
+        ({"workload": [{}]}, r"workload: tool is missing"),
+        ({"workload": [{"tool": "dd", "name": "x"}, {"tool": "fio", "name": "x"}]}, "two workloads with the name 'x'"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_what_is_valid(
+    read: Callable[..., Plan], document: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(RequestError, match=reason):
+        read(**document)
+
+
+def test_all_mistakes_are_told_at_once(read: Callable[..., Plan]) -> None:
+    with pytest.raises(RequestError) as caught:
+        read({"chnk": ["64KiB"]}, run={"repeats": 0}, hardware={"clients": 0})
+    assert all(key in str(caught.value) for key in ("axes", "run.repeats", "hardware.clients"))
+
+
+def test_values_have_one_form(read: Callable[..., Plan]) -> None:
+    plan = read(
+        {"level": [5, "raid10"], "chunk": ["64KiB"], "export": ["sync", "async"], "vers": [4.2]},
+        fixed={"workload": {"seconds": 3}},
+        run={"warm_up": "500ms"},
+    )
+    assert plan.axes == {"level": ("5", "10"), "chunk": (64 * KIB,), "export": (True, False), "vers": ("4.2",)}
+    assert plan.fixed == {"workload.seconds": 3}
+    assert plan.run.warm_up == 0.5
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_plans_are_possible_as_a_whole(path: Path) -> None:
+    plan = load_plan(path)
+    matrix = matrix_of(plan)
+    assert plan.name == path.stem
+    assert len(matrix.cells) == plan.combinations
+
+
+def test_a_shipped_plan_has_the_size_that_it_says() -> None:
+    sizes = {path.stem: len(matrix_of(load_plan(path)).cells) for path in SHIPPED}
+    assert sizes["tiny"] == 4
+    assert sizes["raid_chunk_wsize"] == 24
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "cannot be read: No such file"), (b"[axes\n", "is not TOML: .*line 1"), (b"a = '\xff'", "is not TOML")],
+)
+def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "mine.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(RequestError, match=reason):
+        load_plan(path)
