@@ -2,6 +2,7 @@
 # e2fsck-1.47.0-corrupt shortened. The damage was made on purpose, with dd, debugfs and xfs_db.
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from harness.command import Completed
 from harness.errors import RequestError, RigError
 from harness.filesystem import (
     Ext4Spec,
+    Filesystem,
     FilesystemSpec,
     XfsSpec,
     check_command,
@@ -134,6 +136,14 @@ def test_log_and_journal() -> None:
     ]
     assert mkfs_command(external, "/dev/md0", None)[-3:] == ["-J", f"device={path}", "/dev/md0"]
     assert f"data=ordered,journal_path={path}" in mount_command(external, "/dev/md0")
+
+
+def test_an_external_journal_is_made_first_and_flushed() -> None:
+    machine: Any = Mock()
+    Filesystem(Ext4Spec(log="d"), machine, "/dev/md0").create()
+    ran = [call.args[0] for call in machine.succeed.call_args_list]
+    assert [argv[0] for argv in ran] == ["mke2fs", "mkfs.ext4", "sync"]
+    assert ran[-1] == ["sync", "/dev/disk/by-id/raidproof-d"]
 
 
 def test_mount() -> None:
