@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.plan.axes import write_value
+from harness.plan.axes import AXES, write_value
 from harness.plan.cell import Impossible, Matrix
 from harness.plan.duration import expect
 from harness.plan.works import names
@@ -53,6 +53,16 @@ def cell_table(matrix: Matrix) -> Table:
     for cell in matrix.cells:
         values = (write_value(name, cell.settings[name]) if name in cell.settings else "-" for name in plan.axes)
         table.add_row(str(cell.index + 1), *values, *([cell.workload_name] if several else []))
+    return table
+
+
+def axis_table() -> Table:
+    """Return every axis that a plan may vary, for the help."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("axis", "is", "left out where"):
+        table.add_column(column, overflow="fold")
+    for axis in AXES.values():
+        table.add_row(axis.name, axis.help, axis.where.unless if axis.where else "")
     return table
 
 

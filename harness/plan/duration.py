@@ -75,7 +75,8 @@ def expect(matrix: Matrix) -> Expectation:
         visits=len(visits),
         timed_s=plan.run.repeats * sum(each),
         overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * (VISIT_S + plan.run.warm_up),
-        cut_s=CUT_S * len(cells) if plan.run.cut else 0.0,
+        # Cells that differ in the workload alone share their cut.
+        cut_s=CUT_S * len({cell.stack.model_dump_json() for cell in cells}) if plan.run.cut else 0.0,
         open_ended=None in known.values(),
         memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
         disk=sum(plan.hardware.disk_sizes.values()),

@@ -1,5 +1,6 @@
 """The plan: what a user writes down of the hardware, of the configurations, and of the work."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -100,8 +101,8 @@ def read_plan(document: Mapping[str, Any], *, source: str, name: str = "plan") -
         raise RequestError(f"{source}: {reasons(error)}") from error
 
 
-def load_plan(path: Path) -> Plan:
-    """Read a plan from a TOML file.
+def load_plan(path: Path, changes: Mapping[str, Any] | None = None) -> Plan:
+    """Read a plan from a TOML file; ``changes`` go over what its table ``[run]`` says.
 
     Raises:
         RequestError: there is no such file, or what it asks cannot be.
@@ -112,4 +113,6 @@ def load_plan(path: Path) -> Plan:
         raise RequestError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise RequestError(f"{path} is not TOML: {error}") from error
-    return read_plan(document, source=str(path), name=path.stem)
+    if changes and isinstance(run := document.get("run", {}), dict):
+        document["run"] = {**run, **changes}
+    return read_plan(document, source=str(path), name=re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan")

@@ -3,7 +3,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.plan.describe import describe
+from harness.plan.axes import AXES
+from harness.plan.describe import axis_table, describe
 from tests.plan.conftest import Make
 
 
@@ -38,3 +39,10 @@ def test_what_is_not_the_case_is_not_told(make: Make) -> None:
     assert "impossible" not in text
     assert "fixed" not in text
     assert "power cut: none" in text
+
+
+def test_the_help_names_every_axis() -> None:
+    console = Console(width=200, file=StringIO(), record=True)
+    console.print(axis_table())
+    text = console.export_text()
+    assert all(f"\n{name} " in text for name in AXES)

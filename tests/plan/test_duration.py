@@ -12,6 +12,8 @@ def test_repeats_and_cuts_take_their_time(make: Make) -> None:
     assert thrice.overhead_s > once.overhead_s
     assert once.cut_s == 0
     assert expect(make(axes, run={"cut": "power"})).cut_s == 4 * CUT_S
+    workloads = [{"tool": "dd"}, {"tool": "fio"}]
+    assert expect(make(axes, run={"cut": "power"}, workload=workloads)).cut_s == 4 * CUT_S
 
 
 def test_rebuilding_less_takes_less(make: Make) -> None:

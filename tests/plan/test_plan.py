@@ -95,3 +95,18 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes | None, reaso
         path.write_bytes(content)
     with pytest.raises(RequestError, match=reason):
         load_plan(path)
+
+
+def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('workload = { tool = "dd" }\nrun = { repeats = 7, warm_up = 1 }\n')
+    run = load_plan(path, {"repeats": 2, "seed": 9}).run
+    assert (run.repeats, run.seed, run.warm_up) == (2, 9, 1.0)
+    with pytest.raises(RequestError, match=r"run\.repeats"):
+        load_plan(path, {"repeats": 0})
+
+
+def test_a_plan_is_called_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "my plan.toml"
+    path.write_text('workload = { tool = "dd" }\n')
+    assert load_plan(path).name == "my-plan"
