@@ -88,12 +88,24 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
+def _plain(value: Any) -> Any:
+    # Rates and durations are read by functions that know text and numbers.
+    odd = (
+        [name for name, of in value.items() if not isinstance(of, str | int | float)]
+        if isinstance(value, dict)
+        else []
+    )
+    if odd:
+        raise ValueError(f"{', '.join(odd)}: neither text nor a number")
+    return value
+
+
 class Hardware(Table):
     """What the lab is made of."""
 
     disks: Annotated[tuple[DiskGroup, ...], BeforeValidator(_as_list)] = (DiskGroup(count=4),)
     controller: Controller | None = None
-    network: Annotated[LinkSpec, placed] = LinkSpec()
+    network: Annotated[LinkSpec, placed, BeforeValidator(_plain)] = LinkSpec()
     """The link of each machine to the switch."""
     clients: int = Field(default=1, ge=1, le=16)
     memory: Memory = Memory()

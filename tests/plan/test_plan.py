@@ -3,10 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from harness.errors import RequestError
+from harness.plan.axes import AXES
 from harness.plan.cell import matrix_of
-from harness.plan.plan import Plan, load_plan
+from harness.plan.plan import Plan, load_plan, read_plan
 from harness.units import KIB
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").glob("*.toml"))
@@ -110,3 +113,45 @@ def test_a_plan_is_called_after_its_file(tmp_path: Path) -> None:
     path = tmp_path / "my plan.toml"
     path.write_text('workload = { tool = "dd" }\n')
     assert load_plan(path).name == "my-plan"
+
+
+odd = st.recursive(
+    st.one_of(st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.dates()),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=3), inner, max_size=2)),
+    max_leaves=4,
+)
+KEYS = [
+    ("hardware",),
+    ("hardware", "disks"),
+    ("hardware", "disks", "size"),
+    ("hardware", "disks", "profiles"),
+    ("hardware", "controller"),
+    ("hardware", "controller", "bandwidth"),
+    ("hardware", "network"),
+    ("hardware", "network", "rate"),
+    ("hardware", "network", "delay"),
+    ("hardware", "memory"),
+    ("axes",),
+    *(("axes", name) for name in sorted(AXES)),
+    *(("fixed", name) for name in sorted(AXES)),
+    ("workload",),
+    ("workload", "tool"),
+    ("run",),
+    ("run", "warm_up"),
+    ("run", "cut"),
+    ("name",),
+]
+
+
+@given(st.sampled_from(KEYS), odd)
+def test_whatever_toml_can_say_is_a_plan_or_refused(keys: tuple[str, ...], value: object) -> None:
+    document: dict[str, Any] = {"workload": {"tool": "dd"}}
+    table = document
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+    table[keys[-1]] = value
+    try:
+        plan = read_plan(document, source="here.toml")
+        matrix_of(plan)
+    except RequestError as error:
+        event(f"{keys[0]}: {str(error)[:40]}")
