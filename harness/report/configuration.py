@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from harness.record.run import CycleRecord
 from harness.report.words import UNKNOWN
 from harness.units import format_size
 
 NOT_ASKED = "(not asked)"
 _UNWRITTEN = object()
 _SIZES = frozenset({"su", "rsize", "wsize", "memory"})
+
+
+class Configured(Protocol):
+    """A cycle, or a plan's cell: layers that were asked, and found."""
+
+    asked: dict[str, Any]
+    effective: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Setting:
     cases: list[Case]
 
 
-def configuration(cycles: Sequence[CycleRecord]) -> dict[str, list[Setting]]:
+def configuration(cycles: Sequence[Configured]) -> dict[str, list[Setting]]:
     """Return every field of every layer; cycles in which a field is the same share a case."""
     cases: dict[tuple[str, str], dict[tuple[str, str, bool], list[int]]] = {}
     for place, cycle in enumerate(cycles, start=1):
@@ -50,7 +56,7 @@ def configuration(cycles: Sequence[CycleRecord]) -> dict[str, list[Setting]]:
     return layers
 
 
-def fields(cycle: CycleRecord) -> Iterator[tuple[str, str, Any, Any]]:
+def fields(cycle: Configured) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield layer, field, asked (None if it was not) and found (``_UNWRITTEN`` if it is not known)."""
     for layer, asked, found in layers(cycle):
         wanted, there = dict(flat(asked)), dict(flat(found))
@@ -65,7 +71,7 @@ def fields(cycle: CycleRecord) -> Iterator[tuple[str, str, Any, Any]]:
                 yield layer, field, None, found_value
 
 
-def layers(cycle: CycleRecord) -> Iterator[tuple[str, Any, Any]]:
+def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
     """Yield each layer with what was asked and found of it; a mount once for each client."""
     found = dict(cycle.effective)
     mounts = found.pop("mounts", None)
@@ -119,7 +125,7 @@ def same(asked: Any, found: Any) -> bool:
     return bool(asked == found) or str(asked) == str(found) or str(found).endswith(f"-{asked}")
 
 
-def caveats(cycles: Sequence[CycleRecord]) -> dict[str, list[int]]:
+def caveats(cycles: Sequence[Configured]) -> dict[str, list[int]]:
     """Return what the stacks cannot stand for, with the numbers of the cycles that it holds for."""
     held: dict[str, list[int]] = {}
     for place, cycle in enumerate(cycles, start=1):

@@ -1,6 +1,7 @@
 """The report as one HTML file that needs nothing else: no network, no script."""
 
 import shlex
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from markupsafe import Markup
 
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
-from harness.report import columns, moments, scatter, words
+from harness.report import cells, cells_chart, columns, moments, scatter, words
 from harness.report.configuration import caveats, configuration, flat, value
 from harness.verdict.outcome import Outcome
 
@@ -51,6 +52,9 @@ def render(record: RunRecord) -> str:
     }
     limits = moments.span(record.cycles)
     timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
+    sections = list(sections_of(record, [*filter(None, timelines)]))
+    # Cells stand for the cycles that were made of them.
+    stacks = record.cells if record.plan else record.cycles
     return environment.get_template("report.html.j2").render(
         run=record,
         took=duration(record),
@@ -64,12 +68,49 @@ def render(record: RunRecord) -> str:
         scatter_module=scatter,
         timelines=[timeline for timeline in timelines if timeline],
         timeline_module=moments,
-        layers=configuration(record.cycles),
-        caveats=caveats(record.cycles),
+        layers=configuration(stacks),
+        layers_of=lambda cell: configuration([cell]),
+        caveats=caveats(stacks),
+        rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
+        sections=sections,
+        shown={anchor for anchor, _ in sections},
+        cells=cells,
+        cells_chart=cells_chart,
+        rankings=cells.rankings(record),
+        numbers=cells_chart.numbered(record),
+        cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
         counters=counters,
         checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
     )
+
+
+def sections_of(record: RunRecord, timelines: Sequence[moments.Moments]) -> Iterator[tuple[str, str]]:
+    """Yield anchor and title of each section; a plan's run leaves out those that would be empty."""
+    planned = record.plan is not None
+    if planned:
+        yield "ranking", "Ranking"
+        yield "cells", "Cells"
+    if record.cycles or not planned:
+        yield "table", "Power cuts" if planned else "Results"
+    if not planned:
+        # Cells have a chart of their own, with the speed of the workload that was asked.
+        yield "speed-and-loss", "Speed and loss"
+    if timelines or not planned:
+        yield "timelines", "Timelines"
+    if any(cycle.control for cycle in record.cycles) or not planned:
+        yield "controls", "Controls"
+    if record.cycles or not planned:
+        yield "verdicts", "Verdicts"
+    yield "configuration", "Configuration"
+    yield "environment", "Environment"
+    yield "limits", "What this cannot prove"
+    yield "repeat", "Repeat"
+
+
+def rows_of(rows: Sequence[int], of: int, noun: str) -> str:
+    """Return which rows something holds for."""
+    return f"all {noun}" if len(rows) == of else f"{noun} {', '.join(map(str, rows))}"
 
 
 def readable(content: Any) -> Any:

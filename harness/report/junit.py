@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
+from harness.record.cell import CellRecord
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
 from harness.report.columns import blames, losses
@@ -12,7 +13,7 @@ from harness.verdict.outcome import Outcome
 
 
 def write_junit(record: RunRecord, path: Path) -> None:
-    """Write one test case a cycle, whole or not at all.
+    """Write one test case a cell and one a cycle, whole or not at all.
 
     In an INVALID run nothing counts: cycles that passed are skipped there, so that no one takes them for green.
     """
@@ -25,9 +26,10 @@ def render(record: RunRecord) -> str:
     suite.timestamp = record.started.isoformat()
     suite.add_property("outcome", record.outcome.value)
     suite.add_property("reason", printable(record.reason))
+    suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
     suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
-    if record.outcome not in {cycle.outcome for cycle in record.cycles}:
-        # An end of the run that no cycle shows must not be lost.
+    if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
+        # An end of the run that none of them shows must not be lost.
         suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
     if record.ended is not None:
         suite.time = (record.ended - record.started).total_seconds()
@@ -39,6 +41,8 @@ def render(record: RunRecord) -> str:
 def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
     """Return the test case of a cycle."""
     title = f"control: {cycle.title}" if cycle.control else cycle.title
+    # A plan has a case of the same name for the cell whose power this was.
+    title = f"power cut: {title}" if record.plan else title
     if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
         reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
         return case(title, record.run, Outcome.SKIP, reason)
@@ -46,6 +50,39 @@ def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
     said = [f"{cycle.outcome}: {cycle.reason}", losses(cycle), *(f"blame: {blame}" for blame in blames(cycle))]
     verdicts = [f"{verdict.checker}: {verdict.outcome}: {verdict.reason}" for verdict in cycle.verdicts]
     made.system_out = printable("\n".join(one for one in [*said, *verdicts] if one))
+    return made
+
+
+def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
+    """Return the test case of a plan's cell: its end, and its figures as properties."""
+    outcome, reason = cell.outcome, cell.reason
+    if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
+        outcome, reason = (
+            Outcome.SKIP,
+            f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {reason}",
+        )
+    made = case(cell.name, record.run, outcome, reason)
+    made.time = sum(repeat.visit_s for repeat in cell.repeats)
+    figures = {
+        "median": cell.median,
+        "unit": cell.unit or None,
+        "rank": cell.rank,
+        "n": len(cell.measured),
+        "least": cell.spread and cell.spread[0],
+        "greatest": cell.spread and cell.spread[1],
+        "measured_over_expected": cell.ratio,
+        "limit": cell.limit,
+        "lost": cell.lost,
+        "flag": cell.flag,
+        "why_not_ranked": cell.why_not,
+    }
+    properties = Properties()  # type: ignore[no-untyped-call]
+    for name, value in figures.items():
+        if value is not None:
+            properties.add_property(Property(name, printable(str(value))))
+    made.append(properties)  # type: ignore[no-untyped-call]
+    said = [f"{cell.outcome}: {cell.reason}", cell.why_not and f"no rank: {cell.why_not}", cell.cause, cell.flag]
+    made.system_out = printable("\n".join(one for one in said if one))
     return made
 
 

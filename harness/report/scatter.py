@@ -19,8 +19,47 @@ CHARACTER = 7.2
 
 
 @dataclass(frozen=True)
+class Known:
+    """What stands on the chart, before it has a place there."""
+
+    number: int
+    title: str
+    export: str
+    hollow: bool
+    """Drawn hollow: a control, or a cell without a rank."""
+    lost: float
+    speed: float
+    lost_words: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the chart is about."""
+
+    id: str
+    title: str
+    speed: str
+    speed_unit: str
+    lost: str
+    lost_unit: str
+    hollow: str
+    """What a hollow point is."""
+
+
+CYCLES = Words(
+    id="scatter",
+    title="Sequential write speed against seconds of acknowledged work lost",
+    speed="sequential write",
+    speed_unit="MB/s",
+    lost="acknowledged work lost",
+    lost_unit="s",
+    hollow="a control",
+)
+
+
+@dataclass(frozen=True)
 class Point:
-    """One cycle on the chart."""
+    """One cycle, or one cell of a plan, on the chart."""
 
     number: int
     title: str
@@ -32,9 +71,9 @@ class Point:
     label_y: float
     anchor: str
     export: str
-    control: bool
-    mb_s: str
-    lost_s: str
+    hollow: bool
+    speed: str
+    lost: str
 
 
 @dataclass(frozen=True)
@@ -46,16 +85,22 @@ class Scatter:
     points: list[Point]
     missing: list[tuple[int, str, str]]
     """Cycles without a point: number, title, what is not known of them."""
+    words: Words = CYCLES
 
     @property
     def description(self) -> str:
         """The chart in words, for those who do not see it."""
-        return "; ".join(f"{one.number} {one.title}: {one.mb_s} MB/s, {one.lost_s} s lost" for one in self.points)
+        return "; ".join(self.said(one) for one in self.points)
+
+    def said(self, one: Point) -> str:
+        """Return a point in words."""
+        words = self.words
+        return f"{one.number} {one.title}: {one.speed} {words.speed_unit}, {one.lost} {words.lost_unit} lost"
 
 
 def scatter(cycles: Sequence[CycleRecord]) -> Scatter:
     """Lay the chart out; a cycle of which a value is unknown has no point, and is named instead."""
-    known: list[tuple[int, CycleRecord, float, float]] = []
+    known: list[Known] = []
     missing = []
     for place, cycle in enumerate(cycles, start=1):
         speed, lost = sequential_write(cycle), cycle.loss_window_s
@@ -63,38 +108,45 @@ def scatter(cycles: Sequence[CycleRecord]) -> Scatter:
             unknown = [name for name, value in (("MB/s", speed), ("seconds lost", lost)) if value is None]
             missing.append((place, cycle.title, " and ".join(unknown)))
         else:
-            known.append((place, cycle, lost, speed))
-    x = Axis.from_zero((lost for *_, lost, _ in known), LEFT, RIGHT - 20)
-    y = Axis.from_zero((speed for *_, speed in known), BOTTOM, TOP)
-    return Scatter(x, y, place_labels(known, x, y), missing)
+            known.append(
+                Known(place, cycle.title, export(cycle), cycle.control is not None, lost, speed, number(lost))
+            )
+    return laid_out(known, missing, CYCLES)
 
 
-def place_labels(known: Sequence[tuple[int, CycleRecord, float, float]], x: Axis, y: Axis) -> list[Point]:
+def laid_out(known: Sequence[Known], missing: list[tuple[int, str, str]], words: Words) -> Scatter:
+    """Give everything that is known its place."""
+    x = Axis.from_zero((one.lost for one in known), LEFT, RIGHT - 20)
+    y = Axis.from_zero((one.speed for one in known), BOTTOM, TOP)
+    return Scatter(x, y, place_labels(known, x, y), missing, words)
+
+
+def place_labels(known: Sequence[Known], x: Axis, y: Axis) -> list[Point]:
     """Put each label beside its point, on the side with more room, and clear of the labels placed before."""
     taken: list[tuple[float, float, float]] = []
     points = []
-    for place, cycle, lost, speed in sorted(known, key=lambda one: (y.at(one[3]), one[0])):
-        px, py = x.at(lost), y.at(speed)
-        label = cycle.title if len(known) <= MOST_TITLES else ""
-        length = CHARACTER * len(f"{place} {label}")
+    for one in sorted(known, key=lambda one: (y.at(one.speed), one.number)):
+        px, py = x.at(one.lost), y.at(one.speed)
+        label = one.title if len(known) <= MOST_TITLES else ""
+        length = CHARACTER * len(f"{one.number} {label}")
         right = px < (LEFT + RIGHT) / 2
         begin = px + LABEL_GAP if right else px - LABEL_GAP - length
         label_y = clear_of(taken, begin, begin + length, py)
         taken.append((begin, begin + length, label_y))
         points.append(
             Point(
-                number=place,
-                title=cycle.title,
+                number=one.number,
+                title=one.title,
                 label=label,
                 x=px,
                 y=py,
                 label_x=px + LABEL_GAP if right else px - LABEL_GAP,
                 label_y=label_y,
                 anchor="start" if right else "end",
-                export=export(cycle),
-                control=cycle.control is not None,
-                mb_s=number(speed),
-                lost_s=number(lost),
+                export=one.export,
+                hollow=one.hollow,
+                speed=number(one.speed),
+                lost=one.lost_words,
             )
         )
     return points

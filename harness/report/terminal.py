@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.record.run import CycleRecord, RunRecord
+from harness.report.cells_table import show_cells
 from harness.report.columns import COLUMNS, Column, blames, happening, losses, note
 from harness.report.words import printable
 from harness.verdict.outcome import Outcome
@@ -29,6 +30,34 @@ COLOURS = {
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
     """Print the table, a line on each cycle, how the run ended, and where the report is."""
+    if record.plan is not None:
+        show_cells(record, console)
+        show_cuts(record, console)
+    else:
+        show_cycles(record, console)
+    end = Text("run: ").append_text(verdict_text(record.outcome)).append(f": {printable(record.reason)}")
+    console.print(end, soft_wrap=not console.is_terminal)
+    if report is not None:
+        console.print(Text(f"report: {printable(str(report))}"), soft_wrap=True)
+
+
+def show_cuts(record: RunRecord, console: Console) -> None:
+    """Print what the power cuts of a plan cost: a short table, and a line on each that did not pass."""
+    if not record.cycles:
+        return
+    console.print(Text("Power cuts", style="bold"))
+    short = [column for column in COLUMNS if column.title in ("acknowledged", "lost", "work lost")]
+    console.print(table(record, short, console.width, titles=True))
+    console.print()
+    bad = [(place, one) for place, one in enumerate(record.cycles, start=1) if one.outcome is not Outcome.PASS]
+    for place, cycle in bad:
+        console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+    if bad:
+        console.print()
+
+
+def show_cycles(record: RunRecord, console: Console) -> None:
+    """Print the rows of a run, and a line on each."""
     if console.width >= WIDE:
         console.print(table(record, COLUMNS, console.width, titles=True))
     else:
@@ -40,10 +69,6 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
     for place, cycle in enumerate(record.cycles, start=1):
         console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
     console.print()
-    end = Text("run: ").append_text(verdict_text(record.outcome)).append(f": {printable(record.reason)}")
-    console.print(end, soft_wrap=not console.is_terminal)
-    if report is not None:
-        console.print(Text(f"report: {printable(str(report))}"), soft_wrap=True)
 
 
 def table(record: RunRecord, columns: Sequence[Column], width: int, *, titles: bool) -> Table:

@@ -1,10 +1,12 @@
-"""A run as the demo leaves it: four rows, of which two are controls."""
+"""A run as the demo leaves it: four rows, of which two are controls; and a plan's, with a cell of every kind."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import ControlSpec, CycleRecord, Environment, Recovery, RunRecord, Throughput, Timeline
 from harness.verdict.evidence import BlockClass, Evidence
 from harness.verdict.outcome import Outcome, Verdict
@@ -245,4 +247,146 @@ def invalid_run() -> RunRecord:
     control.outcome, control.reason = Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
     control.on_server, control.loss_window_s, control.timeline = balance(1602, 0), 0.0, None
     record.outcome, record.reason = Outcome.INVALID, f"{control.title}: {control.reason}"
+    return record
+
+
+FIO = {"tool": "fio", "rw": "write", "block_size": 1048576, "runtime_s": 5.0, "direct": False}
+POSTMARK = {"tool": "postmark", "files": 10000, "transactions": 20000}
+PLAN = """# Which level and chunk, and what async would gain.
+[axes]
+level = [5, 10]
+chunk = ["16KiB", "64KiB"]
+export = ["sync", "async"]
+
+[run]
+repeats = 3
+cut = "power"
+"""
+DEAD, NOT_EFFECTIVE = "level=5 chunk=16KiB export=async", "level=6 chunk=64KiB export=sync"
+SPLIT = "RAID5 reads 0.9 blocks for each block written: wsize 32 KiB never fills a 192 KiB stripe"
+
+
+def visit(round_: int, number: int, value: float, limit: str, cause: str, **changes: Any) -> Repeat:
+    wobble = (0.92, 1.0, 1.05, 0.98, 1.03)
+    return Repeat(
+        round=round_,
+        value=value,
+        values={"write_mb_s": value, "fsync_p99_ms": 1800 / value},
+        series=[(float(second), value * wobble[(second + round_ + number) % 5]) for second in range(1, 6)],
+        timed_s=5.0,
+        visit_s=7.1 + round_ / 10,
+        built="array" if round_ == 1 else "mount",
+        limit=limit,
+        cause=cause,
+        steady=changes.pop("steady", {"steady": True, "from_s": 1.0}),
+        regime={"accepted": True, "fits": None, "working_set": 536870912},
+        derived={
+            "member_reads_per_written": 0.8931,
+            "write_amplification": 2.412,
+            "members": {serial: {"busy": 0.91 - place / 50} for place, serial in enumerate(SERIALS)},
+            "calls_per_mb": 31.2,
+            "array": None,
+        },
+        engine={"cpu_share": 0.31, "late_ns_mean": 41000.0, "members_busy": dict.fromkeys(SERIALS, 0.9)},
+        files={"fio client1": f"cells/{number:03}-{round_}/client1.json"},
+        **changes,
+    )
+
+
+def cell(
+    number: int,
+    name: str,
+    values: list[float],
+    expected: float | None,
+    limit: str = "disks",
+    cause: str = "",
+    **rest: Any,
+) -> CellRecord:
+    sync = "export=async" not in name
+    visits = {key: rest.pop(key) for key in ("steady",) if key in rest}
+    return CellRecord(
+        name=name,
+        settings=dict(word.split("=") for word in name.split() if "workload" not in word) | {"nconnect": "1"},
+        workload=rest.pop("workload", FIO),
+        unit=rest.pop("unit", "write_mb_s"),
+        asked=asked(sync=sync),
+        effective=effective(sync=sync),
+        resync="skipped: blank members agree",
+        expected=None
+        if expected is None
+        else {
+            "value": expected,
+            "formula": "(members - 1) x media rate, at most the network",
+            "source": "data sheet of the profile; RFC 5681 for the network",
+        },
+        repeats=[visit(place, number, value, limit, cause, **visits) for place, value in enumerate(values, start=1)],
+        **rest,
+    )
+
+
+def planned() -> RunRecord:
+    """Return what a plan's run leaves behind: two workloads, and cells without a rank for every reason."""
+    record = sample()
+    lost, kept, broken = async_row(), sync_row(), error_row()
+    lost.title, kept.title = "level=10 chunk=64KiB export=async", "level=10 chunk=64KiB export=sync"
+    broken.title = DEAD
+    record.cycles = [kept, lost, broken]
+    dead = cell(7, DEAD, [], 110.0, cycle="broken", unit="")
+    dead.repeats = [Repeat(round=1, visit_s=3.0, rig_error="gave up waiting for server to answer")]
+    cached = cell(
+        4, "level=1 chunk=64KiB export=sync", [887.0, 902.4, 911.3], 110.0, "network", "all of it fits into RAM"
+    )
+    for repeat in cached.repeats:
+        repeat.regime = {"accepted": False, "reason": "512 MiB fit into the server's 768 MiB of memory"}
+    postmark: dict[str, Any] = {"workload": POSTMARK, "unit": "transactions_per_s"}
+    network, ten, five = ("network", "1 Gbit/s is full"), "level=10 chunk=64KiB", "level=5 chunk=64KiB"
+    record.cells = [
+        cell(1, f"{ten} export=sync", [112.4, 110.9, 113.0], 117.5, *network, cycle="sync"),
+        cell(2, f"{five} export=sync", [71.3, 70.2, 72.8], 110.0, cause=SPLIT),
+        cell(3, f"{ten} export=async", [115.2, 116.0, 114.9], 117.5, *network, cycle="async"),
+        cached,
+        cell(5, "level=5 chunk=16KiB export=sync", [48.8, 70.4, 61.7], None, cause=SPLIT, steady={"steady": False}),
+        cell(6, "level=0 chunk=64KiB export=sync", [131.0, 130.2], 150.0, "engine", "the engine used 97 % of a core"),
+        dead,
+        cell(8, NOT_EFFECTIVE, [], None, not_effective="wsize: asked 1048576, found 524288", unit=""),
+        cell(9, "level=10 chunk=16KiB export=sync", [101.7, 102.2, 99.8], 117.5, cause="members are busy at 98 %"),
+        cell(10, f"{ten} export=sync workload=postmark", [212.0, 208.4, 215.1], None, cause="fsyncs", **postmark),
+        cell(11, f"{five} export=sync workload=postmark", [2.31, 2.4, 2.38], 96.0, cause=SPLIT, **postmark),
+    ]
+    record.plan = PlanRecord(
+        path="scenarios/plans/raid_chunk.toml",
+        text=PLAN,
+        seed=4711,
+        repeats=3,
+        cut="power",
+        order=[(round_, one.name) for round_ in (1, 2, 3) for one in record.cells],
+        impossible=[
+            ("level=6 chunk=16KiB export=sync", "RAID6 needs at least 4 members: 3 are there"),
+            ("level=6 chunk=16KiB export=async", "RAID6 needs at least 4 members: 3 are there"),
+        ],
+        timed_s=130.0,
+        visits_s=204.6,
+    )
+    judge_cells(record)
+    record.outcome, record.reason = conclude_plan(record)
+    return record
+
+
+@pytest.fixture
+def plan_run() -> RunRecord:
+    """A plan's run with a cell of every kind."""
+    return planned()
+
+
+@pytest.fixture
+def uncut_run() -> RunRecord:
+    """A plan's run in which no power was cut, and all went well."""
+    record = planned()
+    assert record.plan is not None
+    record.plan.cut, record.cycles = None, []
+    record.cells = [one for one in record.cells if one.name not in (DEAD, NOT_EFFECTIVE)]
+    for one in record.cells:
+        one.cycle = None
+    judge_cells(record)
+    record.outcome, record.reason = conclude_plan(record)
     return record

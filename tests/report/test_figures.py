@@ -12,7 +12,7 @@ def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:
     assert set(by_number) == {1, 2, 3, 4}
     assert by_number[2].x > by_number[3].x > by_number[1].x == chart.x.at(0)
     assert by_number[2].y < by_number[1].y
-    assert [by_number[place].control for place in (1, 2, 3, 4)] == [False, False, True, True]
+    assert [by_number[place].hollow for place in (1, 2, 3, 4)] == [False, False, True, True]
     assert not chart.missing
 
 

@@ -139,6 +139,81 @@ def test_a_run_without_anything_is_still_a_page(run: RunRecord) -> None:
     assert "No cycle has a timeline" in text
 
 
+def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(
+    plan_run: RunRecord, uncut_run: RunRecord
+) -> None:
+    def sections(record: RunRecord) -> list[str]:
+        return [str(attributes["id"]) for tag, attributes in Page(render(record)).tags if tag == "section"]
+
+    always = ["configuration", "environment", "limits", "repeat"]
+    assert sections(plan_run) == ["ranking", "cells", "table", "timelines", "verdicts", *always]
+    assert sections(uncut_run) == ["ranking", "cells", *always]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "promises of 2 of 11 cells were tested by a power cut",
+        "nothing was measured in 36% of the visits' wall time (130 s of 205 s timed)",
+        "does not keep its promises: 20,047 of 20,183 acknowledged operations lost",
+        "measures a cache: 512 MiB fit into the server's 768 MiB of memory",
+        "65% of what the hardware should give",
+        "no steady state",
+        "RAID5 reads 0.9 blocks for each block written: wsize 32 KiB never fills a 192 KiB stripe",
+        "(members - 1) x media rate, at most the network",
+        "RAID6 needs at least 4 members: 3 are there 2: level=6 chunk=16KiB export=sync",
+        "the rig failed: gave up waiting for server to answer",
+        "skipped: blank members agree",
+        "members.disk3.busy 0.850 0.850 0.850",
+        "The plan, scenarios/plans/raid_chunk.toml, with seed 4711 and 3 rounds: # Which level and chunk",
+        "round 2: level=1 chunk=64KiB export=sync",
+        "grace and lease are 10 s, not the default 90 s all cells",
+        "working set 512 MiB",
+        "≠ 1MiB",
+    ],
+)
+def test_what_a_reader_of_a_plan_looks_for(plan_run: RunRecord, fact: str) -> None:
+    assert fact in Page(render(plan_run)).text
+
+
+def test_no_promise_was_tested_where_no_power_was_cut(uncut_run: RunRecord) -> None:
+    text = Page(render(uncut_run)).text
+    assert "promises were not tested: no power was cut" in text
+    assert "lost at the cut" not in text
+
+
+def test_a_plan_page_holds_together(plan_run: RunRecord) -> None:
+    tags = Page(render(plan_run)).tags
+    identities = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(identities) == len(set(identities))
+    anchors = {(attributes.get("href") or "")[1:] for tag, attributes in tags if tag == "a"}
+    assert {anchor for anchor in anchors if not anchor.startswith("/")} <= set(identities)
+    drawn = [attributes for tag, attributes in tags if tag == "svg" and attributes.get("role") == "img"]
+    # Two workloads with bars, one of them with losses, nine cells with a series, two timelines.
+    assert len(drawn) == 2 + 1 + 9 + 2
+    assert {one for attributes in drawn for one in (attributes["aria-labelledby"] or "").split()} <= set(identities)
+
+
+def test_a_plan_of_which_nothing_was_visited_is_still_a_page(plan_run: RunRecord) -> None:
+    plan_run.cells, plan_run.cycles = [], []
+    assert "No cell was visited." in Page(render(plan_run)).text
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)
+@given(st.text())
+def test_whatever_a_cell_says_is_text(plan_run: RunRecord, text: str) -> None:
+    evil = f"<script>alert(1)</script>{text}'\"><img src=x>\x1b"
+    cell, plan = plan_run.cells[0], plan_run.plan
+    assert plan is not None
+    cell.name = cell.cause = cell.why_not = cell.flag = cell.limit = cell.reason = plan.text = plan.path = evil
+    cell.settings, cell.expected = {evil: evil}, {evil: evil}
+    cell.repeats[0].derived, cell.repeats[0].files = {evil: evil}, {evil: f"javascript:{evil}"}
+    plan.impossible, plan.order = [(evil, evil)], [(1, evil)]
+    page = render(plan_run)
+    assert not re.search(r"<script|<img|\x1b|href=\"\./javascript:", page)
+    assert not {tag for tag, _ in Page(page).tags} & {"script", "img"}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
 @given(st.text())
 def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:

@@ -58,6 +58,32 @@ def test_an_end_that_no_cycle_shows_is_not_lost(run: RunRecord) -> None:
     assert error.get("message") == "the lab did not stop"
 
 
+def test_one_case_a_cell_with_its_figures(plan_run: RunRecord) -> None:
+    found = {case.get("name"): case for case in cases(plan_run)}
+    assert len(found) == len(plan_run.cells) + len(plan_run.cycles)
+    first = found["level=10 chunk=64KiB export=sync"]
+    properties = {one.get("name"): one.get("value") for one in first.iter("property")}
+    assert (properties["median"], properties["unit"], properties["rank"]) == ("112.4", "write_mb_s", "1")
+    assert properties["lost"] == "0 of 1,518"
+    assert [one.tag for one in first] == ["properties", "system-out"]
+    unranked = found["level=10 chunk=64KiB export=async"]
+    names = {one.get("name") for one in unranked.iter("property")}
+    assert "rank" not in names
+    assert "why_not_ranked" in names
+
+
+def test_a_cell_ends_as_a_cycle_does(plan_run: RunRecord) -> None:
+    found = {case.get("name"): case for case in cases(plan_run)}
+    assert found["level=5 chunk=16KiB export=async"].find("error") is not None
+    assert found["level=6 chunk=64KiB export=sync"].find("failure") is not None
+    assert found["power cut: level=5 chunk=16KiB export=async"].find("error") is not None
+    plan_run.outcome = Outcome.INVALID
+    assert all(
+        case.find("skipped") is not None or case.find("error") is not None or case.find("failure") is not None
+        for case in cases(plan_run)
+    )
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text())
 def test_whatever_a_console_says_is_valid_xml(run: RunRecord, text: str) -> None:

@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.record.run import RunRecord
+from harness.report.cells import (
+    costs,
+    impossible,
+    measure,
+    overhead,
+    promises,
+    rankings,
+    seen,
+    visited,
+    with_unit,
+    workload_titles,
+    written,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "unit"),
+    [
+        ("write_mb_s", "write", "MB/s"),
+        ("random_read_iops", "random read", "1/s"),
+        ("transactions_per_s", "transactions", "1/s"),
+        ("fsync_p99_ms", "fsync p99", "ms"),
+        ("iops", "", "1/s"),
+        ("files", "files", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_name_carries_its_unit(name: str, words: str, unit: str) -> None:
+    assert measure(name) == (words, unit)
+
+
+@given(st.text())
+def test_no_name_is_without_words(name: str) -> None:
+    assert with_unit(name) == with_unit(name).strip() or not measure(name)[1]
+
+
+def test_cells_of_a_workload_stand_together_the_fastest_first(plan_run: RunRecord) -> None:
+    fio, postmark = rankings(plan_run)
+    assert [cell.rank for cell in fio.ranked] == [1, 2, 3, 4]
+    medians = [cell.median or 0 for cell in fio.ranked]
+    assert medians == sorted(medians, reverse=True)
+    assert [cell.median for cell in fio.unranked] == [902.4, 130.6, 115.2, None, None]
+    assert (fio.title, postmark.title) == ("fio: write [MB/s]", "postmark: transactions [1/s]")
+
+
+def test_workloads_of_one_tool_are_told_apart() -> None:
+    workloads = [{"tool": "fio", "rw": "write", "block_size": size} for size in (1024, 4096)]
+    assert workload_titles(workloads) == ["fio, block size 1KiB", "fio, block size 4KiB"]
+    assert workload_titles([{"tool": "dd", "count": 1}]) == ["dd"]
+    assert workload_titles([{}]) == ["workload"]
+
+
+def test_untested_promises_are_never_called_kept(plan_run: RunRecord, uncut_run: RunRecord) -> None:
+    # One of the three that were cut did not come back: nothing is known of it.
+    assert promises(plan_run) == "promises of 2 of 11 cells were tested by a power cut"
+    assert "not tested" in promises(uncut_run)
+
+
+def test_only_a_known_loss_costs(plan_run: RunRecord) -> None:
+    assert [cell.name for cell in plan_run.cells if costs(cell)] == ["level=10 chunk=64KiB export=async"]
+
+
+def test_what_the_run_took_and_left_out(plan_run: RunRecord) -> None:
+    assert visited(plan_run) == "11 cells, 27 visits of 33, of which 1 measured nothing"
+    assert overhead(plan_run) == "nothing was measured in 36% of the visits' wall time (130 s of 205 s timed)"
+    [(reason, names)] = impossible(plan_run)
+    assert reason.startswith("RAID6")
+    assert len(names) == 2
+    assert plan_run.plan is not None
+    plan_run.plan.visits_s = 0
+    assert overhead(plan_run) == "no visit was timed"
+
+
+def test_what_one_visit_did_not_see_is_a_dash(plan_run: RunRecord) -> None:
+    cell = plan_run.cells[0]
+    cell.repeats[1].engine = None
+    assert dict(seen(cell, "engine"))["cpu share"] == ["0.310", "-", "0.310"]
+
+
+def test_values_are_written_by_what_they_are() -> None:
+    said = [written("a.mean_bytes", 65536), written("share", 0.12345), written("files", 7), written("x", True)]
+    assert said == ["64.0 KiB", "0.123", "7", "yes"]
