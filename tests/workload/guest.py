@@ -1,0 +1,41 @@
+"""A machine without a computer: it notes what it is told to run, and answers what it was given."""
+
+from collections.abc import Callable, Sequence
+
+from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+
+Answer = Callable[[tuple[str, ...]], Completed | None]
+
+
+def said(
+    argv: Sequence[str], stdout: str = "", stderr: str = "", status: int = 0, where: str = "client1"
+) -> Completed:
+    return Completed(tuple(argv), status, stdout, stderr, where)
+
+
+class Guest:
+    """Answers what ``answer`` says, and where it says nothing, nothing."""
+
+    def __init__(self, name: str = "client1", answer: Answer = lambda _: None) -> None:
+        self.name = name
+        self.address = "10.77.0.11"
+        self.ran: list[tuple[str, ...]] = []
+        self._answer = answer
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        words = tuple(argv)
+        self.ran.append(words)
+        return self._answer(words) or Completed(words, 0, "", "", self.name)
+
+    def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
+        ended = self.run(argv, stdin=stdin, deadline_s=deadline_s)
+        if not ended.ok:
+            raise CommandFailed(ended)
+        return ended.stdout
+
+    @property
+    def programs(self) -> list[str]:
+        """What it ran, by the first word that matters."""
+        return [words[5] if words[0] == "env" else words[0] for words in self.ran]
