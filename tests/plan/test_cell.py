@@ -92,7 +92,7 @@ def test_spares_and_journal_take_what_the_members_leave(make: Make) -> None:
 
 
 def test_several_workloads_are_told_apart(make: Make) -> None:
-    matrix = make({"level": [5, 10]}, workload=[{"tool": "dd"}, {"tool": "fio", "name": "random"}])
+    matrix = make({"level": [5, 10]}, workload=[{"tool": "dd"}, {"tool": "hdparm", "name": "random"}])
     assert [cell.name for cell in matrix.cells] == [
         "level=5 workload=dd",
         "level=10 workload=dd",
