@@ -12,6 +12,7 @@ WIDTH, HEIGHT = 960.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 76.0, 924.0, 40.0, 330.0
 LINE_HEIGHT = 18.0
 LABEL_GAP = 14.0
+ROUNDING = 0.1
 MOST_TITLES = 12
 """With more points than this, labels are numbers alone; the table has the titles."""
 CHARACTER = 7.2
@@ -155,13 +156,14 @@ def place_labels(known: Sequence[Known], x: Axis, y: Axis) -> list[Point]:
 def clear_of(taken: Sequence[tuple[float, float, float]], begin: float, end: float, wanted: float) -> float:
     """Return the height nearest to the wanted one at which a label from ``begin`` to ``end`` touches no other.
 
-    Heights are tried downwards and upwards in turn; where the chart is full, labels overlap.
+    Points come from the top: labels that give way downwards keep their order, and leaders do not cross. Only where
+    there is no room below they go up; where the chart is full, they overlap.
     """
-    rows = int((BOTTOM - TOP) / LINE_HEIGHT)
-    for step in sorted(range(-rows, rows + 1), key=abs):
-        height = wanted + step * LINE_HEIGHT
+    below = sorted({wanted, *(height + LINE_HEIGHT for *_, height in taken)})
+    above = sorted((height - LINE_HEIGHT for *_, height in taken), reverse=True)
+    for height in (*(one for one in below if one >= wanted), *(one for one in above if one < wanted)):
         free = all(
-            end < other_begin or begin > other_end or abs(height - other) >= LINE_HEIGHT
+            end < other_begin or begin > other_end or abs(height - other) >= LINE_HEIGHT - ROUNDING
             for other_begin, other_end, other in taken
         )
         if free and TOP <= height <= BOTTOM:

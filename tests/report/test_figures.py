@@ -30,6 +30,14 @@ def test_labels_of_equal_points_do_not_touch(run: RunRecord) -> None:
         assert apart or abs(one.label_x - other.label_x) > CHARACTER * len("1 row 1")
 
 
+def test_labels_stand_in_the_order_of_their_points(run: RunRecord) -> None:
+    speeds = [
+        run.cycles[0].throughput.model_copy(update={"sequential_write_mb_s": 100.0 + place}) for place in range(9)
+    ]
+    points = scatter([run.cycles[0].model_copy(update={"throughput": speed}) for speed in speeds]).points
+    assert [one.number for one in sorted(points, key=lambda one: one.label_y)] == list(range(9, 0, -1))
+
+
 def test_many_points_are_labelled_by_number(run: RunRecord) -> None:
     assert {point.label for point in scatter(run.cycles * 4).points} == {""}
     assert {point.label for point in scatter(run.cycles).points} == {cycle.title for cycle in run.cycles}
