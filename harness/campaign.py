@@ -16,7 +16,7 @@ from harness.lab import Lab
 from harness.log import logger, say, to_file
 from harness.machine import uml
 from harness.record import CycleRecord, Environment, RunRecord, RunStore
-from harness.record.judge import conclude, judge_cycle
+from harness.record.judge import conclude_run, judge_cycle
 from harness.report.html import write_html
 from harness.report.junit import write_junit
 from harness.topology import Topology
@@ -30,20 +30,26 @@ HOST_TOOLS = {"nbdkit": ["nbdkit", "--version"], "qemu-storage-daemon": ["qemu-s
 class Campaign:
     """A run. A context manager: leaving it writes the report, whatever has happened, and ends the lab."""
 
-    def __init__(self, what: str, results: Path, topology: Topology, *, keep: bool = False) -> None:
-        self.store = RunStore.create(results, what)
+    def __init__(
+        self, what: str, results: Path, topology: Topology, *, keep: bool = False, resumed: RunStore | None = None
+    ) -> None:
+        self.store = resumed or RunStore.create(results, what)
         self.topology = topology
         self.keep = keep
-        self.record = RunRecord(
-            run=self.store.path.name,
-            started=wall_clock(),
-            command=command_line(sys.argv),
-            topology=topology.model_dump(mode="json"),
-        )
+        if resumed is None:
+            self.record = RunRecord(
+                run=self.store.path.name,
+                started=wall_clock(),
+                command=command_line(sys.argv),
+                topology=topology.model_dump(mode="json"),
+            )
+        else:
+            self.record = resumed.load()
+            self.record.ended = self.record.ended_early = None
         self.report: Path | None = None
         """The page that a person opens, once it is written."""
         self._lab: Lab | None = None
-        self._labs = 0
+        self._labs = len(list(self.store.path.glob("lab*")))
         self._no_lab: str | None = None
         self._undo = ExitStack()
 
@@ -58,7 +64,7 @@ class Campaign:
                 # A run that was interrupted leaves nothing behind, whatever was asked.
                 self.discard_lab(keep=self.keep and error is None)
             finally:
-                self.record.outcome, self.record.reason = conclude(self.record.cycles)
+                conclude_run(self.record)
                 if error is not None:
                     self.record.ended_early = str(error) or type(error).__name__
                     self.record.outcome = Outcome.ERROR

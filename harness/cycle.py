@@ -7,6 +7,7 @@ test: the server's own view is read before clients can write again, the clients'
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -198,7 +199,7 @@ class Cycle:
             self._rouse_clients()
         else:
             recovery.boot_s = timed(lambda: fault.heal(self.target))
-            recovery.mount_s = timed(self.stack.mounts[self.target.name].activate)
+            recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
 

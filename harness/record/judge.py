@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.verdict.contract import (
     Conditions,
@@ -25,10 +26,16 @@ def judge_run(record: RunRecord, directory: Path) -> None:
     """Judge every cycle from its files, then the run from its cycles."""
     for cycle in record.cycles:
         judge_cycle(cycle, directory)
-    record.outcome, record.reason = conclude(record.cycles)
+    conclude_run(record)
     if record.ended is None or record.ended_early is not None:
         record.outcome = Outcome.ERROR
         record.reason = f"ended early: {record.ended_early or 'the harness was killed'}"
+
+
+def conclude_run(record: RunRecord) -> None:
+    """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
+    judge_cells(record)
+    record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record.cycles)
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:

@@ -3,19 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from harness.record.cell import CellRecord, PlanRecord, Strict
 from harness.verdict.evidence import Evidence
 from harness.verdict.outcome import Outcome, Verdict
 
 SCHEMA = 1
 BIN_MS = 100
-
-
-class Strict(BaseModel):
-    """A part of the record."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Environment(Strict):
@@ -161,5 +156,7 @@ class RunRecord(Strict):
     environment: Environment | None = None
     topology: dict[str, Any] = Field(default_factory=dict)
     cycles: list[CycleRecord] = Field(default_factory=list)
+    plan: PlanRecord | None = None
+    cells: list[CellRecord] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
