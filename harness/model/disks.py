@@ -35,7 +35,9 @@ def disks(hardware: Hardware, spec: ArraySpec, access: Access, request: int, *, 
     work = write_work(spec, size) if write else read_work(spec, size)
     # What the file system delays leaves its page cache in many requests at once; so do caches of drives.
     behind = write and (not access.direct or _behind(hardware, members, access)) and access.sync_every is None
-    outstanding = inf if behind else access.depth * access.streams
+    # Where each request is waited for, that time is the commit's: here counts what the members could do.
+    waited = write and access.sync_every is not None and access.sync_every <= access.size
+    outstanding = inf if behind or waited else access.depth * access.streams
     if write and _fits(hardware, members, access):
         rate = inf
     elif access.sequential:
@@ -91,7 +93,9 @@ def _sequential(
     stream: bool,
     outstanding: float,
 ) -> float:
-    slowest = min(_stream_mb_s(member, access, work, write=write, stream=stream) for member in members)
+    # What is read first and then written pays its turn in the formula for that.
+    paced = stream or work.modifies
+    slowest = min(_stream_mb_s(member, access, work, write=write, stream=paced) for member in members)
     if write and work.modifies:
         return _modify(members, slowest, size, work, outstanding)
     return slowest * _parallel(spec, access, size, write=write, merged=stream, outstanding=outstanding)

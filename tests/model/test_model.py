@@ -174,6 +174,12 @@ def test_a_sync_mount_waits_for_data_and_journal() -> None:
     assert expect("0", 4, Access(size=4 * KIB), mount={"sync": True}, export={"sync": False}).mb_s > 100 * found.mb_s
 
 
+def test_reading_before_writing_costs_one_turn() -> None:
+    found = expect("5", 4, local(8 * KIB))
+    assert found.limit == "disks"
+    assert found.iops == pytest.approx(1000 / (60_000 / 7200), rel=0.05)
+
+
 def test_a_battery_answers_for_the_disks() -> None:
     def rate(battery: str) -> float:
         card = ControllerSpec.model_validate({"name": "card", "cache": 256 * MIB, "battery": battery})
@@ -272,5 +278,5 @@ def test_what_falls_short_is_flagged() -> None:
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"read_share": 1.5}, {"span": 0}, {"sync_every": 0}])
 def test_no_access(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least|is 0 to 1"):
+    with pytest.raises(ValueError, match=r"at least|is 0 to 1"):
         Access(**{"size": 4096, **wrong})
