@@ -6,7 +6,7 @@ from math import ceil
 from typing import TypeVar
 
 from harness.command import Completed
-from harness.errors import DeadlineExceeded
+from harness.errors import DeadlineExceeded, RigError
 from harness.layer import Machine
 
 KILL_AFTER_S = 5
@@ -20,7 +20,7 @@ CACHES_DEADLINE_S = 300.0
 T = TypeVar("T")
 
 
-def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float) -> Completed:
+def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, stdin: str | None = None) -> Completed:
     """Run a tool that is ended in its machine if it runs too long: it must not disturb what is measured next.
 
     Its messages are in English whatever the machine's language.
@@ -30,7 +30,8 @@ def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float) -> Com
     """
     seconds = ceil(deadline_s)
     limit = ["timeout", f"--kill-after={KILL_AFTER_S}", str(seconds)]
-    ended = machine.run(["env", "LC_ALL=C", *limit, *argv], deadline_s=seconds + KILL_AFTER_S + GRACE_S)
+    waited_s = seconds + KILL_AFTER_S + GRACE_S
+    ended = machine.run(["env", "LC_ALL=C", *limit, *argv], stdin=stdin, deadline_s=waited_s)
     if ended.status in {TIMED_OUT, KILLED}:
         said = (ended.stderr.strip() or ended.stdout.strip())[-300:]
         raise DeadlineExceeded(f"{machine.name}: {argv[0]} was still running after {seconds} s: {said or 'silent'}")
@@ -55,3 +56,15 @@ def empty_caches(machine: Machine) -> None:
     """Write back what is dirty and forget what is clean, so that the next read comes from below this machine."""
     machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S)
     machine.succeed(["sysctl", "-q", "-w", "vm.drop_caches=3"], deadline_s=CACHES_DEADLINE_S)
+
+
+def require_ended_well(ended: Completed, tool: str) -> str:
+    """Return the standard output of a tool that ended with status 0.
+
+    Raises:
+        RigError: it did not; 128 and above is a signal.
+    """
+    if ended.ok:
+        return ended.stdout
+    said = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2][-300:]
+    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'it said nothing'}")

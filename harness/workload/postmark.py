@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 from harness.errors import DeadlineExceeded, RequestError, RigError
 from harness.layer import Machine, Spec, State, found_in
 from harness.units import KIB, Size
-from harness.workload.everywhere import everywhere, own_directory, require_ended_well, require_room
+from harness.workload.machines import CACHES_DEADLINE_S, on_all, require_ended_well, run_limited
+from harness.workload.room import own_directory, require_room
 from harness.workload.sample import Place, Sample
 
 SLOWEST_PER_S = 5
@@ -204,7 +205,7 @@ def postmark_sample(states: dict[str, PostmarkState], transactions: int, output:
 class Postmark:
     """postmark on every machine at the same time, each in a directory of its own."""
 
-    programs = ("postmark",)
+    programs = ("postmark", "timeout")
     timed_s: float | None = None
 
     def __init__(self, spec: PostmarkSpec) -> None:
@@ -222,6 +223,7 @@ class Postmark:
         for machine in place.machines:
             machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, "postmark")])
             require_room(machine, place.directory, most * each * len(place.machines), "postmark")
+        on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
 
     def run(self, place: Place) -> Sample:
         """Run it to its end.
@@ -229,7 +231,7 @@ class Postmark:
         Raises:
             RigError: it looped, crashed, ran out of files, or its report cannot be read; names the biases.
         """
-        output = everywhere(place.machines, lambda machine: self._run_on(machine, place.directory))
+        output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
         states = {name: parse_postmark(text, self.spec.biases) for name, text in output.items()}
         for state in states.values():
             require_all_done(self.spec, state)
@@ -238,7 +240,7 @@ class Postmark:
     def _run_on(self, machine: Machine, directory: str) -> str:
         orders = postmark_orders(self.spec, own_directory(machine, directory, "postmark"))
         try:
-            ended = machine.run(postmark_command(), stdin=orders, deadline_s=self.spec.limit_s)
+            ended = run_limited(machine, postmark_command(), self.spec.limit_s, stdin=orders)
         except DeadlineExceeded as error:
             raise RigError(
                 f"{machine.name}: postmark did not end in {self.spec.limit_s:g} s ({self.spec.biases})",
@@ -252,7 +254,7 @@ class Postmark:
 
     def clean(self, place: Place) -> None:
         """Remove what a run that was cut off has left."""
-        everywhere(
+        on_all(
             place.machines,
             lambda machine: machine.succeed(["rm", "-rf", own_directory(machine, place.directory, "postmark")]),
         )

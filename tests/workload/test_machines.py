@@ -2,7 +2,7 @@ import pytest
 
 from harness.errors import DeadlineExceeded, RigError
 from harness.layer import Machine
-from harness.workload.machines import empty_caches, on_all, run_limited
+from harness.workload.machines import empty_caches, on_all, require_ended_well, run_limited
 from tests.workload.guest import Guest, said
 
 
@@ -45,3 +45,11 @@ def test_dirty_pages_are_written_before_clean_ones_are_forgotten() -> None:
     guest = Guest()
     empty_caches(guest)
     assert guest.programs == ["sync", "sysctl"]
+
+
+def test_status_0_is_the_only_good_end() -> None:
+    assert require_ended_well(said(["x"], "all"), "x") == "all"
+    with pytest.raises(RigError, match="client1: x ended with status 1: no room"):
+        require_ended_well(said(["x"], stderr="Oh.\nno room\n", status=1), "x")
+    with pytest.raises(RigError, match="it said nothing"):
+        require_ended_well(said(["x"], status=136), "x")

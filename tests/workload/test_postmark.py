@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.command import Completed
-from harness.errors import DeadlineExceeded, RequestError, RigError
-from harness.workload.everywhere import everywhere, parse_free
+from harness.errors import RequestError, RigError
 from harness.workload.postmark import (
     Postmark,
     PostmarkSpec,
@@ -33,17 +32,17 @@ class Guest:
     def __init__(self, stdout: str = REPORT, stderr: str = "", status: int = 0, name: str = "client1") -> None:
         self.name, self.free = name, "100000000 4096\n"
         self.said = stdout, stderr, status
-        self.loops = False
         self.orders = ""
+        self.ran: list[tuple[str, ...]] = []
 
     def run(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 60.0) -> Completed:
-        if self.loops:
-            raise DeadlineExceeded("still running")
+        self.ran.append(tuple(argv))
         self.orders = stdin or ""
         stdout, stderr, status = self.said
         return Completed(tuple(argv), status, stdout, stderr, self.name)
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 60.0) -> str:
+        self.ran.append(tuple(argv))
         return self.free if argv[0] == "stat" else ""
 
 
@@ -91,10 +90,15 @@ def test_complaints_are_no_result_whatever_the_status() -> None:
 def test_crash_and_loop_name_the_bias() -> None:
     with pytest.raises(RigError, match=r"status 136.*bias_create 5"):
         Postmark(SPEC).run(place(Guest(stdout=(DATA / "no-directory.txt").read_text(), status=136)))
-    guest = Guest()
-    guest.loops = True
     with pytest.raises(RigError, match=r"did not end.*bias_create 5"):
-        Postmark(SPEC).run(place(guest))
+        Postmark(SPEC).run(place(Guest(stdout="", status=124)))
+
+
+def test_it_is_ended_in_its_machine_and_reads_its_orders() -> None:
+    guest = Guest()
+    Postmark(SPEC).run(place(guest))
+    assert guest.ran[-1][2:] == ("timeout", "--kill-after=5", "4400", "postmark")
+    assert guest.orders.endswith("run\nquit\n")
 
 
 def test_two_machines_add_up() -> None:
@@ -111,7 +115,9 @@ def test_a_disk_without_room_is_refused_first() -> None:
     guest.free = "10 4096\n"
     with pytest.raises(RigError, match="needs"):
         Postmark(SPEC).prepare(place(guest))
-    Postmark(SPEC).prepare(place(Guest()))
+    guest = Guest()
+    Postmark(SPEC).prepare(place(guest))
+    assert guest.ran[-1] == ("sync",)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +127,3 @@ def test_a_disk_without_room_is_refused_first() -> None:
 def test_impossible(asked: dict[str, int]) -> None:
     with pytest.raises(RequestError):
         PostmarkSpec.model_validate(asked)
-
-
-@pytest.mark.parametrize("text", ["", "12", "12 x\n", "1 4096"])
-def test_room_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(RigError):
-        parse_free(text)
-
-
-def test_nowhere_to_run() -> None:
-    with pytest.raises(RigError):
-        everywhere([], lambda machine: machine.name)

@@ -1,26 +1,7 @@
-"""The same step on every machine at the same time."""
+"""Room for a tool's files: a directory for each machine, and whether they fit."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-from harness.command import Completed
 from harness.errors import RigError
 from harness.layer import Machine
-
-Result = TypeVar("Result")
-
-
-def everywhere(machines: Sequence[Machine], step: Callable[[Machine], Result]) -> dict[str, Result]:
-    """Take a step on all machines side by side, and return what each returned, by its name.
-
-    All of them are waited for, so that none still runs when the first failure is raised.
-    """
-    if not machines:
-        raise RigError("a workload was given no machine to run on")
-    with ThreadPoolExecutor(max_workers=len(machines)) as executor:
-        running = {machine.name: executor.submit(step, machine) for machine in machines}
-    return {name: future.result() for name, future in running.items()}
 
 
 def own_directory(machine: Machine, root: str, tool: str) -> str:
@@ -56,15 +37,3 @@ def require_room(machine: Machine, directory: str, needed: int, tool: str) -> No
             f"{tool} on {machine.name} needs {needed} bytes below {directory}, where {free} are free",
             remedy="fewer or smaller files, or larger disks",
         )
-
-
-def require_ended_well(ended: Completed, tool: str) -> str:
-    """Return the standard output of a tool that ended with status 0.
-
-    Raises:
-        RigError: it did not; 128 and above is a signal.
-    """
-    if ended.ok:
-        return ended.stdout
-    said = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2][-300:]
-    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'it said nothing'}")
