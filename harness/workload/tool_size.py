@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from harness.errors import RequestError
 from harness.units import GIB, KIB, MIB, parse_size
 
 _LETTERS = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -18,6 +19,9 @@ def parse_tool_size(text: str | int) -> int:
     """
     if isinstance(text, str) and (match := re.fullmatch(r"(\d+)([kmgt])", text.strip(), re.IGNORECASE)):
         return int(match.group(1)) * _LETTERS[match.group(2).lower()]
+    # pydantic reads as far as it understands: fio's 50% would be 50 bytes.
+    if isinstance(text, str) and not re.fullmatch(r"[\w.\s]+", text):
+        raise RequestError(f"not a size: {text!r}", remedy="write for example 4k or 64KiB")
     return parse_size(text)
 
 

@@ -28,6 +28,7 @@ def test_a_number_is_itself(size: int) -> None:
     assert parse_tool_size(size) == parse_tool_size(str(size)) == size
 
 
-def test_no_size() -> None:
+@pytest.mark.parametrize("text", ["4q", "50%", "", "-4k"])
+def test_no_size(text: str) -> None:
     with pytest.raises(RequestError, match="not a size"):
-        parse_tool_size("4q")
+        parse_tool_size(text)
