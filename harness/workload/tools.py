@@ -6,13 +6,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from harness.layer import Spec
+from harness.workload.bonnie import Bonnie, BonnieSpec
 from harness.workload.dd import Dd, DdSpec
 from harness.workload.fio import Fio, FioSpec
 from harness.workload.hdparm import Hdparm, HdparmSpec
 from harness.workload.postmark import Postmark, PostmarkSpec
 from harness.workload.sample import Workload
 
-WorkloadSpec = Annotated[FioSpec | DdSpec | HdparmSpec | PostmarkSpec, Field(discriminator="tool")]
+WorkloadSpec = Annotated[FioSpec | DdSpec | HdparmSpec | PostmarkSpec | BonnieSpec, Field(discriminator="tool")]
 """What a plan may ask for; its word ``tool`` says which."""
 
 _WORKLOADS: dict[type[Spec], Callable[[Any], Workload]] = {
@@ -20,6 +21,7 @@ _WORKLOADS: dict[type[Spec], Callable[[Any], Workload]] = {
     DdSpec: Dd,
     HdparmSpec: Hdparm,
     PostmarkSpec: Postmark,
+    BonnieSpec: Bonnie,
 }
 
 
