@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from harness.disk.assignment import disks_of
 from harness.disk.client import EngineClient
 from harness.disk.daemon import nbdkit_command
-from harness.disk.messages import MemberSpec, save_disks
+from harness.disk.messages import save_disks
 from harness.enclosure import Enclosure
 from harness.errors import RequestError, nearest
 from harness.lab_directory import LabDirectory
@@ -25,6 +26,8 @@ from harness.waiting import Deadline, wait_until
 
 PROVIDERS = (uml.NAME,)
 ENGINE_DEADLINE_S = 15.0
+QUEUE_DEPTH = 16
+"""Requests that qemu-storage-daemon keeps under way on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
 
 
 class Lab:
@@ -100,9 +103,16 @@ class Lab:
     def _start_engine(self, undo: ExitStack) -> EngineClient:
         directory = self.directory.path
         control, config = directory / "engine.sock", directory / "disks.json"
-        save_disks(config, tuple(MemberSpec(disk.serial, disk.size) for disk in self.topology.disks))
+        disks = disks_of(self.topology)
+        save_disks(config, disks.members, disks.controllers)
         process = self.enclosure.spawn(
-            nbdkit_command(socket=self.engine_socket, config=config, control=control),
+            nbdkit_command(
+                socket=self.engine_socket,
+                config=config,
+                control=control,
+                # Requests that wait for their disks must not keep others from theirs.
+                threads=QUEUE_DEPTH if self.topology.timed else 1,
+            ),
             output=self.logs / "disk-engine.log",
         )
 

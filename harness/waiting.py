@@ -20,6 +20,11 @@ def now_ns() -> int:
     return time.monotonic_ns()
 
 
+def cpu_time_ns() -> int:
+    """Nanoseconds of CPU time that this process has used."""
+    return time.process_time_ns()
+
+
 def wall_clock() -> datetime:
     """The date and time in UTC, for names and records; never for durations."""
     return datetime.now(UTC)

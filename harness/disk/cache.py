@@ -104,6 +104,7 @@ class Member:
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
         self._sunk: Sunk | None = None
+        self._forgotten = 0  # so many requests were noted and are durable since
         self._promised = 0  # so many of the oldest pending requests were covered by a flush that was a lie
         self._mode = mode
         self._loses = mode.loses
@@ -176,20 +177,32 @@ class Member:
                     self._note(sum(len(data) for _, data in old))
         self._platter.zero(offset, length)
 
-    def flush(self) -> None:
+    @property
+    def acknowledged(self) -> int:
+        """What a flush that arrives now has to cover, as a number that only grows."""
+        return self._forgotten + len(self._pending)
+
+    def flush(self, covered: int | None = None) -> None:
         """Make everything that was acknowledged durable, or say so.
+
+        ``covered`` is what `acknowledged` was when the flush arrived: a slow one owes nothing to later writes.
 
         Raises:
             PoweredOff: the disk has no power.
         """
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
+        count = len(self._pending) if covered is None else max(0, covered - self._forgotten)
         if self._lies:
-            self._promised = len(self._pending)
+            self._promised = max(self._promised, min(count, len(self._pending)))
             if self._sunk:
                 self._sunk.promised = self._sunk.requests
-        else:
+        elif count >= len(self._pending):
             self._forget()
+        else:
+            self.pending_bytes -= sum(length for _, length, _, mark in self._pending[:count] if not mark & _DURABLE)
+            del self._pending[:count]
+            self._forgotten += count
 
     def cut(self, policy: CutPolicy, rng: Random) -> Fate:
         """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
@@ -219,6 +232,7 @@ class Member:
         return int(_Mark.PROMISED if self._lies else _Mark.DURABLE) if fua else _PLAIN
 
     def _forget(self) -> None:
+        self._forgotten += len(self._pending)
         self._pending, self._sunk = [], None
         self._promised = self.pending_bytes = self._noted_bytes = 0
 
@@ -239,6 +253,7 @@ class Member:
             self._noted_bytes -= sum(len(data) for _, data in pieces)
             count += 1
         self._pending = self._pending[count:]
+        self._forgotten += count
         self._promised = max(0, self._promised - count)
         if not count:
             self._noted_bytes = 0  # nothing may move: look again when as much has come

@@ -16,6 +16,7 @@ from harness.disk.messages import (
     Done,
     Freeze,
     GetCounters,
+    GetUse,
     LogClosed,
     MarkLog,
     PowerOn,
@@ -26,8 +27,10 @@ from harness.disk.messages import (
     Resolved,
     SaveImage,
     SetMode,
+    SetTiming,
     StartLog,
     StopLog,
+    Use,
     decode,
     encode,
 )
@@ -84,6 +87,14 @@ class EngineClient:
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
         """Change the cache mode of some members, or of all."""
         self._ask(SetMode(None if serials is None else tuple(serials), mode), Done)
+
+    def set_timing(self, on: bool) -> None:
+        """Let requests take the time that their disks need, from idle with empty caches; or answer them at once."""
+        self._ask(SetTiming(on), Done)
+
+    def use(self) -> Use:
+        """Return how busy disks, controllers and the engine have been since it began."""
+        return self._ask(GetUse(), Use)
 
     def counters(self) -> dict[str, Counters]:
         """Return what each member has done, by serial."""

@@ -9,12 +9,15 @@ from pathlib import Path
 from harness.disk.cache import CacheMode, CutPolicy, Fate
 from harness.disk.drive import Drive
 from harness.disk.image import save_platter
-from harness.disk.messages import Counters, Description, LogClosed, MemberSpec, Power
+from harness.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
 from harness.disk.platter import Buffer
 from harness.disk.port import Port
+from harness.disk.timekeeper import Timekeeper
+from harness.disk.timing.controller import ControllerSpec
+from harness.disk.timing.hardware import Hardware
 from harness.disk.writelog import ALL_MEMBERS, Kind, LogWriter, MemberInfo
 from harness.errors import RigError
-from harness.waiting import now_ns
+from harness.waiting import cpu_time_ns, now_ns
 
 
 class Engine:
@@ -26,7 +29,12 @@ class Engine:
     resolve: what a storage daemon of the previous life still has in its queue never reaches the disks.
     """
 
-    def __init__(self, members: Sequence[MemberSpec], clock: Callable[[], int] = now_ns) -> None:
+    def __init__(
+        self,
+        members: Sequence[MemberSpec],
+        controllers: Sequence[ControllerSpec] = (),
+        clock: Callable[[], int] = now_ns,
+    ) -> None:
         serials = [spec.serial for spec in members]
         if len(set(serials)) != len(serials):
             raise RigError(f"two members with one serial: {', '.join(serials)}")
@@ -46,6 +54,57 @@ class Engine:
         self._frozen_at = 0
         self._log_error: str | None = None
         self._ports: set[Port] = set()
+        self._controllers = tuple(controllers)
+        self.timekeeper = self._make_timekeeper()
+        """Lets requests take time; None where no disk has any mechanics."""
+
+    def _make_timekeeper(self) -> Timekeeper | None:
+        timed = [drive for drive in self.drives if drive.spec.profile is not None]
+        if not timed:
+            return None
+        if len(timed) < len(self.drives):
+            raise RigError("either every disk has a profile, or none")
+        members = [
+            (drive.spec.profile, drive.spec.size, drive.spec.placement, drive.spec.controller)
+            for drive in timed
+            if drive.spec.profile is not None
+        ]
+        return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock)
+
+    def set_timing(self, on: bool) -> None:
+        """Let requests take the time that their disks need, or answer them at once.
+
+        Raises:
+            RigError: no disk has any mechanics; or there is no power.
+        """
+        with self.lock:
+            if self.timekeeper is None:
+                raise RigError("these disks have no timing profile")
+            if on and self._power is not Power.ON:
+                raise RigError(f"disks take time only under power, the power is {self._power.value}")
+            if on is not self.timekeeper.running:
+                (self.timekeeper.start if on else self.timekeeper.stop)()
+
+    def use(self) -> Use:
+        """Return how busy disks, controllers and this process have been."""
+        with self.lock:
+            keeper = self.timekeeper
+            members, controllers = keeper.hardware.busy(self.clock()) if keeper else ((), ())
+            return Use(
+                at_ns=self.clock(),
+                cpu_ns=cpu_time_ns(),
+                served=keeper.served if keeper else 0,
+                late_ns=keeper.late_ns if keeper else 0,
+                service_ns=keeper.service_ns if keeper else 0,
+                members=tuple(
+                    Busy(drive.spec.serial, one.busy_ns, one.requests, one.bytes)
+                    for drive, one in zip(self.drives, members, strict=False)
+                ),
+                controllers=tuple(
+                    Busy(spec.name, one.busy_ns, one.requests, one.bytes)
+                    for spec, one in zip(self._controllers, controllers, strict=False)
+                ),
+            )
 
     def connect(self, serial: str) -> Port:
         """Return a new connection to a member.
@@ -77,6 +136,9 @@ class Engine:
                 self._power, self.serving = Power.FROZEN, None
                 self._frozen_at = self.clock()
                 self.note(Kind.FREEZE, at_ns=self._frozen_at)
+                if self.timekeeper is not None:
+                    # What waited for its disk now waits for the cut, and is logged as caught by it.
+                    self.timekeeper.stop()
             return self._frozen_at
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
@@ -134,6 +196,8 @@ class Engine:
         with self.lock:
             if self._power is Power.FROZEN:
                 raise RigError("frozen disks cannot be reset: resolve the cut first")
+            if self.timekeeper is not None:
+                self.timekeeper.stop()
             for drive in self.drives:
                 drive.member.mode = drive.spec.mode
                 drive.member.blank()

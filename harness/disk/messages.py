@@ -8,6 +8,9 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.profile import Profile
+from harness.disk.timing.controller import ControllerSpec
+from harness.disk.timing.geometry import Placement
 from harness.errors import RigError
 
 T = TypeVar("T")
@@ -34,13 +37,18 @@ class MemberSpec:
     serial: str
     size: int
     mode: CacheMode = CacheMode.VOLATILE
+    profile: Profile | None = None
+    """Its mechanics; without, every request is answered at once."""
+    placement: Placement = Placement.SPREAD
+    controller: str | None = None
 
 
 @dataclass(frozen=True)
 class Disks:
-    """All members of a lab: the content of the file that the plugin reads."""
+    """All members of a lab and their controllers: the content of the file that the plugin reads."""
 
     members: tuple[MemberSpec, ...]
+    controllers: tuple[ControllerSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,18 @@ class SetMode:
 
     serials: tuple[str, ...] | None
     mode: CacheMode
+
+
+@dataclass(frozen=True)
+class SetTiming:
+    """Let requests take the time that their disks need, or answer them at once."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class GetUse:
+    """Ask how busy disks, controllers and the engine itself have been."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +170,33 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Busy:
+    """How long a disk or a controller has worked, since the engine began."""
+
+    name: str
+    busy_ns: int
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """How busy everything has been since the engine began; two of them make a rate."""
+
+    at_ns: int
+    cpu_ns: int
+    """CPU time of the engine's process. Python runs one thread at a time: one CPU is all it can use."""
+    served: int
+    """Requests that took time."""
+    late_ns: int
+    """Sum over them: from the disk's answer to its delivery."""
+    service_ns: int
+    """Sum over them: from their arrival to the disk's answer."""
+    members: tuple[Busy, ...]
+    controllers: tuple[Busy, ...]
+
+
+@dataclass(frozen=True)
 class CountersReply:
     """The counters of all members."""
 
@@ -187,9 +234,21 @@ class Refused:
 
 
 Request = (
-    Freeze | Resolve | PowerOn | SetMode | GetCounters | Describe | StartLog | StopLog | MarkLog | Reset | SaveImage
+    Freeze
+    | Resolve
+    | PowerOn
+    | SetMode
+    | SetTiming
+    | GetUse
+    | GetCounters
+    | Describe
+    | StartLog
+    | StopLog
+    | MarkLog
+    | Reset
+    | SaveImage
 )
-Reply = Done | Resolved | CountersReply | LogClosed | Description | Refused
+Reply = Done | Resolved | CountersReply | Use | LogClosed | Description | Refused
 Message = Request | Reply | Disks
 
 _BY_NAME = {kind.__name__: kind for kind in get_args(Message)}
@@ -227,9 +286,9 @@ def load_disks(path: Path) -> Disks:
     return message
 
 
-def save_disks(path: Path, members: tuple[MemberSpec, ...]) -> None:
+def save_disks(path: Path, members: tuple[MemberSpec, ...], controllers: tuple[ControllerSpec, ...] = ()) -> None:
     """Write the file from which the plugin learns its members."""
-    path.write_bytes(encode(Disks(members)))
+    path.write_bytes(encode(Disks(members, controllers)))
 
 
 def _plain(value: object) -> object:

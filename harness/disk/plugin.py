@@ -43,7 +43,8 @@ def config_complete() -> None:
 def get_ready() -> None:
     """Make the disks."""
     global _engine  # noqa: PLW0603  nbdkit calls functions of the module
-    _engine = Engine(load_disks(_parameters["config"]).members)
+    disks = load_disks(_parameters["config"])
+    _engine = Engine(disks.members, disks.controllers)
 
 
 def after_fork() -> None:

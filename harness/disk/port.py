@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from harness.disk.cache import CacheMode
 from harness.disk.drive import Drive
 from harness.disk.platter import Buffer
+from harness.disk.timing.request import Op
 from harness.disk.writelog import Flag, Kind
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Port:
             PowerLost: there is no power.
         """
         engine, drive = self.engine, self.drive
+        self._take_time(Op.READ, (offset, len(buffer)))
         with engine.lock:
             if engine.serving != self.epoch:
                 engine.wait_for_the_cut(self.epoch)
@@ -54,6 +56,7 @@ class Port:
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        self._take_time(Op.WRITE, (offset, len(data)), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
@@ -73,10 +76,11 @@ class Port:
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        covered = self._take_time(Op.FLUSH, (0, 0))
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.FLUSH, False, (0, 0), issued)
-            drive.member.flush()
+            drive.member.flush(covered)
             drive.flushes += 1
             lied = drive.member.mode is CacheMode.LYING
             drive.lied += lied
@@ -101,6 +105,7 @@ class Port:
     def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        self._take_time(Op.TRIM, (offset, length), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(kind, fua, (offset, length), issued)
@@ -110,6 +115,24 @@ class Port:
             drive.zeroes += kind is Kind.ZERO
             drive.discarded_bytes += length
             engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
+
+    def _take_time(self, op: Op, span: tuple[int, int], *, fua: bool = False) -> int | None:
+        """Wait for as long as the disk needs; what comes of the request is decided afterwards.
+
+        Returns what a flush that arrived now has to cover, where the disk takes time.
+        """
+        engine = self.engine
+        if engine.timekeeper is None or not engine.timekeeper.running:
+            return None
+        with engine.lock:
+            if engine.serving != self.epoch or not engine.timekeeper.running:
+                return None
+            covered = self.drive.member.acknowledged
+            ticket = engine.timekeeper.submit(self.drive.index, op, span, fua=fua)
+        ticket.served.acquire()
+        with engine.lock:
+            engine.timekeeper.account(ticket)
+        return covered
 
     def _promised(self, fua: bool) -> int:
         lied = self.drive.member.mode is CacheMode.LYING

@@ -320,3 +320,32 @@ def test_blank_forgets_everything() -> None:
     assert not any(read(member))
     assert member.pending == 0
     assert list(member.image().extents()) == []
+
+
+def test_a_slow_flush_owes_nothing_to_what_came_after_it() -> None:
+    member = Member("d", 1 << 20)
+    member.write(b"a" * 512, 0)
+    covered = member.acknowledged
+    member.write(b"b" * 512, 512)
+    member.flush(covered)
+    assert (member.pending, member.pending_bytes) == (1, 512)
+    fate = member.cut(CutPolicy.DROP, Random(1))
+    assert (fate.pending, fate.dropped) == (1, 1)
+    member.power_on()
+    buffer = bytearray(1024)
+    member.read_into(memoryview(buffer), 0)
+    assert bytes(buffer) == b"a" * 512 + bytes(512)
+
+
+def test_two_flushes_may_end_in_either_order() -> None:
+    member = Member("d", 1 << 20)
+    member.write(b"a" * 512, 0)
+    first = member.acknowledged
+    member.write(b"b" * 512, 512)
+    second = member.acknowledged
+    member.write(b"c" * 512, 1024)
+    member.flush(second)
+    member.flush(first)
+    assert member.pending == 1
+    member.flush(member.acknowledged)
+    assert member.pending == 0

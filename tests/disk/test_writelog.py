@@ -36,7 +36,7 @@ class Clock:
 
 
 def engine_of(*modes: CacheMode) -> Engine:
-    return Engine([MemberSpec(s, SIZE, m) for s, m in zip(SERIALS, modes, strict=False)], Clock())
+    return Engine([MemberSpec(s, SIZE, m) for s, m in zip(SERIALS, modes, strict=False)], clock=Clock())
 
 
 def bytes_of(member: Member, durable: bool) -> bytes:

@@ -12,6 +12,8 @@ class Calendar:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Action]] = []
         self._entered = 0
+        self.reached_ns = 0
+        """The time of the last action that was done: nothing can happen before it any more."""
 
     @property
     def next_ns(self) -> int | None:
@@ -28,6 +30,7 @@ class Calendar:
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             time_ns, _, action = heappop(heap)
+            self.reached_ns = time_ns
             action(time_ns)
 
     def clear(self) -> None:
