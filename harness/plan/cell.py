@@ -27,6 +27,8 @@ class Cell:
     stack: StackSpec
     workload: WorkloadSpec
     workload_name: str
+    on: str
+    """Where the workload runs; see `works.where`."""
     clients: int
     """How many work at the same time."""
     index: int
@@ -83,7 +85,7 @@ class Matrix:
                 self.plan.hardware.model_dump_json(),
                 self.plan.run.model_dump_json(),
                 *(
-                    f"{cell.name} {cell.clients} {cell.stack.model_dump_json()} {cell.workload.model_dump_json()}"
+                    f"{cell.name} {cell.on} {cell.clients} {cell.stack.model_dump_json()} {cell.workload.model_dump_json()}"
                     for cell in self.cells
                 ),
             ]
@@ -164,6 +166,7 @@ def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name:
         stack=stack_of(plan.hardware, one.settings, members, assume_clean=plan.run.assume_clean),
         workload=works.with_settings(plan.workload[one.workload], one.settings),
         workload_name=workload_name,
+        on=works.where(plan.workload[one.workload], plan.hardware.disk_sizes),
         clients=clients,
         index=index,
     )

@@ -1,12 +1,13 @@
 """The workloads of a plan: what each table ``[[workload]]`` asks, and how it is called."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.errors import RequestError
+from harness.layer import one_of
 from harness.plan.axes import WORKLOAD, Settings
 from harness.plan.table import reasons
 from harness.workload.tools import WorkloadSpec
@@ -14,16 +15,32 @@ from harness.workload.tools import WorkloadSpec
 _adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(WorkloadSpec)
 
 
+CLIENTS, SERVER, ARRAY = "clients", "server", "array"
+"""Where a workload may run: on the clients' mounts, in the server's own directory, on the bare array. Or on the bare
+disk of that serial."""
+_OF_THE_PLAN = ("name", "on")
+
+
 def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
-    """Read one table; its ``name`` is the plan's, all else the tool's.
+    """Read one table; its ``name`` and ``on`` are the plan's, all else the tool's.
 
     Raises:
         RequestError: it is no workload.
     """
     try:
-        return _adapter.validate_python({key: value for key, value in table.items() if key != "name"})
+        return _adapter.validate_python({key: value for key, value in table.items() if key not in _OF_THE_PLAN})
     except ValidationError as error:
         raise RequestError(reasons(error)) from error
+
+
+def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
+    """Return where a workload runs: as it says, or where its tool belongs.
+
+    Raises:
+        RequestError: there is no such place.
+    """
+    on = str(table.get("on", ARRAY if table.get("tool") == "hdparm" else CLIENTS))
+    return one_of("on", on, [CLIENTS, SERVER, ARRAY, *serials])
 
 
 def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:

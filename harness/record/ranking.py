@@ -121,5 +121,7 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
         return Outcome.INCONCLUSIVE, "no cell can be ranked; the table says why of each"
-    words = "; ".join(f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best)
+    words = "; ".join(
+        f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
+    )
     return Outcome.PASS, f"fastest: {words}"

@@ -110,7 +110,9 @@ def test_oddities_are_flagged() -> None:
     one = cell("a", 10, 20, expected={"value": 100.0})
     one.repeats[0].steady = {"steady": False}
     judge_cell(one, None)
-    assert one.flag == "15% of what the hardware should give; repeats far apart: the median says little; no steady state"
+    assert (
+        one.flag == "15% of what the hardware should give; repeats far apart: the median says little; no steady state"
+    )
 
 
 def test_the_limit_is_the_usual_one_and_the_sentence_that_of_the_typical_visit() -> None:
