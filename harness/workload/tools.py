@@ -10,10 +10,15 @@ from harness.workload.bonnie import Bonnie, BonnieSpec
 from harness.workload.dd import Dd, DdSpec
 from harness.workload.fio import Fio, FioSpec
 from harness.workload.hdparm import Hdparm, HdparmSpec
+from harness.workload.metadata import Metadata, MetadataSpec
 from harness.workload.postmark import Postmark, PostmarkSpec
 from harness.workload.sample import Workload
+from harness.workload.shared_file import SharedFile, SharedFileSpec
 
-WorkloadSpec = Annotated[FioSpec | DdSpec | HdparmSpec | PostmarkSpec | BonnieSpec, Field(discriminator="tool")]
+WorkloadSpec = Annotated[
+    FioSpec | DdSpec | HdparmSpec | PostmarkSpec | BonnieSpec | MetadataSpec | SharedFileSpec,
+    Field(discriminator="tool"),
+]
 """What a plan may ask for; its word ``tool`` says which."""
 
 _WORKLOADS: dict[type[Spec], Callable[[Any], Workload]] = {
@@ -22,6 +27,8 @@ _WORKLOADS: dict[type[Spec], Callable[[Any], Workload]] = {
     HdparmSpec: Hdparm,
     PostmarkSpec: Postmark,
     BonnieSpec: Bonnie,
+    MetadataSpec: Metadata,
+    SharedFileSpec: SharedFile,
 }
 
 
