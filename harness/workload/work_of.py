@@ -11,8 +11,10 @@ from harness.workload.dd import DdSpec
 from harness.workload.fio import Fio, FioSpec
 from harness.workload.hdparm import HdparmSpec
 from harness.workload.job_file import Job, jobs_of
+from harness.workload.metadata import CLUSTER, MetadataSpec
 from harness.workload.postmark import Postmark, PostmarkSpec
 from harness.workload.regime import Durable, Work
+from harness.workload.shared_file import SharedFileSpec
 
 _HDPARM_BUFFER = 2 * MIB
 """What ``hdparm -T`` reads over and over (TIMING_BUF_MB in hdparm.c)."""
@@ -115,12 +117,31 @@ def _bonnie(spec: BonnieSpec) -> Work:
     )
 
 
+def _metadata(spec: MetadataSpec) -> Work:
+    # By its primary value: creating.
+    return Work(
+        spec.files * (spec.size + CLUSTER) if spec.files else None,
+        reads=False,
+        writes=True,
+        durable="each" if spec.fsync_file or spec.fsync_directory else "no",
+        closes=True,
+        everywhere=True,
+    )
+
+
+def _shared_file(spec: SharedFileSpec) -> Work:
+    # Every round ends with fsync; the check is not timed.
+    return Work(spec.size, reads=False, writes=True, durable="each", everywhere=True)
+
+
 _WORKS: dict[type[Spec], Callable[[Any], Work]] = {
     FioSpec: _fio,
     DdSpec: _dd,
     HdparmSpec: _hdparm,
     PostmarkSpec: _postmark,
     BonnieSpec: _bonnie,
+    MetadataSpec: _metadata,
+    SharedFileSpec: _shared_file,
 }
 
 

@@ -9,7 +9,9 @@ from harness.workload.bonnie import BonnieSpec
 from harness.workload.dd import DdSpec
 from harness.workload.fio import FioSpec
 from harness.workload.hdparm import HdparmSpec
+from harness.workload.metadata import CLUSTER, MetadataSpec
 from harness.workload.postmark import PostmarkSpec
+from harness.workload.shared_file import SharedFileSpec
 from harness.workload.tools import WorkloadSpec
 from harness.workload.work_of import work_of
 
@@ -37,6 +39,9 @@ def job(*lines: str) -> FioSpec:
         (DdSpec(oflag=("dsync",)), "each"),
         (BonnieSpec(fsync=True), "each"),
         (BonnieSpec(), "no"),
+        (MetadataSpec(), "no"),
+        (MetadataSpec(fsync_file=True), "each"),
+        (SharedFileSpec(), "each"),
         (job("rw=write"), "no"),
         (job("rw=write", "end_fsync=1"), "end"),
         (job("rw=write", "end_fsync=0"), "no"),
@@ -94,6 +99,9 @@ def test_what_is_touched_twice(spec: Spec, once: bool) -> None:
         (HdparmSpec(), None),
         (HdparmSpec(timing="T"), 2 * MIB),
         (job(), MIB),
+        (MetadataSpec(), None),
+        (MetadataSpec(files=10, size=100), 10 * (CLUSTER + 100)),
+        (SharedFileSpec(size=MIB), MIB),
         (FioSpec.model_validate({"job_file": "[job]\nsize=50%\n"}), None),
     ],
 )
