@@ -100,6 +100,39 @@ def demo(
     raise typer.Exit(Status[record.outcome.name])
 
 
+@app.command("run")
+def run(
+    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    select: Annotated[
+        str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with this plan's newest run.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Visits to each cell.")] = None,
+    kernel: Annotated[str | None, typer.Option(help="Which kernel the machines run.")] = None,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
+) -> None:
+    """Measure every configuration of a plan, say what limits each, and rank those that keep their promises."""
+    from harness.plan.cell import matrix_of  # noqa: PLC0415
+    from harness.plan.describe import describe  # noqa: PLC0415
+    from harness.plan.plan import load_plan  # noqa: PLC0415
+
+    changes = {name: of for name, of in (("seed", seed), ("repeats", repeats), ("kernel", kernel)) if of is not None}
+    matrix = matrix_of(load_plan(plan, changes)).select(select)
+    Console().print(describe(matrix))
+    if dry_run:
+        return
+    from harness.report.terminal import show  # noqa: PLC0415
+    from harness.runner import newest_of, run_plan  # noqa: PLC0415
+
+    stored = newest_of(matrix.plan.name, results) if resume else None
+    record, report = run_plan(matrix, plan, results, resumed=stored, keep=keep)
+    show(record, Console(), report)
+    raise typer.Exit(Status[record.outcome.name])
+
+
 @app.command()
 def judge(
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],

@@ -62,13 +62,15 @@ def find_limit(facts: Facts) -> Limit:
     return Limit.UNKNOWN
 
 
-def _engine(facts: Facts) -> bool:
+def _engine_full(facts: Facts) -> bool:
+    return facts.engine is not None and facts.engine.cpu_share >= ENGINE_FULL
+
+
+def _engine_late(facts: Facts) -> bool:
+    # Disks without mechanics have no time to be late for. Looked at only where nothing is full: late answers in a burst
+    # cost nothing as long as heads or links have work.
     engine = facts.engine
-    if engine is None:
-        return False
-    # Disks without mechanics have no time to be late for.
-    late = engine.service_ns_mean > 0 and engine.late_ns_mean > LATE * engine.service_ns_mean
-    return late or engine.cpu_share >= ENGINE_FULL
+    return engine is not None and engine.service_ns_mean > 0 and engine.late_ns_mean > LATE * engine.service_ns_mean
 
 
 def _host_cpu(facts: Facts) -> bool:
@@ -143,7 +145,7 @@ def _latency(facts: Facts) -> bool:
 
 
 _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
-    (Limit.ENGINE, _engine),
+    (Limit.ENGINE, _engine_full),
     (Limit.HOST_CPU, _host_cpu),
     (Limit.CONTROLLER, _controller),
     (Limit.ONE_DISK, _one_disk),
@@ -152,5 +154,6 @@ _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
     (Limit.CLIENT_CACHE, _client_cache),
     (Limit.SERVER_CPU, _server_cpu),
     (Limit.CLIENT_CPU, _client_cpu),
+    (Limit.ENGINE, _engine_late),
     (Limit.LATENCY, _latency),
 )

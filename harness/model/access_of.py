@@ -4,6 +4,7 @@ from harness.layer import Spec
 from harness.model.access import Access
 from harness.units import KIB
 from harness.workload.dd import DdSpec
+from harness.workload.fio import FioSpec
 from harness.workload.hdparm import HdparmSpec
 
 _HDPARM_REQUEST = 2048 * KIB
@@ -20,11 +21,29 @@ def access_of(spec: Spec, *, clients: int = 1) -> Access | None:
     match spec:
         case DdSpec():
             return _of_dd(spec, clients if spec.all_machines else 1)
+        case FioSpec(job_file=None):
+            return _of_fio(spec, clients if spec.all_machines else 1)
         case HdparmSpec(timing="t"):
             # Three seconds from the device's beginning on.
             return Access(size=_HDPARM_REQUEST, read_share=1.0, remote=False, direct=spec.direct, span=_HDPARM_SPAN)
         case _:
             return None
+
+
+def _of_fio(spec: FioSpec, clients: int) -> Access:
+    interval = min((every for every in (spec.fsync, spec.fdatasync) if every), default=0)
+    reads = 1.0 if spec.rw.endswith("read") else 0.0
+    return Access(
+        size=spec.bs,
+        read_share=spec.rwmixread / 100 if spec.rw in {"rw", "readwrite", "randrw"} else reads,
+        sequential=not spec.rw.startswith("rand"),
+        depth=spec.iodepth,
+        streams=spec.numjobs * clients,
+        clients=clients,
+        sync_every=spec.bs if spec.sync != "none" else interval * spec.bs or None,
+        working_set=spec.size * spec.numjobs * clients,
+        direct=spec.direct,
+    )
 
 
 def _of_dd(spec: DdSpec, clients: int) -> Access:

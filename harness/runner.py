@@ -1,0 +1,80 @@
+"""`raidproof run`: a plan from its file to its report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.campaign import Campaign
+from harness.doctor import require_host
+from harness.errors import RequestError
+from harness.execution import Execution
+from harness.log import progress
+from harness.machine import image, kernel
+from harness.plan.cell import Matrix
+from harness.record import RunRecord, RunStore
+from harness.record.cell import PlanRecord
+
+
+def run_plan(
+    matrix: Matrix, path: Path, results: Path, *, resumed: RunStore | None = None, keep: bool = False
+) -> tuple[RunRecord, Path | None]:
+    """Carry out a plan, or the rest of one, and return its record and its report.
+
+    Raises:
+        RequestError: the run to go on with was made of another plan.
+        RequirementMissing: this host cannot run a lab.
+    """
+    require_host()
+    plan = matrix.plan
+    topology = plan.hardware.topology(kernel=plan.run.kernel, image=plan.run.image)
+    if resumed is not None:
+        require_same(resumed, matrix)
+    with progress("preparing kernel and image"):
+        kernel.get(plan.run.kernel or kernel.DEFAULT)
+        image.get(plan.run.image or image.DEFAULT)
+        with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
+            if campaign.record.plan is None:
+                campaign.record.plan = record_of(matrix, path)
+            Execution(matrix, campaign).run()
+    return campaign.record, campaign.report
+
+
+def record_of(matrix: Matrix, path: Path) -> PlanRecord:
+    """Return the record of a plan that nothing was done for yet."""
+    run = matrix.plan.run
+    return PlanRecord(
+        path=str(path),
+        text=path.read_text(),
+        digest=matrix.digest,
+        seed=run.seed,
+        repeats=run.repeats,
+        cut=run.cut,
+        impossible=[(one.name, one.reason) for one in matrix.impossible],
+    )
+
+
+def require_same(store: RunStore, matrix: Matrix) -> None:
+    """Make sure that a stored run was made of this very plan.
+
+    Raises:
+        RequestError: it was not.
+    """
+    record = store.load()
+    if record.plan is None:
+        raise RequestError(f"{record.run} did not carry out a plan")
+    if record.plan.digest != matrix.digest:
+        raise RequestError(
+            f"the plan is no longer the one of {record.run}: its figures would not compare",
+            remedy="run it anew, without --resume",
+        )
+
+
+def newest_of(name: str, results: Path) -> RunStore:
+    """Return the newest stored run of a plan.
+
+    Raises:
+        RequestError: there is none.
+    """
+    runs: Sequence[Path] = sorted(results.glob(f"*-{name}")) or sorted(results.glob(f"*-{name}-[0-9]*"))
+    if not runs:
+        raise RequestError(f"no run of {name} in {results.absolute()} to go on with")
+    return RunStore.find(runs[-1], results)
