@@ -119,14 +119,14 @@ def parse_meminfo(text: str) -> MemoryState:
 
 
 def parse_net_dev(text: str) -> dict[str, LinkCount]:
-    """Read /proc/net/dev, without the loopback."""
+    """Read /proc/net/dev, without the loopback, and without the ifb devices that see arriving frames a second time."""
     links = {}
     for line in whole_lines(text, "net/dev")[2:]:
         name, _, rest = line.partition(":")
         count = numbers(rest.split(), "net/dev")
         if len(count) < 9:
             raise RigError(f"net/dev: a line is cut off: {line!r}")
-        if name.strip() != "lo":
+        if name.strip() != "lo" and not name.strip().startswith("ifb"):
             links[name.strip()] = LinkCount(received=count[0], sent=count[8])
     return links
 
