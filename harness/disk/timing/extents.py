@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
 _SCANNED = 64
 """Spans that `near` looks at, at most: the elevator's choice must stay cheap."""
@@ -20,6 +21,8 @@ class Extents:
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
+        self._by_age: dict[int, int] = {}
+        """Where the span of a number begins; oldest first, as a dict keeps its order."""
         self._ages: list[int] = []
         self._live: set[int] = set()
         self._next = 0
@@ -39,9 +42,11 @@ class Extents:
             other_end, other_number = self._ends.pop(other), self._numbers.pop(other)
             self.bytes -= other_end - other
             self._live.discard(max(number, other_number))
+            self._by_age.pop(max(number, other_number), None)
             start, end, number = min(start, other), max(end, other_end), min(number, other_number)
         insort(self._starts, start)
         self._ends[start], self._numbers[start] = end, number
+        self._by_age[number] = start
         self.bytes += end - start
         if number not in self._live:
             self._live.add(number)
@@ -81,6 +86,20 @@ class Extents:
             before = self._ends[start]
         return runs
 
+    def oldest_runs(self, most: int) -> list[int]:
+        """Return where the runs begin that hold the oldest spans, of so many spans at most; the oldest is first."""
+        runs: list[int] = []
+        for start in islice(self._by_age.values(), most):
+            place = bisect_left(self._starts, start)
+            while place and self._ends[self._starts[place - 1]] == self._starts[place]:
+                if runs:
+                    break  # a span before it is in the window too, or comes when it is the oldest
+                place -= 1
+            else:
+                if self._starts[place] not in runs:
+                    runs.append(self._starts[place])
+        return runs
+
     def take(self, start: int, most: int) -> tuple[int, Sequence[int]]:
         """Take the run that begins there out, at most so many bytes of it and one span at least.
 
@@ -94,6 +113,7 @@ class Extents:
             if numbers and until - start > most:
                 break
             numbers.append(self._numbers.pop(end))
+            del self._by_age[numbers[-1]]
             del self._ends[end]
             end = until
             last += 1
