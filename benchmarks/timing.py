@@ -1,0 +1,82 @@
+"""What the simulation of a disk costs: microseconds of CPU time a request, for each profile and load.
+
+No machine, no NBD, no clock: the pure core alone, one disk without a controller. Run it as
+`python -m benchmarks.timing`.
+"""
+
+import argparse
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.figures import load, row
+from harness.disk.profile import Profile, load_profile, profile_names
+from harness.disk.timing.closed_loop import drive
+from harness.disk.timing.geometry import Placement
+from harness.disk.timing.hardware import Hardware
+from harness.disk.timing.request import Op, Request
+from harness.units import GIB, KIB
+from harness.waiting import cpu_time_ns
+
+BAR_US = 100.0
+SHORT, LONG = 4 * KIB, 128 * KIB
+
+
+def scattered(op: Op, profile: Profile, count: int) -> list[Request]:
+    """Return requests of 4 KiB all over the drive."""
+    chance = random.Random(1)  # noqa: S311  no secret
+    return [Request(op, chance.randrange(profile.capacity // SHORT) * SHORT, SHORT) for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many requests at a time, as a profile asks for them."""
+
+    name: str
+    depth: int
+    make: Callable[[Profile, int], list[Request]]
+
+
+LOADS = (
+    Load("4 KiB random reads, depth 1", 1, lambda profile, count: scattered(Op.READ, profile, count)),
+    Load("4 KiB random reads, depth 16", 16, lambda profile, count: scattered(Op.READ, profile, count)),
+    Load(
+        "128 KiB sequential reads, depth 2",
+        2,
+        lambda _, count: [Request(Op.READ, number * LONG, LONG) for number in range(count)],
+    ),
+    Load(
+        "4 KiB random cached writes, depth 16",
+        16,
+        # Enough to fill a cache of 8 MB: what it costs to choose among them is the point.
+        lambda profile, count: scattered(Op.WRITE, profile, count + 2048),
+    ),
+)
+
+
+def each_us(profile: Profile, load: Load, count: int) -> float:
+    """Return the CPU time of a request in microseconds."""
+    requests = load.make(profile, count)
+    hardware = Hardware([(profile, profile.capacity or GIB, Placement.SPREAD, None)])
+    begun = cpu_time_ns()
+    drive(hardware, requests, load.depth)
+    return (cpu_time_ns() - begun) / len(requests) / 1e3
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--count", type=int, default=4000, help="requests of a run")
+    arguments.add_argument("--runs", type=int, default=3)
+    chosen = arguments.parse_args()
+    print(load())
+    profiles = [profile for profile in map(load_profile, profile_names()) if profile.timed]
+    for one in LOADS:
+        print(f"\n{one.name}")
+        for profile in profiles:
+            values = [each_us(profile, one, chosen.count) for _ in range(chosen.runs)]
+            print(row(f"  {profile.name}", values, "us", f"bar: at most {BAR_US:g}"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
