@@ -1,23 +1,28 @@
 """A plan carried out: every cell visited once in each round, in one lab; then, if asked, its power cut."""
 
+from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 
 from harness.campaign import Campaign
 from harness.cell import Standing, visit
 from harness.cycle import CycleSpec
 from harness.disk.assignment import riskiest_mode
-from harness.errors import NotEffective, RigError
+from harness.errors import NotEffective, RequestError, RigError
 from harness.log import logger, step
 from harness.plan.axes import write_value
 from harness.plan.cell import Cell, Matrix
 from harness.plan.order import visits_of
 from harness.plan.plan import Plan
-from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.plan.works import CLIENTS
+from harness.record.cell import CellRecord, Repeat
+from harness.verdict.outcome import Outcome
 from harness.waiting import now_ns
 from harness.workload.ledger import LedgerSpec
+from harness.workload.tools import workload_of
 
 GIVE_UP_AFTER = 3
-"""Failed visits after which a cell is not visited again."""
+"""Failed visits after which a cell is not visited again, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
 
 
@@ -34,49 +39,89 @@ class Execution:
         campaign.record.cells = list(self.records.values())
         self.order = [(one.round, one.cell.name) for one in visits_of(cells, plan.run.repeats, plan.run.seed)]
         self._standing: Standing | None = None
+        self._failed: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Make every visit that has not been made, then every cut."""
+        """Make every visit that has not been made, then every cut.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RigError: the lab does not boot.
+        """
         record = self.campaign.record.plan
         assert record is not None  # noqa: S101  whoever makes a campaign for a plan puts it in
         record.order = self.order
+        # From here on there is something to go on with, whatever happens.
+        self._save()
         left = [(round_, name) for round_, name in self.order if not self._visited(round_, name)]
+        self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
         begun = now_ns()
         for done, (round_, name) in enumerate(left):
-            number = len(self.order) - len(left) + done + 1
-            step(f"visit {number} of {len(self.order)}: {name}{_left(begun, done, len(left))}")
-            self._visit(round_, self.cells[name], record)
+            # By now its cell may have been given up.
+            if not self._visited(round_, name):
+                number = len(self.order) - len(left) + done + 1
+                step(f"visit {number} of {len(self.order)}: {name}{_left(begun, done, len(left))}")
+                self.visit(round_, self.cells[name])
         if self.plan.run.cut is not None:
             self._cut_all()
 
+    def _require_programs(self, cells: list[Cell]) -> None:
+        """Ask for all programs before the first visit: what is missing would else be found hours later."""
+        for cell in cells:
+            standing = self.standing()
+            machines = standing.lab.clients[: cell.clients] if cell.on == CLIENTS else (standing.lab.server,)
+            for machine in machines:
+                for program in workload_of(cell.workload).programs:
+                    standing.require(machine, program)
+
     def _visited(self, round_: int, name: str) -> bool:
+        """Whether nothing is left to do for a cell in a round."""
         record = self.records[name]
-        failed = sum(repeat.rig_error is not None for repeat in record.repeats)
         return (
             any(repeat.round == round_ and repeat.rig_error is None for repeat in record.repeats)
             or record.not_effective is not None
-            or failed >= GIVE_UP_AFTER
+            or self._failed[name] >= GIVE_UP_AFTER
         )
 
-    def _visit(self, round_: int, cell: Cell, record: PlanRecord) -> None:
-        if self._visited(round_, cell.name):
-            return
-        mine, begun = self.records[cell.name], now_ns()
-        repeat = Repeat(round=round_)
+    def visit(self, round_: int, cell: Cell) -> None:
+        """Visit a cell once; whatever comes of it is in its record, which is saved.
+
+        Raises:
+            RigError: the lab does not boot. What fails in the lab ends the lab, and the next visit has a new one.
+        """
+        mine, repeat = self.records[cell.name], Repeat(round=round_)
+        # Not part of what a visit takes, nor of what may fail in it: no other visit would do better.
+        standing = self.standing()
+        begun = now_ns()
         try:
             directory = self.campaign.store.directory(f"cells/{cell.index:03}-{round_}")
-            visit(self.standing(), self.plan, cell, mine, repeat, directory)
-        except NotEffective as error:
-            mine.not_effective = str(error)
-            self._discard()
-        except RigError as error:
-            logger.exception("visit to %s", cell.name)
-            repeat.rig_error = str(error)
+            visit(standing, self.plan, cell, mine, repeat, directory)
+        except Exception as error:
+            causes = list(_causes(error))
+            if not all(isinstance(one, NotEffective | RigError | RequestError) for one in causes):
+                raise
+            said = "; ".join(map(str, causes))
+            if all(isinstance(one, NotEffective) for one in causes):
+                mine.not_effective = said
+            else:
+                logger.exception("visit to %s", cell.name)
+                repeat.rig_error = said
+                self._failed[cell.name] += 1
+            # What was found before it failed is no measurement.
+            repeat.value = None
             self._discard()
         repeat.visit_s = (now_ns() - begun) / 1e9
+        least = self.plan.run.min_seconds
+        if repeat.value is not None and least is not None and repeat.timed_s < least:
+            repeat.caveat = f"ran {repeat.timed_s:.2g} s, less than {least:g}"
         mine.repeats.append(repeat)
-        record.visits_s += repeat.visit_s
-        record.timed_s += repeat.timed_s
+        record = self.campaign.record.plan
+        if record is not None:
+            record.visits_s += repeat.visit_s
+            record.timed_s += repeat.timed_s
+        self._save()
+
+    def _save(self) -> None:
         self.campaign.store.save(self.campaign.record)
 
     def standing(self) -> Standing:
@@ -95,17 +140,25 @@ class Execution:
         if self._standing is not None:
             self._standing.fall()
             self._standing = None
-        made = {cycle.name: cycle for cycle in self.campaign.record.cycles}
+        run = self.campaign.record
+        # What the rig or an interruption broke off says nothing of the configuration.
+        run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
+        made = {cycle.name for cycle in run.cycles}
         by_stack: dict[str, str] = {}
         for cell in self.cells.values():
+            if (name := self.records[cell.name].cycle) in made and name is not None:
+                by_stack[cell.stack.model_dump_json()] = name
+        for cell in self.cells.values():
             mine, key = self.records[cell.name], cell.stack.model_dump_json()
-            if mine.cycle is None and mine.measured:
-                name = by_stack.get(key) or f"cut-{cell.index:03}"
+            if not mine.measured:
+                continue
+            if key not in by_stack:
+                name = by_stack[key] = f"cut-{cell.index:03}"
                 if name not in made:
                     step(f"power cut: {cell.name}")
-                    made[name] = self.campaign.cycle(cut_of(self.plan, cell, name))
-                mine.cycle = by_stack[key] = name
-                self.campaign.store.save(self.campaign.record)
+                    self.campaign.cycle(cut_of(self.plan, cell, name))
+            mine.cycle = by_stack[key]
+            self._save()
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:
@@ -138,3 +191,12 @@ def _left(begun_ns: int, done: int, total: int) -> str:
         return ""
     seconds = (now_ns() - begun_ns) / 1e9 / done * (total - done)
     return f" (about {timedelta(seconds=round(seconds))} left)"
+
+
+def _causes(error: Exception) -> Iterator[Exception]:
+    """Yield what has happened, where several things have."""
+    if isinstance(error, ExceptionGroup):
+        for one in error.exceptions:
+            yield from _causes(one)
+    else:
+        yield error

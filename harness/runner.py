@@ -1,17 +1,18 @@
 """`raidproof run`: a plan from its file to its report."""
 
-from collections.abc import Sequence
+import re
 from pathlib import Path
 
 from harness.campaign import Campaign
 from harness.doctor import require_host
 from harness.errors import RequestError
 from harness.execution import Execution
-from harness.log import progress
+from harness.log import progress, say
 from harness.machine import image, kernel
 from harness.plan.cell import Matrix
 from harness.record import RunRecord, RunStore
 from harness.record.cell import PlanRecord
+from harness.record.store import RECORD
 
 
 def run_plan(
@@ -34,7 +35,11 @@ def run_plan(
         with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
             if campaign.record.plan is None:
                 campaign.record.plan = record_of(matrix, path)
-            Execution(matrix, campaign).run()
+            try:
+                Execution(matrix, campaign).run()
+            except KeyboardInterrupt:
+                say(f"what was measured is in {campaign.store.path}; the same command with --resume goes on")
+                raise
     return campaign.record, campaign.report
 
 
@@ -74,7 +79,13 @@ def newest_of(name: str, results: Path) -> RunStore:
     Raises:
         RequestError: there is none.
     """
-    runs: Sequence[Path] = sorted(results.glob(f"*-{name}")) or sorted(results.glob(f"*-{name}-[0-9]*"))
+    # A plan's name may be the end of another's.
+    named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
+    runs = [
+        (found[1], int(found[2] or 1), path)
+        for path in results.glob(f"*-{name}*")
+        if (found := named.fullmatch(path.name)) and (path / RECORD).is_file()
+    ]
     if not runs:
         raise RequestError(f"no run of {name} in {results.absolute()} to go on with")
-    return RunStore.find(runs[-1], results)
+    return RunStore(max(runs)[-1])

@@ -28,7 +28,7 @@ class Expectation:
     timed_s: float
     """Sum of the timed parts."""
     overhead_s: float
-    """Booting, rebuilding, warming up, reading what happened."""
+    """Booting, rebuilding, reading what happened."""
     cut_s: float
     """Power cuts, at the end."""
     open_ended: bool
@@ -74,7 +74,7 @@ def expect(matrix: Matrix) -> Expectation:
     return Expectation(
         visits=len(visits),
         timed_s=plan.run.repeats * sum(each),
-        overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * (VISIT_S + plan.run.warm_up),
+        overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * VISIT_S,
         # Cells that differ in the workload alone share their cut.
         cut_s=CUT_S * len({cell.stack.model_dump_json() for cell in cells}) if plan.run.cut else 0.0,
         open_ended=None in known.values(),

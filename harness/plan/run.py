@@ -17,12 +17,10 @@ class RunSpec(Table):
     """Of the order of visits, and of all else that is drawn by chance."""
     cut: Literal["power"] | None = None
     """Each cell is also judged for what it loses: the server's power is cut once while clients write."""
-    warm_up: Seconds = Field(default=0.0, ge=0, le=3600)
-    """Seconds of each visit that are not counted."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
-    """Of the timed part; a visit that was shorter is labelled so."""
+    """Of the timed part; the figure of a visit that was shorter is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)
-    """Of the timed part; a visit that would take longer is ended."""
+    """Of the timed part, a ramp included; a visit that takes longer is ended, and has failed."""
     allow_cache: bool = False
     """Rank what fits into a cache too: then the cache is what is measured."""
     assume_clean: bool = True

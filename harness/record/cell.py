@@ -44,6 +44,8 @@ class Repeat(Strict):
     """What kept the cell from being faster, as measured."""
     cause: str = ""
     """The same in a sentence."""
+    caveat: str | None = None
+    """What keeps this visit's figure from saying much."""
     rig_error: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 

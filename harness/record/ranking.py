@@ -85,6 +85,7 @@ def flags(cell: CellRecord) -> list[str]:
         said.append("no steady state")
     if any((repeat.derived or {}).get("syncing") for repeat in worked):
         said.append("a resync was running")
+    said += dict.fromkeys(one.caveat for one in worked if one.caveat)
     return said
 
 

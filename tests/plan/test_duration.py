@@ -22,11 +22,6 @@ def test_rebuilding_less_takes_less(make: Make) -> None:
     assert exports.overhead_s < arrays.overhead_s
 
 
-def test_warming_up_is_overhead(make: Make) -> None:
-    cold, warm = (expect(make(run={"repeats": 2, "warm_up": seconds})) for seconds in (0, 5))
-    assert warm.overhead_s - cold.overhead_s == pytest.approx(10)
-
-
 def test_where_only_the_work_is_known_the_duration_is_assumed_and_said(make: Make) -> None:
     expected = expect(make(run={"repeats": 1}))
     assert expected.open_ended

@@ -42,7 +42,7 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"run": {"repeats": 0}}, r"run\.repeats: "),
         ({"run": {"repaets": 5}}, r"run: no such key as 'repaets'; did you mean 'repeats'"),
         ({"run": {"cut": "pwoer"}}, r"run\.cut: .*power"),
-        ({"run": {"warm_up": "soon"}}, r"run\.warm_up: not a duration"),
+        ({"run": {"max_seconds": "soon"}}, r"run\.max_seconds: not a duration"),
         ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds 9 is more than max_seconds 3"),
         ({"workload": []}, r"workload: write one or more tables"),
         ({"workload": [{"tool": "ddd"}]}, r"workload: no such thing as 'ddd'; did you mean 'dd'"),
@@ -67,11 +67,11 @@ def test_values_have_one_form(read: Callable[..., Plan]) -> None:
     plan = read(
         {"level": [5, "raid10"], "chunk": ["64KiB"], "export": ["sync", "async"], "vers": [4.2]},
         fixed={"workload": {"seconds": 3}},
-        run={"warm_up": "500ms"},
+        run={"min_seconds": "500ms"},
     )
     assert plan.axes == {"level": ("5", "10"), "chunk": (64 * KIB,), "export": (True, False), "vers": ("4.2",)}
     assert plan.fixed == {"workload.seconds": 3}
-    assert plan.run.warm_up == 0.5
+    assert plan.run.min_seconds == 0.5
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -102,9 +102,9 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes | None, reaso
 
 def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('workload = { tool = "dd" }\nrun = { repeats = 7, warm_up = 1 }\n')
+    path.write_text('workload = { tool = "dd" }\nrun = { repeats = 7, max_seconds = 1 }\n')
     run = load_plan(path, {"repeats": 2, "seed": 9}).run
-    assert (run.repeats, run.seed, run.warm_up) == (2, 9, 1.0)
+    assert (run.repeats, run.seed, run.max_seconds) == (2, 9, 1.0)
     with pytest.raises(RequestError, match=r"run\.repeats"):
         load_plan(path, {"repeats": 0})
 
@@ -137,7 +137,7 @@ KEYS = [
     ("workload",),
     ("workload", "tool"),
     ("run",),
-    ("run", "warm_up"),
+    ("run", "min_seconds"),
     ("run", "cut"),
     ("name",),
 ]

@@ -1,0 +1,312 @@
+"""A plan carried out: what is visited, what is left out, what an error ends. Visits themselves are faked."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.cycle import CycleSpec
+from harness.errors import NotEffective, RequestError, RequirementMissing, RigError
+from harness.execution import GIVE_UP_AFTER, Execution
+from harness.plan.cell import Cell, Matrix, matrix_of
+from harness.plan.plan import read_plan
+from harness.record import CycleRecord, RunRecord, RunStore
+from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.record.judge import conclude_run
+from harness.runner import record_of
+from harness.verdict.outcome import Outcome
+from harness.waiting import wall_clock
+
+Happens = Callable[[Cell, Repeat], None]
+
+
+class FakeLab:
+    server = "server"
+    clients = ("client1",)
+
+
+class FakeStanding:
+    missing: ClassVar[set[str]] = set()
+
+    def __init__(self, lab: FakeLab) -> None:
+        self.lab = lab
+
+    def fall(self) -> None:
+        pass
+
+    def require(self, machine: str, program: str) -> None:
+        if program in self.missing:
+            raise RequirementMissing(f"{machine} has no {program}")
+
+
+class FakeCampaign:
+    """Boots nothing, and remembers what it was asked for."""
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.store, self.record = RunStore(path), record
+        self.cut: list[str] = []
+        self.boots = 0
+        self.cycle_ends = Outcome.PASS
+        self._lab: FakeLab | None = None
+
+    @property
+    def lab(self) -> FakeLab:
+        if self._lab is None:
+            self._lab = FakeLab()
+            self.boots += 1
+        return self._lab
+
+    def discard_lab(self) -> None:
+        self._lab = None
+
+    def cycle(self, spec: CycleSpec) -> CycleRecord:
+        self.cut.append(spec.name)
+        failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
+        one = CycleRecord(
+            name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
+            outcome=self.cycle_ends, rig_error=failed,
+        )  # fmt: skip
+        self.record.cycles.append(one)
+        return one
+
+
+def tiny(workloads: int = 1, **run: Any) -> Matrix:
+    sizes = [{"tool": "dd", "count": 64 * number} for number in range(1, workloads + 1)]
+    document = {
+        "hardware": {"disks": {"count": 4, "size": "512MiB"}},
+        "axes": {"level": [5, 10]},
+        "workload": sizes,
+        "run": run,
+    }
+    return matrix_of(read_plan(document, source="here.toml", name="here"))
+
+
+class House:
+    """Executions of one plan in one directory, one after the other."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = directory / "run"
+        self.path.mkdir()
+        self.plan = directory / "here.toml"
+        self.plan.write_text("the plan's own words")
+        self.happens: Happens = lambda _cell, _repeat: None
+        self.visited: list[str] = []
+        self.saved: list[int] = []
+        monkeypatch.setattr("harness.execution.visit", self._visit)
+        monkeypatch.setattr("harness.execution.Standing", FakeStanding)
+        monkeypatch.setattr("harness.execution.step", lambda _said: None)
+
+    def _visit(
+        self, _standing: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+    ) -> None:
+        assert directory.is_dir()
+        # What is on disk now is what a killed run would leave.
+        self.saved.append(sum(len(one.repeats) for one in RunStore(self.path).load().cells))
+        self.visited.append(cell.name)
+        repeat.value, repeat.timed_s, record.unit = 100.0, 2.0, "write_mb_s"
+        self.happens(cell, repeat)
+
+    def execution(self, matrix: Matrix) -> tuple[Execution, FakeCampaign]:
+        store = RunStore(self.path)
+        if (self.path / "report.json").is_file():
+            record = store.load()
+        else:
+            record = RunRecord(run="run", started=wall_clock(), command=[], plan=record_of(matrix, self.plan))
+        campaign = FakeCampaign(self.path, record)
+        return Execution(matrix, cast("Campaign", campaign)), campaign
+
+    def run(self, matrix: Matrix) -> FakeCampaign:
+        execution, campaign = self.execution(matrix)
+        execution.run()
+        return campaign
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(tmp_path, monkeypatch)
+
+
+def plan_of(campaign: FakeCampaign) -> PlanRecord:
+    assert campaign.record.plan is not None
+    return campaign.record.plan
+
+
+def test_every_cell_is_visited_once_in_each_round(house: House) -> None:
+    campaign = house.run(tiny(workloads=2, repeats=3))
+    assert house.visited == [name for _, name in plan_of(campaign).order]
+    for begin in (0, 4, 8):
+        assert len(set(house.visited[begin : begin + 4])) == 4
+    assert campaign.boots == 1
+    assert plan_of(campaign).timed_s == 12 * 2.0
+
+
+def test_each_visit_is_saved_before_the_next(house: House) -> None:
+    campaign = house.run(tiny(repeats=3))
+    assert house.saved == [0, 1, 2, 3, 4, 5]
+    assert house.execution(tiny(repeats=3))[1].record.model_dump() == campaign.record.model_dump()
+
+
+def test_what_was_visited_is_not_visited_again(house: House) -> None:
+    house.run(tiny(repeats=2))
+    again = house.run(tiny(repeats=2))
+    assert len(house.visited) == 4
+    assert again.boots == 0
+
+
+def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
+    def interrupt(_cell: Cell, _repeat: Repeat) -> None:
+        if len(house.visited) == 3:
+            raise KeyboardInterrupt
+
+    house.happens = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        house.run(tiny(repeats=2))
+    assert house.saved == [0, 1, 2]
+    house.happens = lambda _cell, _repeat: None
+    campaign = house.run(tiny(repeats=2))
+    # The third visit was made twice, nothing else.
+    assert house.visited == [name for _, name in plan_of(campaign).order[:3] + plan_of(campaign).order[2:]]
+    assert [len(cell.measured) for cell in campaign.record.cells] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RigError("no answer"), RequestError("cannot be"), ExceptionGroup("two", [RigError("no answer"), RigError("x")])],
+    ids=["rig", "request", "several"],
+)
+def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> None:
+    def fail(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise error
+
+    house.happens = fail
+    campaign = house.run(tiny(repeats=2))
+    assert len(house.visited) == 4
+    # The last lab ends with the run, if the last visit was to the cell that works.
+    assert campaign.boots >= 2
+    failed, good = campaign.record.cells
+    assert [one.rig_error is not None for one in failed.repeats] == [True, True]
+    assert failed.measured == []
+    assert good.measured == [100.0, 100.0]
+    conclude_run(campaign.record)
+    assert (failed.outcome, good.outcome) == (Outcome.ERROR, Outcome.PASS)
+
+
+def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: House) -> None:
+    def fail(_cell: Cell, _repeat: Repeat) -> None:
+        raise RigError("no answer")
+
+    house.happens = fail
+    matrix = tiny(repeats=GIVE_UP_AFTER + 2)
+    house.run(matrix)
+    assert len(house.visited) == 2 * GIVE_UP_AFTER
+    house.happens = lambda _cell, _repeat: None
+    campaign = house.run(matrix)
+    assert [len(cell.measured) for cell in campaign.record.cells] == [GIVE_UP_AFTER + 2] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotEffective("wsize: found 64 KiB"), ExceptionGroup("two", [NotEffective("wsize: found 64 KiB")])],
+    ids=["one client", "several"],
+)
+def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: House, error: Exception) -> None:
+    def refuse(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise error
+
+    house.happens = refuse
+    campaign = house.run(tiny(repeats=3))
+    refused, good = campaign.record.cells
+    assert refused.not_effective == "wsize: found 64 KiB"
+    assert (len(refused.repeats), len(good.repeats)) == (1, 3)
+    house.run(tiny(repeats=3))
+    assert len(house.visited) == 4
+
+
+def test_an_error_of_the_harness_ends_the_run(house: House) -> None:
+    def fail(_cell: Cell, _repeat: Repeat) -> None:
+        raise ZeroDivisionError
+
+    house.happens = fail
+    with pytest.raises(ZeroDivisionError):
+        house.run(tiny())
+
+
+def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_lab(_self: FakeCampaign) -> FakeLab:
+        raise RigError("server did not boot")
+
+    monkeypatch.setattr(FakeCampaign, "lab", property(no_lab))
+    execution, campaign = house.execution(tiny())
+    with pytest.raises(RigError, match="did not boot"):
+        execution.run()
+    assert [cell.repeats for cell in campaign.record.cells] == [[], []]
+    assert RunStore(house.path).load().plan is not None
+
+
+def test_missing_programs_are_found_before_the_first_visit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeStanding, "missing", {"dd"})
+    with pytest.raises(RequirementMissing, match="client1 has no dd"):
+        house.run(tiny())
+    assert house.visited == []
+
+
+def test_a_visit_that_was_too_short_is_flagged(house: House) -> None:
+    campaign = house.run(tiny(repeats=1, min_seconds=3))
+    conclude_run(campaign.record)
+    assert {cell.flag for cell in campaign.record.cells} == {"ran 2 s, less than 3"}
+    assert house.execution(tiny())[1].record.cells[0].repeats[0].caveat is not None
+
+
+def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> None:
+    campaign = house.run(tiny(workloads=2, repeats=1, cut="power"))
+    assert campaign.cut == ["cut-000", "cut-001"]
+    assert sorted(cell.cycle or "" for cell in campaign.record.cells) == ["cut-000", "cut-000", "cut-001", "cut-001"]
+    assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
+
+
+def test_nothing_is_cut_unless_asked(house: House) -> None:
+    assert house.run(tiny(repeats=1)).cut == []
+
+
+def test_what_was_never_measured_is_not_cut(house: House) -> None:
+    def refuse(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise NotEffective("no")
+
+    house.happens = refuse
+    campaign = house.run(tiny(repeats=1, cut="power"))
+    assert [cell.cycle for cell in campaign.record.cells] == [None, "cut-001"]
+
+
+def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    execution, campaign = house.execution(matrix)
+    campaign.cycle_ends = Outcome.ERROR
+    execution.run()
+    again = house.run(matrix)
+    assert again.cut == ["cut-000", "cut-001"]
+    assert [one.outcome for one in again.record.cycles] == [Outcome.PASS, Outcome.PASS]
+
+
+def test_a_broken_promise_is_not_cut_away(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    execution, campaign = house.execution(matrix)
+    campaign.cycle_ends = Outcome.FAIL
+    execution.run()
+    assert house.run(matrix).cut == []
+
+
+def test_a_cut_shared_with_a_cell_that_an_interruption_left_out_is_not_made_twice(house: House) -> None:
+    matrix = tiny(workloads=2, repeats=1, cut="power")
+    campaign = house.run(matrix)
+    campaign.record.cells[-1].cycle = None
+    campaign.store.save(campaign.record)
+    again = house.run(matrix)
+    assert again.cut == []
+    assert again.record.cells[-1].cycle is not None
