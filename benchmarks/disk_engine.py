@@ -19,7 +19,7 @@ import psutil
 from harness.command import succeed
 from harness.disk.client import EngineClient
 from harness.disk.daemon import nbdkit_command
-from harness.disk.messages import MemberSpec, save_disks
+from harness.disk.messages import Disks, MemberSpec, save_disks
 from harness.units import GIB, KIB, MIB
 
 SIZE = GIB
@@ -70,7 +70,7 @@ WORKLOADS = (
 @contextmanager
 def engine(folder: Path, threads: int) -> Iterator[tuple[EngineClient, psutil.Process]]:
     """Run an engine with one member."""
-    save_disks(folder / "disks", (MemberSpec("d0", SIZE),))
+    save_disks(folder / "disks", Disks((MemberSpec("d0", SIZE),)))
     command = nbdkit_command(
         socket=folder / "nbd", config=folder / "disks", control=folder / "control", threads=threads
     )

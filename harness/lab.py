@@ -103,8 +103,7 @@ class Lab:
     def _start_engine(self, undo: ExitStack) -> EngineClient:
         directory = self.directory.path
         control, config = directory / "engine.sock", directory / "disks.json"
-        disks = disks_of(self.topology)
-        save_disks(config, disks.members, disks.controllers)
+        save_disks(config, disks_of(self.topology))
         process = self.enclosure.spawn(
             nbdkit_command(
                 socket=self.engine_socket,

@@ -75,6 +75,8 @@ class Topology(BaseModel):
     machines: tuple[MachineSpec, ...]
     disks: tuple[DiskSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
+    slow_motion: float = Field(default=1.0, ge=1, le=1000)
+    """So many seconds are one of the disks': what this machine needs for itself then counts so many times less."""
     provider: str = "uml"
     kernel: str | None = None
     image: str | None = None

@@ -10,9 +10,12 @@ from harness.log import step
 from harness.monitor import Monitor
 from harness.plan.works import CLIENTS, SERVER
 from harness.stack import Stack, StackSpec
+from harness.tuning.knob import write_command
 from harness.workload.sample import Place
 
 NOTHING = "nothing"
+MD_SAFE_MODE_DELAY_S = 0.2
+"""md's own default (drivers/md/md.c)."""
 FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
 """Parts of a stack that are taken down and built whole."""
 
@@ -36,6 +39,7 @@ class Standing:
             RigError: a command failed; the lab is of no more use.
         """
         self.take_no_time()
+        spec = slowed(spec, self.lab.topology.slow_motion)
         # What was written to the bare array has no file system on it any more.
         same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
         built = lowest_difference(same.spec if same else None, spec)
@@ -47,6 +51,7 @@ class Standing:
             self._keep_no_notes()
             new = Stack(spec, self.lab.server, self.lab.clients)
             found = _build(new, on)
+            self._slow_md(new)
         else:
             new = Stack(spec, self.lab.server, self.lab.clients)
             # They remember what they found, to put it back.
@@ -56,6 +61,13 @@ class Standing:
             found = _rebuild(same, new, built, on)
         self.stack, self._on = new, on
         return found, built
+
+    def _slow_md(self, stack: Stack) -> None:
+        """Let md wait as much longer before it marks an idle array clean: it would be idle between slow requests."""
+        delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
+        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.run(["test", "-e", "/sys/block/md0"]).ok:
+            files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
+            self.lab.server.run(write_command({path: f"{delay_s:.3f}" for path in files}))
 
     def _keep_no_notes(self) -> None:
         """Spare the engine the notes of what a power cut would take: none comes while something is measured."""
@@ -113,6 +125,22 @@ class Standing:
             self.lab.engine.set_timing(True)
 
 
+def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:
+    """Return a stack whose links are slower by the factor by which its disks are."""
+    changes = {
+        name: link.model_copy(
+            update={
+                "rate": None if link.rate is None else round(link.rate / slow_motion / 8) * 8,
+                "delay": round(link.delay * slow_motion),
+                "jitter": round(link.jitter * slow_motion),
+            }
+        )
+        for name in ("link", "server_link")
+        if (link := getattr(spec, name)) is not None
+    }
+    return spec if slow_motion == 1 else spec.model_copy(update=changes)
+
+
 def lowest_difference(old: StackSpec | None, new: StackSpec) -> str:
     """Return the lowest layer that has to be built anew to come from one configuration to another."""
     if old is None or any(getattr(old, part) != getattr(new, part) for part in FROM_THE_GROUND):
@@ -133,11 +161,7 @@ def _build(stack: Stack, on: str) -> dict[str, Any]:
             assemble, mount, _ = stack.server_steps()
             assemble.run()
             mount.run()
-            return {
-                "array": stack.array.require_effective().model_dump(mode="json"),
-                "filesystem": stack.filesystem.require_effective().model_dump(mode="json"),
-                "tuning": stack.tuning.require_effective().model_dump(mode="json"),
-            }
+            return _state_on_server(stack)
         case "array":
             stack.array.create()
             stack.array.wait_clean()
@@ -150,11 +174,19 @@ def _build(stack: Stack, on: str) -> dict[str, Any]:
             return {}
 
 
+def _state_on_server(stack: Stack) -> dict[str, Any]:
+    return {
+        "array": stack.array.require_effective().model_dump(mode="json"),
+        "filesystem": stack.filesystem.require_effective().model_dump(mode="json"),
+        "tuning": stack.tuning.require_effective().model_dump(mode="json"),
+    }
+
+
 def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
     """Build what is above a layer that stays."""
     if on == SERVER:
         # Its own directory does not depend on export and mount.
-        return {}
+        return _state_on_server(new)
     if built == "export":
         try_all((old.deactivate_clients, old.export.deactivate), "the old export did not go offline")
         new.export.activate()

@@ -6,7 +6,8 @@ from typing import Any
 
 from harness.cause import find_cause
 from harness.cell.expectation import expectation
-from harness.cell.standing import Standing
+from harness.cell.standing import Standing, slowed
+from harness.cell.time_limit import run_within
 from harness.cell.use import engine_use
 from harness.disk.assignment import usual_mode
 from harness.disk.cache import CacheMode
@@ -37,10 +38,10 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
     effective, repeat.built = standing.become(cell.stack, cell.on)
     record.effective = effective or record.effective
     workload = workload_of(cell.workload)
-    sample, engine = measure(standing, cell, workload)
+    sample, engine = measure(standing, cell, workload, plan.run.max_seconds)
     record.unit = sample.primary
     record.expected = expectation(standing.lab.topology, cell, sample.primary)
-    fill(repeat, sample)
+    fill(repeat, sample, standing.lab.topology.slow_motion)
     repeat.files = keep(sample, standing.monitor, directory)
     repeat.engine = None if engine is None else vars(engine).copy()
     work = work_of(cell.workload)
@@ -60,12 +61,16 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
         wsize=_wsize(effective),
         sync=cell.stack.export.sync,
         engine=engine,
-        link_bytes_s=link_bytes_s(cell.stack.link) if cell.on == CLIENTS else None,
+        link_bytes_s=link_bytes_s(slowed(cell.stack, standing.lab.topology.slow_motion).link)
+        if cell.on == CLIENTS
+        else None,
     )
     repeat.limit, repeat.cause = cause.limit.value, cause.sentence
 
 
-def measure(standing: Standing, cell: Cell, workload: Workload) -> tuple[Sample, EngineUse | None]:
+def measure(
+    standing: Standing, cell: Cell, workload: Workload, max_seconds: float | None = None
+) -> tuple[Sample, EngineUse | None]:
     """Prepare without the disks' time, then run with it."""
     lab, place = standing.lab, standing.place(cell.clients)
     for machine in place.machines:
@@ -79,7 +84,7 @@ def measure(standing: Standing, cell: Cell, workload: Workload) -> tuple[Sample,
         with standing.monitor.running():
             standing.take_time()
             begun = lab.engine.use()
-            sample = workload.run(place)
+            sample = run_within(workload, place, max_seconds)
             ended = lab.engine.use()
     finally:
         standing.take_no_time()
@@ -95,12 +100,21 @@ def look_below(standing: Standing, cell: Cell, sample: Sample) -> Derived | None
     return derive(standing.lab.server.name, seen.recordings, seen.failures, own, seen.host_cpu)
 
 
-def fill(repeat: Repeat, sample: Sample) -> None:
-    """Enter what a tool measured."""
-    repeat.value, repeat.values = sample.value, sample.values
-    repeat.series = [(point.at_s, point.value) for point in sample.series]
+def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:
+    """Enter what a tool measured, in the time of the disks."""
+    repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
+    repeat.value = repeat.values[sample.primary]
+    by = slow_motion ** power_of(sample.primary)
+    repeat.series = [(point.at_s, point.value * by) for point in sample.series]
     repeat.timed_s = sample.seconds
     repeat.steady = find_steady(sample.series).model_dump(mode="json") if sample.series else None
+
+
+def power_of(name: str) -> int:
+    """Return with which power of the slow motion a value grows, by the unit at the end of its name."""
+    if name.endswith(("_s", "_iops")):
+        return 1
+    return -1 if name.endswith(("_ms", "_us")) else 0
 
 
 def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:

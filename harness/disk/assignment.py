@@ -28,6 +28,7 @@ def disks_of(topology: Topology) -> Disks:
             )
             for one in topology.controllers
         ),
+        slow_motion=topology.slow_motion,
     )
 
 

@@ -33,6 +33,7 @@ class Engine:
         self,
         members: Sequence[MemberSpec],
         controllers: Sequence[ControllerSpec] = (),
+        slow_motion: float = 1.0,
         clock: Callable[[], int] = now_ns,
     ) -> None:
         serials = [spec.serial for spec in members]
@@ -55,10 +56,10 @@ class Engine:
         self._log_error: str | None = None
         self._ports: set[Port] = set()
         self._controllers = tuple(controllers)
-        self.timekeeper = self._make_timekeeper()
+        self.timekeeper = self._make_timekeeper(slow_motion)
         """Lets requests take time; None where no disk has any mechanics."""
 
-    def _make_timekeeper(self) -> Timekeeper | None:
+    def _make_timekeeper(self, slow_motion: float) -> Timekeeper | None:
         timed = [drive for drive in self.drives if drive.spec.profile is not None]
         if not timed:
             return None
@@ -69,7 +70,7 @@ class Engine:
             for drive in timed
             if drive.spec.profile is not None
         ]
-        return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock)
+        return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock, slow_motion)
 
     def set_timing(self, on: bool) -> None:
         """Let requests take the time that their disks need, or answer them at once.
@@ -89,9 +90,10 @@ class Engine:
         """Return how busy disks, controllers and this process have been."""
         with self.lock:
             keeper = self.timekeeper
-            members, controllers = keeper.hardware.busy(self.clock()) if keeper else ((), ())
+            members, controllers = keeper.hardware.busy(keeper.now) if keeper else ((), ())
             return Use(
                 at_ns=self.clock(),
+                disks_ns=keeper.now if keeper else self.clock(),
                 cpu_ns=cpu_time_ns(),
                 served=keeper.served if keeper else 0,
                 late_ns=keeper.late_ns if keeper else 0,

@@ -49,6 +49,8 @@ class Disks:
 
     members: tuple[MemberSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
+    slow_motion: float = 1.0
+    """So many seconds are one of the disks'."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ class Use:
     """How busy everything has been since the engine began; two of them make a rate."""
 
     at_ns: int
+    disks_ns: int
+    """The disks' own time, in which all below is counted; in slow motion it passes more slowly."""
     cpu_ns: int
     """CPU time of the engine's process. Python runs one thread at a time: one CPU is all it can use."""
     served: int
@@ -286,9 +290,9 @@ def load_disks(path: Path) -> Disks:
     return message
 
 
-def save_disks(path: Path, members: tuple[MemberSpec, ...], controllers: tuple[ControllerSpec, ...] = ()) -> None:
+def save_disks(path: Path, disks: Disks) -> None:
     """Write the file from which the plugin learns its members."""
-    path.write_bytes(encode(Disks(members, controllers)))
+    path.write_bytes(encode(disks))
 
 
 def _plain(value: object) -> object:

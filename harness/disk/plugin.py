@@ -44,7 +44,7 @@ def get_ready() -> None:
     """Make the disks."""
     global _engine  # noqa: PLW0603  nbdkit calls functions of the module
     disks = load_disks(_parameters["config"])
-    _engine = Engine(disks.members, disks.controllers)
+    _engine = Engine(disks.members, disks.controllers, disks.slow_motion)
 
 
 def after_fork() -> None:

@@ -32,8 +32,12 @@ class Timekeeper:
     answers were is counted, for an engine that cannot keep up would otherwise pass for a slow disk.
     """
 
-    def __init__(self, hardware: Hardware, lock: threading.Lock, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, hardware: Hardware, lock: threading.Lock, clock: Callable[[], int], slow_motion: float = 1.0
+    ) -> None:
         self.hardware = hardware
+        self.slow_motion = slow_motion
+        """So many seconds here are one of the disks'. All that is counted is in the disks' time."""
         self.running = False
         self.served = 0
         self.late_ns = 0
@@ -41,6 +45,8 @@ class Timekeeper:
         self.service_ns = 0
         """Sum over the requests: from their arrival to the disk's answer."""
         self._clock = clock
+        self._path_ns = int(_PATH_NS / slow_motion)
+        self._most_early_ns = _MOST_EARLY_NS / slow_motion
         self._changed = threading.Condition(lock)
         self._wakes_at: int | None = None
         self._early_ns = 0.0
@@ -48,9 +54,14 @@ class Timekeeper:
         self._waiting: dict[int, Ticket] = {}
         self._thread: threading.Thread | None = None
 
+    @property
+    def now(self) -> int:
+        """The disks' time."""
+        return int(self._clock() / self.slow_motion)
+
     def start(self) -> None:
         """Let requests take their time from now on, on disks that are idle and whose caches are empty."""
-        self.hardware.reset(self._clock())
+        self.hardware.reset(self.now)
         self.running = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep, name="timekeeper", daemon=True)
@@ -59,20 +70,20 @@ class Timekeeper:
     def stop(self) -> None:
         """Answer what waits at once, and everything from now on."""
         self.running = False
-        self.hardware.reset(self._clock())
+        self.hardware.reset(self.now)
         waiting, self._waiting = self._waiting, {}
         for ticket in waiting.values():
             ticket.served.release()
 
     def submit(self, member: int, op: Op, span: tuple[int, int], *, fua: bool = False) -> Ticket:
         """Give a request (offset, length) to its disk; the ticket's lock can be had once it is served."""
-        now = self._clock()
+        now = self.now
         served = threading.Lock()
         served.acquire()
         request = Request(op=op, offset=span[0], length=span[1], fua=fua, member=member)
         ticket = request.tag = Ticket(request, served)
         self._waiting[id(ticket)] = ticket
-        self.hardware.submit(request, now - _PATH_NS)
+        self.hardware.submit(request, now - self._path_ns)
         self._deliver(now)
         upcoming = self.hardware.next_ns
         if upcoming is not None and (self._wakes_at is None or upcoming < self._wakes_at):
@@ -86,10 +97,10 @@ class Timekeeper:
             return
         self.served += 1
         self.service_ns += request.done_ns - request.submitted_ns
-        late_ns = self._clock() - request.done_ns
+        late_ns = self.now - request.done_ns
         self.late_ns += max(0, late_ns)
         early_ns = self._early_ns + late_ns * _LEARNING
-        self._early_ns = min(max(0.0, early_ns), _MOST_EARLY_NS)
+        self._early_ns = min(max(0.0, early_ns), self._most_early_ns)
 
     def _deliver(self, now: int) -> None:
         for request in self.hardware.advance(now + int(self._early_ns)):
@@ -102,10 +113,11 @@ class Timekeeper:
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
         with self._changed:
             while True:
-                now = self._clock()
+                now = self.now
                 self._deliver(now)
                 self._wakes_at = self.hardware.next_ns
                 if self._wakes_at is None:
                     self._changed.wait()
                 else:
-                    self._changed.wait(max(0, self._wakes_at - int(self._early_ns) - now) / 1e9)
+                    left_ns = max(0.0, self._wakes_at - self._early_ns - now)
+                    self._changed.wait(left_ns * self.slow_motion / 1e9)

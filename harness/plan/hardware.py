@@ -109,6 +109,9 @@ class Hardware(Table):
     """The link of each machine to the switch."""
     clients: int = Field(default=1, ge=1, le=16)
     memory: Memory = Memory()
+    slow_motion: float = Field(default=1.0, ge=1, le=1000)
+    """So many seconds are one of the disks' and of the network's, and what is measured counts so many times more: for
+    hardware that this machine could not keep up with."""
 
     @property
     def each_disk(self) -> tuple[Disk, ...]:
@@ -175,6 +178,7 @@ class Hardware(Table):
             machines=(server, *clients),
             disks=tuple(disk.spec for disk in self.each_disk),
             controllers=self.controllers,
+            slow_motion=self.slow_motion,
             kernel=kernel,
             image=image,
         )
@@ -185,6 +189,8 @@ class Hardware(Table):
             parts.append(_controller_in_words(self.controller))
         if not self.network.bare:
             parts.append(_network_in_words(self.network))
+        if self.slow_motion != 1:
+            parts.append(f"{self.slow_motion:g} times slow motion")
         parts.append(f"{self.clients} client{'s' if self.clients > 1 else ''}")
         return "; ".join(parts)
 

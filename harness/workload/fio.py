@@ -157,6 +157,17 @@ def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> 
     return [*_words(options | ({"create_only": "1"} if layout else {})), *REPORTING]
 
 
+def fio_on_device(spec: FioSpec, device: str) -> list[str]:
+    """Return the command that works on the first bytes of a raw device.
+
+    Raises:
+        RequestError: it is a job file, which names files.
+    """
+    if spec.job_file is not None:
+        raise RequestError("a job file works in a directory, not on a raw device", remedy="say on = \"server\"")
+    return [*_words({**fio_options(spec), "filename": device}), *REPORTING]
+
+
 def fio_job_file(spec: FioSpec, directory: str, *, layout: bool = False) -> str:
     """Return the user's job file, told where its files go."""
     settings = {"directory": directory, "randseed": str(spec.randseed)}
@@ -215,7 +226,12 @@ class Fio:
         return self.spec.runtime_s if self.spec.timed else None
 
     def prepare(self, place: Place) -> None:
-        """Begin with no files; lay out durably what is read or overwritten, and empty these machines' caches."""
+        """Begin with no files; lay out durably what is read or overwritten, and empty these machines' caches.
+
+        A raw device is there already, with all its blocks.
+        """
+        if place.device is not None:
+            return
         self.clean(place)
         on_all(self._machines(place), lambda machine: machine.succeed(["mkdir", _directory(machine, place)]))
         if self.spec.job_file is not None or "read" in self.spec.directions or self.spec.overwrite:
@@ -252,6 +268,8 @@ class Fio:
 
     def clean(self, place: Place) -> None:
         """Remove its files."""
+        if place.device is not None:
+            return
         on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-rf", _directory(machine, place)]))
 
     def _fio(self, place: Place, *, layout: bool = False) -> dict[str, Completed]:
@@ -263,9 +281,11 @@ class Fio:
 
         def fio(machine: Machine) -> Completed:
             spec, directory = specs[machine.name], _directory(machine, place)
+            limit = spec.deadline_s + spec.ramp_s + (self.timed_s or 0)
+            if place.device is not None:
+                return run_limited(machine, fio_on_device(spec, place.device), limit)
             if spec.job_file is not None:
                 machine.succeed(["tee", JOB_FILE], stdin=fio_job_file(spec, directory, layout=layout))
-            limit = spec.deadline_s + spec.ramp_s + (self.timed_s or 0)
             ended = run_limited(machine, fio_in_directory(spec, directory, layout=layout), limit)
             if layout and not ended.ok:
                 parse_fio(f"{ended.stdout}\n{ended.stderr}")

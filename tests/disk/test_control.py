@@ -14,12 +14,14 @@ from harness.disk.client import EngineClient
 from harness.disk.control import ControlServer
 from harness.disk.engine import Engine
 from harness.disk.messages import (
+    Busy,
     Counters,
     CountersReply,
     Description,
     Disks,
     Done,
     Freeze,
+    GetUse,
     LogClosed,
     MemberSpec,
     MessageError,
@@ -29,12 +31,16 @@ from harness.disk.messages import (
     Resolved,
     SaveImage,
     SetMode,
+    SetTiming,
     StartLog,
+    Use,
     decode,
     encode,
     load_disks,
     save_disks,
 )
+from harness.disk.profile import load_profile
+from harness.disk.timing.controller import ControllerSpec
 from harness.errors import DeadlineExceeded, RigError
 
 SIZE = 1 << 20
@@ -42,6 +48,7 @@ BLOCK = b"x" * 4096
 
 numbers = st.integers(0, 1 << 62)
 specs = st.builds(MemberSpec, st.text(), numbers, st.sampled_from(CacheMode))
+busy = st.lists(st.builds(Busy, st.text(), *[numbers] * 3), max_size=3).map(tuple)
 messages = st.one_of(
     st.builds(Freeze),
     st.builds(Resolve, st.sampled_from(CutPolicy), st.integers()),
@@ -62,6 +69,9 @@ messages = st.one_of(
         numbers,
     ),
     st.builds(Refused, st.text()),
+    st.builds(SetTiming, st.booleans()),
+    st.builds(GetUse),
+    st.builds(Use, *[numbers] * 6, busy, busy),
     st.builds(Disks, st.lists(specs, max_size=3).map(tuple)),
 )
 
@@ -96,7 +106,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
 
 def test_the_file_of_members(tmp_path: Path) -> None:
     members = (MemberSpec("d0", SIZE), MemberSpec("d1", SIZE, CacheMode.LYING))
-    save_disks(tmp_path / "disks", members)
+    save_disks(tmp_path / "disks", Disks(members))
     assert load_disks(tmp_path / "disks").members == members
     (tmp_path / "disks").write_bytes(encode(Freeze()))
     with pytest.raises(MessageError, match="Freeze in place of Disks"):
@@ -140,11 +150,34 @@ def test_a_whole_cut_over_the_socket(engine: Engine, client: EngineClient, tmp_p
     assert [m.mode for m in description.members] == [CacheMode.VOLATILE] * 2
 
 
+def test_timing_and_use_over_the_socket(tmp_path: Path) -> None:
+    profile = load_profile("ssd-sata")
+    engine = Engine([MemberSpec("d0", SIZE, profile=profile, controller="c0")], [ControllerSpec("c0", 500.0)])
+    ControlServer(engine, tmp_path / "control").start()
+    with EngineClient(tmp_path / "control") as client:
+        engine.connect("d0").write(BLOCK, 0, True)
+        before = client.use()
+        client.set_timing(True)
+        engine.connect("d0").write(BLOCK, 0, True)
+        client.set_timing(False)
+        engine.connect("d0").write(BLOCK, 0, True)
+        after = client.use()
+    assert (before.served, after.served) == (0, 1)
+    assert after.at_ns > before.at_ns
+    assert [(one.name, one.requests, one.bytes) for one in (*after.members, *after.controllers)] == [
+        ("d0", 1, len(BLOCK)),
+        ("c0", 1, len(BLOCK)),
+    ]
+    assert all(one.busy_ns > 0 for one in (*after.members, *after.controllers))
+
+
 def test_a_refusal_is_told_in_the_engines_words(client: EngineClient) -> None:
     with pytest.raises(RigError, match="disk engine: only frozen disks can be resolved, the power is on"):
         client.resolve()
     with pytest.raises(RigError, match="disk engine: no member 'd7', there are d0, d1"):
         client.set_mode(CacheMode.LYING, ["d7"])
+    with pytest.raises(RigError, match="disk engine: these disks have no timing profile"):
+        client.set_timing(True)
     assert client.describe().power is Power.ON
 
 

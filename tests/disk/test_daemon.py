@@ -10,7 +10,7 @@ import pytest
 from harness.disk.cache import CacheMode, CutPolicy
 from harness.disk.client import EngineClient
 from harness.disk.daemon import nbdkit_command, storage_daemon_command
-from harness.disk.messages import MemberSpec, save_disks
+from harness.disk.messages import Disks, MemberSpec, save_disks
 from harness.disk.replay import replay
 from harness.disk.writelog import WriteLog
 from harness.errors import RequestError
@@ -79,7 +79,7 @@ Lab = tuple[Path, EngineClient, Callable[..., str]]
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """Serve two real disks; yields the folder, the client and a caller of qemu-io."""
-    save_disks(tmp_path / "disks", (MemberSpec("d0", SIZE), MemberSpec("d1", SIZE, CacheMode.LYING)))
+    save_disks(tmp_path / "disks", Disks((MemberSpec("d0", SIZE), MemberSpec("d1", SIZE, CacheMode.LYING))))
     command = nbdkit_command(
         socket=tmp_path / "nbd", config=tmp_path / "disks", control=tmp_path / "ctl", log=tmp_path / "log"
     )

@@ -109,6 +109,7 @@ class Controller:
     def _take_write(self, behind: _Behind, request: Request, now: int) -> None:
         if not self._room:
             self.usage.serve(request.length)
+            request.passed = True
             behind.disk.submit(request, now)
         elif self._for_room or (self._held and self._held + request.length > self._room):
             self._for_room.append((behind, request))

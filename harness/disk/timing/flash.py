@@ -46,7 +46,8 @@ class FlashDisk:
             case Op.READ:
                 self._calendar.at(ready, lambda at: self._read(request, at))
             case Op.WRITE:
-                arrived = self._interface.pass_through(request.length, ready)
+                carry = self._interface.trail if request.passed else self._interface.pass_through
+                arrived = carry(request.length, ready)
                 self._calendar.at(arrived, lambda at: self._take_write(request, at))
 
     def _read(self, request: Request, now: int) -> None:

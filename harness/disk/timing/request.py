@@ -28,7 +28,9 @@ class Request:
     submitted_ns: int = 0
     done_ns: int | None = None
     """When it was answered; None while it is under way."""
+    passed: bool = False
+    """For a disk: what it is to write came through a controller, byte by byte, so its own interface has had it too."""
     data_ns: int = 0
-    """For a disk: when all that it is to write has passed the controller."""
+    """For a disk: since when the request waits for its heads."""
     then: "Callable[[Request, int], None] | None" = None
     """For a disk: who is told of its answer, and when that was."""

@@ -65,7 +65,8 @@ class RotationalDisk:
             case Op.FLUSH:
                 self._calendar.at(ready, lambda at: self._flush(request, at))
             case Op.WRITE:
-                arrived = self._interface.pass_through(request.length, ready)
+                carry = self._interface.trail if request.passed else self._interface.pass_through
+                arrived = carry(request.length, ready)
                 self._calendar.at(arrived, lambda at: self._take_write(request, at))
             case Op.READ:
                 self._calendar.at(ready, lambda at: self._take_read(request, at))
