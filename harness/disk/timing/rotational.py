@@ -14,9 +14,9 @@ from harness.disk.timing.usage import Usage
 
 _WINDOW = 4
 """Oldest writes in the cache among which the heads choose. Firmware sorts little: a drive of 5,400 rpm made 66 random
-reads and 90 cached random writes a second, one of 10,000 rpm 105 and 105 (Chung and others, Windows 2000 Disk IO
-Performance, Microsoft Research MSR-TR-2000-55); another of 10,000 rpm some 400 writes of 4 KiB within 8 GB (AnandTech,
-The SSD Anthology, 2009). With four the model has 1.3 writes for a read, and 360 writes within 8 GB."""
+reads and 90 cached random writes a second, one of 10,000 rpm 105 and 105 (Chung and others, "Windows 2000 Disk IO
+Performance", Microsoft Research, 2000); another of 10,000 rpm some 400 writes of 4 KiB within 8 GB (AnandTech, "The
+SSD Anthology", 2009). With four the model makes 1.3 writes for a read, and 360 writes within 8 GB."""
 _PIECE = 1 << 20
 """Bytes that are destaged at a time: reads must not wait for longer."""
 _PRESSED = 0.75

@@ -95,7 +95,7 @@ def test_flash_reads_at_random_as_its_data_sheet_says(name: str, shallow: float,
 
 
 def test_cached_writes_gain_as_little_by_sorting_as_measured() -> None:
-    """5,400 rpm: 90 writes for 66 reads of 8 KiB (MSR-TR-2000-55)."""
+    """5,400 rpm: 90 writes for 66 reads of 8 KiB (Chung and others, "Windows 2000 Disk IO Performance")."""
     name = "ide-5400-4gb"
     profile = load_profile(name)
     reads = per_s(drive(disk(name), scattered(Op.READ, profile.capacity, 2 * BLOCK, 1500), 1))
@@ -105,7 +105,7 @@ def test_cached_writes_gain_as_little_by_sorting_as_measured() -> None:
 
 
 def test_writes_within_8_gib_as_measured_at_10_000_rpm() -> None:
-    """1.63 MB/s in requests of 4 KiB, depth 3, on a drive of 16 MB cache (AnandTech, The SSD Anthology)."""
+    """1.63 MB/s in requests of 4 KiB, depth 3 (AnandTech, The SSD Anthology)."""
     name = "atlas-10k5"
     filled = load_profile(name).cache.size // BLOCK
     load = scattered(Op.WRITE, 8 * GIB, BLOCK, 3000 + filled)
