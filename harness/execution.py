@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain, count
 
 from harness.campaign import Campaign
 from harness.cell import Standing, visit
@@ -153,12 +154,17 @@ class Execution:
             if not mine.measured:
                 continue
             if key not in by_stack:
-                name = by_stack[key] = f"cut-{cell.index:03}"
-                if name not in made:
-                    step(f"power cut: {cell.name}")
-                    self.campaign.cycle(cut_of(self.plan, cell, name))
+                name = by_stack[key] = self._name_of_cut(cell)
+                step(f"power cut: {cell.name}")
+                self.campaign.cycle(cut_of(self.plan, cell, name))
             mine.cycle = by_stack[key]
             self._save()
+
+    def _name_of_cut(self, cell: Cell) -> str:
+        """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""
+        stem = f"cut-{cell.index:03}"
+        names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
+        return next(name for name in names if not (self.campaign.store.path / name).exists())
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:

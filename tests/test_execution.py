@@ -63,6 +63,7 @@ class FakeCampaign:
 
     def cycle(self, spec: CycleSpec) -> CycleRecord:
         self.cut.append(spec.name)
+        (self.store.path / spec.name).mkdir()
         failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
         one = CycleRecord(
             name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
@@ -290,7 +291,8 @@ def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
     campaign.cycle_ends = Outcome.ERROR
     execution.run()
     again = house.run(matrix)
-    assert again.cut == ["cut-000", "cut-001"]
+    assert again.cut == ["cut-000-2", "cut-001-2"]
+    assert [cell.cycle for cell in again.record.cells] == again.cut
     assert [one.outcome for one in again.record.cycles] == [Outcome.PASS, Outcome.PASS]
 
 
