@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain, count
+from pathlib import Path
 
 from harness.campaign import Campaign
 from harness.cell import Standing, visit
@@ -16,7 +17,8 @@ from harness.plan.cell import Cell, Matrix
 from harness.plan.order import visits_of
 from harness.plan.plan import Plan
 from harness.plan.works import CLIENTS
-from harness.record.cell import CellRecord, Repeat
+from harness.record.cell import CellRecord, FigureRecord, PlanRecord, Repeat
+from harness.record.ranking import judge_cells
 from harness.verdict.outcome import Outcome
 from harness.waiting import now_ns
 from harness.workload.ledger import LedgerSpec
@@ -122,6 +124,26 @@ class Execution:
             record.timed_s += repeat.timed_s
         self._save()
 
+    def measure(self, cell: Cell, repeats: int = 1) -> CellRecord:
+        """Visit a cell so many times more, outside of the plan's order; return its record, judged.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of its workload.
+            RigError: the lab does not boot.
+        """
+        if cell.name not in self.records:
+            self.cells[cell.name] = cell
+            self.records[cell.name] = new_record(cell)
+            self.campaign.record.cells.append(self.records[cell.name])
+        self._require_programs([cell])
+        mine = self.records[cell.name]
+        for round_ in range(len(mine.repeats) + 1, len(mine.repeats) + 1 + repeats):
+            step(f"visit {round_}: {cell.name}")
+            self.visit(round_, cell)
+        judge_cells(self.campaign.record)
+        self._save()
+        return mine
+
     def _save(self) -> None:
         self.campaign.store.save(self.campaign.record)
 
@@ -165,6 +187,21 @@ class Execution:
         stem = f"cut-{cell.index:03}"
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
         return next(name for name in names if not (self.campaign.store.path / name).exists())
+
+
+def record_of(matrix: Matrix, path: Path) -> PlanRecord:
+    """Return the record of a plan that nothing was done for yet."""
+    run = matrix.plan.run
+    return PlanRecord(
+        path=str(path),
+        text=path.read_text(),
+        digest=matrix.digest,
+        seed=run.seed,
+        repeats=run.repeats,
+        cut=run.cut,
+        figures=[FigureRecord.model_validate(figure.model_dump()) for figure in matrix.plan.figure],
+        impossible=[(one.name, one.reason) for one in matrix.impossible],
+    )
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:

@@ -67,8 +67,8 @@ def _engine_full(facts: Facts) -> bool:
 
 
 def _engine_late(facts: Facts) -> bool:
-    # Disks without mechanics have no time to be late for. Looked at only where nothing is full: late answers in a burst
-    # cost nothing as long as heads or links have work.
+    # Disks without mechanics have no time to be late for. Looked at only where nothing is full: late answers in a
+    # burst cost nothing as long as heads or links have work.
     engine = facts.engine
     return engine is not None and engine.service_ns_mean > 0 and engine.late_ns_mean > LATE * engine.service_ns_mean
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from harness.errors import RequestError
+from harness.layer import one_of
 from harness.plan import works
 from harness.plan.assembly import stack_of, usual_members
 from harness.plan.axes import axis_of, write_value
@@ -85,7 +86,8 @@ class Matrix:
                 self.plan.hardware.model_dump_json(),
                 self.plan.run.model_dump_json(),
                 *(
-                    f"{cell.name} {cell.on} {cell.clients} {cell.stack.model_dump_json()} {cell.workload.model_dump_json()}"
+                    f"{cell.name} {cell.on} {cell.clients} {cell.stack.model_dump_json()} "
+                    f"{cell.workload.model_dump_json()}"
                     for cell in self.cells
                 ),
             ]
@@ -121,13 +123,17 @@ def matrix_of(plan: Plan) -> Matrix:
     if not cells:
         why = "; ".join(dict.fromkeys(one.reason for one in impossible))
         raise RequestError(f"no cell of this plan is possible: {why}")
-    return Matrix(
+    matrix = Matrix(
         plan=plan,
         cells=tuple(cells),
         impossible=tuple(impossible),
         without=tuple(without),
         merged=plan.combinations - len(combinations),
-    )
+    ).select(plan.run.only)
+    known = [cell.name for cell in matrix.cells]
+    for figure in plan.figure:
+        one_of(f"cell of figure {figure.name!r}", figure.cell, known)
+    return matrix
 
 
 def _combinations(plan: Plan) -> tuple[list[_Combination], list[str]]:

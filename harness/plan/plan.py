@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from harness.errors import RequestError
 from harness.plan.axes import read_value
+from harness.plan.figure import Figure
 from harness.plan.hardware import Hardware
 from harness.plan.run import RunSpec
 from harness.plan.table import Table, reasons, refusal
@@ -71,6 +72,8 @@ class Plan(Table):
     """Values that all cells share, under the names of axes."""
     workload: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_works)]
     run: RunSpec = RunSpec()
+    figure: tuple[Figure, ...] = ()
+    """What others have measured of the same cells."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

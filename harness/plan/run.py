@@ -25,6 +25,8 @@ class RunSpec(Table):
     """Rank what fits into a cache too: then the cache is what is measured."""
     assume_clean: bool = True
     """Skip the first resync: the members are zero, so they agree already."""
+    only: str = ""
+    """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
     kernel: str | None = None
     """What the machines run, for example ``debian/trixie``."""
     image: str | None = None

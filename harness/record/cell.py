@@ -111,6 +111,19 @@ class CellRecord(Strict):
         return self.median / expected if self.median is not None and expected else None
 
 
+class FigureRecord(Strict):
+    """A published figure, and the cell that re-enacts it."""
+
+    name: str
+    cell: str
+    published: float
+    unit: str
+    source: str = ""
+    places_limit: bool = False
+    """It set a limit of the hardware, so it proves nothing that it agrees."""
+    note: str = ""
+
+
 class PlanRecord(Strict):
     """A plan as it was run."""
 
@@ -122,6 +135,7 @@ class PlanRecord(Strict):
     seed: int
     repeats: int
     cut: str | None = None
+    figures: list[FigureRecord] = Field(default_factory=list)
     order: list[tuple[int, str]] = Field(default_factory=list)
     """Round and cell of each visit, in the order in which they are made."""
     impossible: list[tuple[str, str]] = Field(default_factory=list)

@@ -12,6 +12,7 @@ from harness.record.cell import CellRecord
 from harness.record.run import RunRecord
 from harness.report import cells
 from harness.report.cells import Ranking
+from harness.report.figures_table import comparison_table, published_figures
 from harness.report.words import UNKNOWN, count, number, plural, printable
 
 ROOMY = 120
@@ -49,6 +50,10 @@ def show_cells(record: RunRecord, console: Console) -> None:
             if sentence := explained(cell, console.width):
                 say(console, sentence)
     console.print()
+    if figures := published_figures(record):
+        console.print(Text("published figures beside ours", style="bold"))
+        console.print(comparison_table(figures))
+        console.print()
     say(console, cells.overhead(record))
     for reason, names in cells.impossible(record):
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""

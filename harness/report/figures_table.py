@@ -3,12 +3,14 @@
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.record.run import RunRecord
 from harness.report.words import UNKNOWN, number, printable
 
 CALIBRATION = "used to calibrate"
@@ -41,6 +43,28 @@ class PublishedFigure:
         said = [CALIBRATION] if self.used_to_calibrate else []
         said += ["not measured"] if self.measured is None else []
         return "; ".join([*said, *([self.note] if self.note else [])])
+
+
+def published_figures(record: RunRecord) -> list[PublishedFigure]:
+    """Return the figures of a run's plan, each beside the cell that re-enacts it."""
+    cells = {cell.name: cell for cell in record.cells}
+    rows = []
+    for figure in record.plan.figures if record.plan else ():
+        cell = cells.get(figure.cell)
+        values = [] if cell is None else [one.values[figure.unit] for one in cell.repeats if figure.unit in one.values]
+        rows.append(
+            PublishedFigure(
+                name=figure.name,
+                published=figure.published,
+                unit=figure.unit,
+                measured=median(values) if values else None,
+                spread=(min(values), max(values)) if values else None,
+                n=len(values),
+                used_to_calibrate=figure.places_limit,
+                note=figure.note,
+            )
+        )
+    return rows
 
 
 def comparison_table(rows: Iterable[PublishedFigure]) -> Table:

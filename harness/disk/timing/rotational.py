@@ -12,11 +12,6 @@ from harness.disk.timing.request import Op, Request
 from harness.disk.timing.seek import SeekCurve
 from harness.disk.timing.usage import Usage
 
-_WINDOW = 4
-"""Oldest writes in the cache among which the heads choose. Firmware sorts little: a drive of 5,400 rpm made 66 random
-reads and 90 cached random writes a second, one of 10,000 rpm 105 and 105 (Chung and others, "Windows 2000 Disk IO
-Performance", Microsoft Research, 2000); another of 10,000 rpm some 400 writes of 4 KiB within 8 GB (AnandTech, "The
-SSD Anthology", 2009). With four the model makes 1.3 writes for a read, and 360 writes within 8 GB."""
 _PIECE = 1 << 20
 """Bytes that are destaged at a time: reads must not wait for longer."""
 _PRESSED = 0.75
@@ -139,7 +134,7 @@ class RotationalDisk:
         if self._overdue(now):
             best = -1, self._dirty.oldest_runs(1)[0]
         elif best is None or (pressed and best[0] >= 0):
-            for start in self._dirty.oldest_runs(_WINDOW):
+            for start in self._dirty.oldest_runs(self._cache.sorted):
                 cost = self._positioning(start, True, now)
                 if best is None or cost < best[0]:
                     best = cost, start
