@@ -135,6 +135,7 @@ class Execution:
             self.cells[cell.name] = cell
             self.records[cell.name] = new_record(cell)
             self.campaign.record.cells.append(self.records[cell.name])
+        self._save()
         self._require_programs([cell])
         mine = self.records[cell.name]
         for round_ in range(len(mine.repeats) + 1, len(mine.repeats) + 1 + repeats):

@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,21 +13,26 @@ import pytest
 from harness import doctor
 from harness.array import ArraySpec, Level
 from harness.campaign import Campaign
+from harness.cause import Limit
 from harness.cycle import CycleSpec, console_since, console_size
 from harness.errors import (
     ControlFailed,
     Inconclusive,
     ProductError,
     RaidproofError,
+    RequestError,
     RequirementMissing,
     RigError,
 )
+from harness.execution import Execution, record_of
 from harness.export import ExportSpec
 from harness.filesystem import FilesystemSpec, XfsSpec
 from harness.interrupt import interrupted, unwinding_on_signals
 from harness.lab import Lab
 from harness.mount import MountSpec
+from harness.plan.parametrize import PlannedCell
 from harness.record import CycleRecord
+from harness.record.cell import CellRecord
 from harness.stack import StackSpec
 from harness.topology import server_and_clients
 from harness.units import KIB, MIB
@@ -46,6 +52,8 @@ ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 CAMPAIGN = pytest.StashKey[Campaign]()
 """Where a session's campaign is, once a scenario has asked for it."""
+PLANS = pytest.StashKey["Plans"]()
+"""Where its runs of plans are."""
 
 ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.FAIL: ProductError,
@@ -179,6 +187,123 @@ class Cycle:
         return Ended(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
 
 
+class Measured:
+    """A cell that was visited. What its ``must_...`` claim holds, or is raised as an error of the right kind."""
+
+    def __init__(self, record: CellRecord, run: Path) -> None:
+        self.record = record
+        self.run = run
+
+    def must_be_measured(self) -> Self:
+        """Claim that the configuration took effect and its workload ran; how fast is not asked.
+
+        Raises:
+            ProductError: the configuration is not what was asked.
+            RigError: no visit worked.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(ERRORS[self.record.outcome], self.record.reason)
+        return self
+
+    def must_reach(self, share_of_expected: float) -> Self:
+        """Claim that the median is at least this share of what the hardware should give.
+
+        Raises:
+            ProductError: it is less.
+            Inconclusive: there is no formula for it, or this machine was what limited it.
+        """
+        __tracebackhide__ = True
+        self.must_be_measured()._must_tell_of_the_hardware()
+        if (ratio := self.record.ratio) is None:
+            raise self._as(Inconclusive, "nobody knows what the hardware should give")
+        if ratio < share_of_expected:
+            raise self._as(ProductError, f"{ratio:.0%} of what the hardware should give: {self.record.cause}")
+        return self
+
+    def must_be_faster_than(self, other: "Measured", by: float = 0.0) -> Self:
+        """Claim that each visit gave more than each of another cell's, by this share of it.
+
+        Raises:
+            ProductError: each gave less.
+            RequestError: they do not measure the same.
+            Inconclusive: their ranges overlap, or this machine was what limited one of them.
+        """
+        __tracebackhide__ = True
+        for one in (self, other):
+            one.must_be_measured()._must_tell_of_the_hardware()
+        mine, theirs = self.record, other.record
+        if mine.unit != theirs.unit:
+            raise self._as(RequestError, f"{mine.unit} cannot be compared with {theirs.unit}")
+        said = f"{min(mine.measured):.3g} to {max(mine.measured):.3g} {mine.unit}, and {theirs.name} "
+        said += f"{min(theirs.measured):.3g} to {max(theirs.measured):.3g}"
+        if max(mine.measured) < (1 + by) * min(theirs.measured):
+            raise self._as(ProductError, said)
+        if min(mine.measured) < (1 + by) * max(theirs.measured):
+            raise self._as(Inconclusive, f"the ranges overlap: {said}")
+        return self
+
+    def _must_tell_of_the_hardware(self) -> None:
+        __tracebackhide__ = True
+        limit = self.record.limit
+        if limit in set(Limit) and not Limit(limit).rankable:
+            raise self._as(Inconclusive, f"limited by the {limit} of this machine, not by the hardware")
+
+    def _as(self, kind: type[RaidproofError], reason: str) -> RaidproofError:
+        return kind(f"{self.record.name}: {reason}", remedy=f"see {self.run}")
+
+
+class Plans:
+    """The plans whose cells a session's scenarios measure: each is a run, and one of them has a lab."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._undo = ExitStack()
+        self._executions: dict[Path, Execution] = {}
+
+    @property
+    def campaigns(self) -> list[Campaign]:
+        """Their runs."""
+        return [one.campaign for one in self._executions.values()]
+
+    def execution_of(self, cell: PlannedCell) -> Execution:
+        """Return what measures the cells of a plan, and end all other labs: they would be measured too."""
+        if cell.path not in self._executions:
+            options, plan = self._config.option, cell.matrix.plan
+            topology = plan.hardware.topology(
+                kernel=options.kernel or plan.run.kernel, image=options.image or plan.run.image
+            )
+            campaign = Campaign(f"scenarios-{plan.name}", options.results, topology, keep=options.keep)
+            campaign.record.plan = record_of(cell.matrix, cell.path)
+            self._undo.enter_context(campaign)
+            # Only what scenarios ask for is to be in the record.
+            self._executions[cell.path] = Execution(replace(cell.matrix, cells=()), campaign)
+        mine = self._executions[cell.path]
+        shared = self._config.stash.get(CAMPAIGN, None)
+        for one in (*self.campaigns, *([shared] if shared else [])):
+            if one is not mine.campaign:
+                one.discard_lab()
+        return mine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._undo.__exit__(*error)
+
+
+class Measure:
+    """Measures cells of plans, in labs of their plans' hardware."""
+
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+
+    def __call__(self, cell: PlannedCell, repeats: int = 1) -> Measured:
+        """Visit a cell; what was visited before counts too."""
+        execution = self._plans.execution_of(cell)
+        return Measured(execution.measure(cell, repeats), execution.campaign.store.path)
+
+
 class Consoles:
     """What the machines of a lab say from a moment on."""
 
@@ -204,20 +329,46 @@ def name_of(node: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
 
 
+@contextmanager
+def _on_this_host() -> Iterator[None]:
+    """Let labs be, and let a signal unwind them."""
+    with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
+        # mkfs and ip are not on every user's path.
+        environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
+        doctor.require_host()
+        yield
+
+
 @pytest.fixture(scope="session")
 def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
     """The run that a session's scenarios share; its lab boots when the first of them needs it."""
     options = pytestconfig.option
     topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, kernel=options.kernel, image=options.image)
-    with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
-        # mkfs and ip are not on every user's path.
-        environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
-        doctor.require_host()
-        with suppress(KeyboardInterrupt), Campaign("scenarios", options.results, topology, keep=options.keep) as one:
-            pytestconfig.stash[CAMPAIGN] = one
-            yield one
-            if interrupted():
-                raise KeyboardInterrupt  # so that the record says so
+    with (
+        _on_this_host(),
+        suppress(KeyboardInterrupt),
+        Campaign("scenarios", options.results, topology, keep=options.keep) as one,
+    ):
+        pytestconfig.stash[CAMPAIGN] = one
+        yield one
+        if interrupted():
+            raise KeyboardInterrupt  # so that the record says so
+
+
+@pytest.fixture(scope="session")
+def plans(pytestconfig: pytest.Config) -> Iterator[Plans]:
+    """The runs of plans that a session's scenarios share."""
+    with _on_this_host(), suppress(KeyboardInterrupt), Plans(pytestconfig) as one:
+        pytestconfig.stash[PLANS] = one
+        yield one
+        if interrupted():
+            raise KeyboardInterrupt  # so that their records say so
+
+
+@pytest.fixture
+def measure(plans: Plans) -> Measure:
+    """Measures a cell of a plan: ``measure(cell).must_reach(0.8)``; see `harness.plan.parametrize.cells_of`."""
+    return Measure(plans)
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ import pytest
 
 from harness import log
 from harness.errors import ControlFailed, Inconclusive, ProductError, RequirementMissing, RigError, nearest
-from harness.fixtures import CAMPAIGN, Consoles, campaign, cycle, lab
+from harness.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, measure, plans
 from harness.lab import Lab
 from harness.machine import image, kernel
 from harness.verdict.outcome import Outcome
 
-__all__ = ["campaign", "cycle", "lab"]
+__all__ = ["campaign", "cycle", "lab", "measure", "plans"]
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"
@@ -173,10 +173,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for report in terminalreporter.getreports(category):
             terminalreporter.section(f"{outcome}: {report.nodeid}", sep="_", red=True)
             terminalreporter.write_line(report.longreprtext)
-    run = config.stash.get(CAMPAIGN, None)
-    if run is not None:
+    shared, of_plans = config.stash.get(CAMPAIGN, None), config.stash.get(PLANS, None)
+    runs = [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]
+    if runs:
         terminalreporter.section("raidproof", sep="-")
-        if run.record.cycles:
+    for run in runs:
+        if run.record.cycles or run.record.cells:
             terminalreporter.write_line(f"{run.record.outcome}: {run.record.reason}")
         if run.report is not None:
             terminalreporter.write_line(f"report: {run.report}")

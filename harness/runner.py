@@ -6,12 +6,11 @@ from pathlib import Path
 from harness.campaign import Campaign
 from harness.doctor import require_host
 from harness.errors import RequestError
-from harness.execution import Execution
+from harness.execution import Execution, record_of
 from harness.log import progress, say
 from harness.machine import image, kernel
 from harness.plan.cell import Matrix
 from harness.record import RunRecord, RunStore
-from harness.record.cell import PlanRecord
 from harness.record.store import RECORD
 
 
@@ -41,20 +40,6 @@ def run_plan(
                 say(f"what was measured is in {campaign.store.path}; the same command with --resume goes on")
                 raise
     return campaign.record, campaign.report
-
-
-def record_of(matrix: Matrix, path: Path) -> PlanRecord:
-    """Return the record of a plan that nothing was done for yet."""
-    run = matrix.plan.run
-    return PlanRecord(
-        path=str(path),
-        text=path.read_text(),
-        digest=matrix.digest,
-        seed=run.seed,
-        repeats=run.repeats,
-        cut=run.cut,
-        impossible=[(one.name, one.reason) for one in matrix.impossible],
-    )
 
 
 def require_same(store: RunStore, matrix: Matrix) -> None:

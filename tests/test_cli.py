@@ -12,6 +12,9 @@ import pytest
 from harness import cli
 from harness.cli import Status, cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
 from harness.errors import ProductError, RequestError, RequirementMissing, RigError
+from harness.record import RunRecord
+from harness.verdict.outcome import Outcome
+from harness.waiting import wall_clock
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -168,3 +171,57 @@ def test_parts_that_are_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_scenarios_takes_pytest_arguments() -> None:
     assert pytest_arguments(["-k", "sync"]) == ["scenarios", "-k", "sync"]
     assert pytest_arguments(["scenarios/test_x.py::test_y"]) == ["scenarios/test_x.py::test_y"]
+
+
+TINY = str(HOME / "scenarios" / "plans" / "tiny.toml")
+
+
+@pytest.fixture
+def _no_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def booted(*_: object, **__: object) -> None:
+        raise AssertionError("a plan is carried out")
+
+    monkeypatch.setattr("harness.runner.run_plan", booted)
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_says_what_would_be_done(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["run", TINY, "--dry-run", "--results", str(tmp_path)]) == Status.PASS
+    said = capsys.readouterr().out
+    assert [line.split() for line in said.splitlines() if re.match(r"\d ", line)] == [
+        ["1", "5", "sync"], ["2", "5", "async"], ["3", "10", "sync"], ["4", "10", "async"]
+    ]  # fmt: skip
+    assert "expected: 8 visits, about" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_of_some_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", TINY, "--dry-run", "-k", "level=5", "--repeats", "5"]) == Status.PASS
+    assert "expected: 10 visits" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_no_machines")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["no-such.toml"], "no-such.toml cannot be read: No such file"),
+        ([TINY, "-k", "level=7"], "-k 'level=7': no cell's name matches"),
+        ([TINY, "--repeats", "0"], r"run.repeats"),
+        ([TINY, "--resume"], "no run of tiny in"),
+    ],
+)
+def test_a_plan_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    status, said = stderr_of(capsys, "run", *arguments, "--results", str(tmp_path))
+    assert status == Status.BAD_REQUEST
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("outcome", ["PASS", "FAIL", "ERROR", "INVALID", "INCONCLUSIVE"])
+def test_a_plans_run_ends_with_its_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str) -> None:
+    record = RunRecord(run="run", started=wall_clock(), command=[], outcome=Outcome[outcome])
+    monkeypatch.setattr("harness.runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
+    assert main(["run", TINY]) == Status[outcome]

@@ -1,6 +1,7 @@
 """A plan carried out: what is visited, what is left out, what an error ends. Visits themselves are faked."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -9,13 +10,12 @@ import pytest
 from harness.campaign import Campaign
 from harness.cycle import CycleSpec
 from harness.errors import NotEffective, RequestError, RequirementMissing, RigError
-from harness.execution import GIVE_UP_AFTER, Execution
+from harness.execution import GIVE_UP_AFTER, Execution, record_of
 from harness.plan.cell import Cell, Matrix, matrix_of
 from harness.plan.plan import read_plan
 from harness.record import CycleRecord, RunRecord, RunStore
 from harness.record.cell import CellRecord, PlanRecord, Repeat
 from harness.record.judge import conclude_run
-from harness.runner import record_of
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 
@@ -312,3 +312,14 @@ def test_a_cut_shared_with_a_cell_that_an_interruption_left_out_is_not_made_twic
     again = house.run(matrix)
     assert again.cut == []
     assert again.record.cells[-1].cycle is not None
+
+
+def test_cells_are_also_measured_one_by_one(house: House) -> None:
+    matrix = tiny()
+    execution, campaign = house.execution(replace(matrix, cells=()))
+    cell = matrix.cells[1]
+    assert execution.measure(cell).measured == [100.0]
+    again = execution.measure(cell, repeats=2)
+    assert [one.round for one in again.repeats] == [1, 2, 3]
+    assert (again.outcome, campaign.record.cells) == (Outcome.PASS, [again])
+    assert len(RunStore(house.path).load().cells[0].repeats) == 3

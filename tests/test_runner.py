@@ -4,10 +4,11 @@ from typing import Any
 import pytest
 
 from harness.errors import RequestError
+from harness.execution import record_of
 from harness.plan.cell import Matrix, matrix_of
 from harness.plan.plan import load_plan
 from harness.record import RunRecord, RunStore
-from harness.runner import newest_of, record_of, require_same
+from harness.runner import newest_of, require_same
 from harness.waiting import wall_clock
 
 PLAN = Path(__file__).resolve().parents[1] / "scenarios" / "plans" / "tiny.toml"
