@@ -67,7 +67,7 @@ class Standing:
         delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
         if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.run(["test", "-e", "/sys/block/md0"]).ok:
             files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
-            self.lab.server.run(write_command({path: f"{delay_s:.3f}" for path in files}))
+            self.lab.server.run(write_command(dict.fromkeys(files, f"{delay_s:.3f}")))
 
     def _keep_no_notes(self) -> None:
         """Spare the engine the notes of what a power cut would take: none comes while something is measured."""
