@@ -27,12 +27,14 @@ class DriveCache:
     read_ahead: int = 0
     """How far the drive reads on after a read."""
     sorted: int = 4
-    """Among so many of its oldest cached writes the heads choose. Firmware sorts little. Of two drives of 2000, one of
-    5,400 rpm (IDE) made 66 random reads and 90 cached random writes a second; one of 10,000 rpm (SCSI) 105 and 105, and
-    whether its cache was on is not said (Chung and others, "Windows 2000 Disk IO Performance", Microsoft Research). A SATA
-    drive of 10,000 rpm made some 400 writes of 4 KiB within 8 GB (AnandTech, "The SSD Anthology", 2009). With four the
-    model makes 1.3 writes for a read and 360 within 8 GB; with one it makes as many writes as reads, which the SCSI
-    profiles take. That is weak evidence, and it was chosen with the figure of a 15,000 rpm pair in sight."""
+    """Among so many of its oldest cached writes the heads choose. Firmware sorts little.
+
+    Of two drives of 2000, one of 5,400 rpm (IDE) made 66 random reads and 90 cached random writes a second; one of
+    10,000 rpm (SCSI) 105 and 105, and whether its cache was on is not said (Chung and others, "Windows 2000 Disk IO
+    Performance", Microsoft Research). A SATA drive of 10,000 rpm made some 400 writes of 4 KiB within 8 GB (AnandTech,
+    "The SSD Anthology", 2009). With four the model makes 1.3 writes for a read and 360 within 8 GB; with one it makes
+    as many writes as reads, which the SCSI profiles take. That is weak evidence, and it was chosen with the figure of
+    a 15,000 rpm pair in sight."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What may be asked of a filesystem, and how it lies on its array."""
 
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from harness.array import Geometry
 from harness.errors import RequestError
@@ -25,6 +25,10 @@ class Alignment(NamedTuple):
     sw: int
 
 
+def _split(value: Any) -> Any:
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 class _FilesystemSpec(Spec):
     """What every filesystem can be asked.
 
@@ -45,7 +49,10 @@ class _FilesystemSpec(Spec):
     """Bytes of the log or journal."""
     discard: bool = False
     """Discard the whole device before writing: slow, and the disk engine's members are fresh anyway."""
-    mount_options: tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...] = ()
+    mount_options: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...], BeforeValidator(_split)
+    ] = ()
+    """One by one, or as mount(8) has them: ``"sync,noatime"``."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

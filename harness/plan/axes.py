@@ -137,6 +137,7 @@ AXES: dict[str, Axis] = {
         Axis("log", "", "where the log (XFS) or journal (ext4) is", word_of("internal", "external")),
         _size("log_size", "filesystem.log_size", "bytes of the log or journal"),
         _size("log_su", "filesystem.log_su", "stripe unit of the log of XFS", ON_XFS),
+        Axis("mount_options", "filesystem.mount_options", 'what the server mounts with, as "sync,noatime"'),
         Axis("journal", "filesystem.journal", "whether ext4 has a journal", read_switch, write_plain, ON_EXT4),
         Axis(
             "data", "filesystem.data", "data mode of ext4", word_of("journal", "ordered", "writeback"), where=ON_EXT4

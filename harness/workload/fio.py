@@ -164,7 +164,7 @@ def fio_on_device(spec: FioSpec, device: str) -> list[str]:
         RequestError: it is a job file, which names files.
     """
     if spec.job_file is not None:
-        raise RequestError("a job file works in a directory, not on a raw device", remedy="say on = \"server\"")
+        raise RequestError("a job file works in a directory, not on a raw device", remedy='say on = "server"')
     return [*_words({**fio_options(spec), "filename": device}), *REPORTING]
 
 

@@ -1,0 +1,81 @@
+"""Published measurements, re-enacted: the hardware by its data sheets, their workload, their figure beside ours."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from harness.log import say
+from harness.plan.cell import matrix_of
+from harness.plan.plan import load_plan
+from harness.record import RunRecord
+from harness.report.figures_table import PublishedFigure, comparison_text, published_figures
+from harness.runner import run_plan
+
+PLANS = Path(__file__).parent / "plans"
+NEAR = 0.2
+"""How far a prediction may be from the published figure."""
+ALIKE = 0.05
+"""Published figures that differ by less are no order."""
+
+
+def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
+    figures = reenact("md_read_single.toml", pytestconfig)
+    must_be_near(figures)
+
+
+def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
+    figures = reenact("md_read.toml", pytestconfig)
+    must_be_near(figures)
+    must_be_in_order(figures)
+
+
+def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest.Config) -> None:
+    figures = [
+        *reenact("msa30_one_controller.toml", pytestconfig),
+        *reenact("msa30_two_controllers.toml", pytestconfig),
+    ]
+    must_be_near(figures)
+    must_be_in_order([figure for figure in figures if figure.unit == "write_iops"])
+
+
+def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pytestconfig: pytest.Config) -> None:
+    figures = reenact("nfs_raid5_2001.toml", pytestconfig)
+    must_be_near(figures)
+    must_be_in_order(figures)
+
+
+def test_postmark_of_2001_on_a_raid5_controller(pytestconfig: pytest.Config) -> None:
+    # All four were within 4 % of each other, which is no order.
+    must_be_near(reenact("postmark_2001.toml", pytestconfig))
+
+
+def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
+    """Run a plan and put the published figures beside ours."""
+    path = PLANS / name
+    record, _ = run_plan(matrix_of(load_plan(path)), path, config.option.results)
+    figures = published_figures(record)
+    say(comparison_text(figures))
+    must_be_measured(record)
+    return figures
+
+
+def must_be_measured(record: RunRecord) -> None:
+    """Claim that every cell worked."""
+    broken = {cell.name: cell.reason for cell in record.cells if not cell.measured}
+    assert not broken
+
+
+def must_be_near(figures: Sequence[PublishedFigure]) -> None:
+    """Claim that our figures are near the published ones, those that placed a limit included."""
+    far = [figure for figure in figures if figure.deviation is None or abs(figure.deviation) > NEAR]
+    assert not far
+
+
+def must_be_in_order(figures: Sequence[PublishedFigure]) -> None:
+    """Claim that of any two figures that differ, ours differ the same way."""
+    for one, other in combinations(figures, 2):
+        if abs(one.published / other.published - 1) > ALIKE:
+            faster, slower = (one, other) if one.published > other.published else (other, one)
+            assert (faster.measured or 0) > (slower.measured or 0), f"{slower.name} was faster than {faster.name}"
