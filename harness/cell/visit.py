@@ -66,6 +66,8 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
         else None,
     )
     repeat.limit, repeat.cause = cause.limit.value, cause.sentence
+    if (slow_motion := standing.lab.topology.slow_motion) != 1:
+        repeat.cause += f" (times and rates here as they passed, {slow_motion:g} times slower)"
 
 
 def measure(

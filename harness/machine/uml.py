@@ -24,7 +24,8 @@ NAME = "uml"
 CANNOT_PROVE = (
     "uml: one CPU a machine; races that need several CPUs do not show",
     "uml: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
-    "uml: the disks have no mechanics yet: rates show protocol and CPU cost, not seek or rotation",
+    "uml: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
+    "configurations, and prove nothing of a particular drive",
     "uml: the kernel is the architecture um, with Debian's configuration for it, not that of the deployed machine",
     "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
 )

@@ -38,7 +38,8 @@ def headline(matrix: Matrix) -> list[str]:
         f"hardware: {plan.hardware}",
         *([f"fixed: {fixed}"] if fixed else []),
         f"workload: {', '.join(names(plan.workload))}",
-        f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}",
+        f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}"
+        + (f", only {' '.join(run.only.split())}" if run.only else ""),
         f"first resync: {resync}; power cut: {'once in each cell' if run.cut else 'none'}",
     ]
 

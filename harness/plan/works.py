@@ -1,5 +1,6 @@
 """The workloads of a plan: what each table ``[[workload]]`` asks, and how it is called."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ _adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(WorkloadSpec)
 CLIENTS, SERVER, ARRAY = "clients", "server", "array"
 """Where a workload may run: on the clients' mounts, in the server's own directory, on the bare array. Or on the bare
 disk of that serial."""
+ON_DEVICES = ("fio", "hdparm")
+"""Tools that know what to do with a bare device."""
 _OF_THE_PLAN = ("name", "on")
 
 
@@ -39,8 +42,17 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
     Raises:
         RequestError: there is no such place.
     """
-    on = str(table.get("on", ARRAY if table.get("tool") == "hdparm" else CLIENTS))
-    return one_of("on", on, [CLIENTS, SERVER, ARRAY, *serials])
+    tool = str(table.get("tool"))
+    on = one_of("on", str(table.get("on", ARRAY if tool == "hdparm" else CLIENTS)), [CLIENTS, SERVER, ARRAY, *serials])
+    if on in {CLIENTS, SERVER} and tool == "hdparm":
+        raise RequestError(
+            f"hdparm reads a device: on = {on!r} has none", remedy=f"say on = {ARRAY!r}, or a disk's name"
+        )
+    if on not in {CLIENTS, SERVER} and tool not in ON_DEVICES:
+        raise RequestError(
+            f"{tool} works on files: on = {on!r} has none", remedy=f"say on = {CLIENTS!r} or {SERVER!r}"
+        )
+    return on
 
 
 def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
@@ -60,6 +72,9 @@ def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     Raises:
         RequestError: two have the same name.
     """
+    for table in tables:
+        if not re.fullmatch(r"[\w.-]+", name := str(table.get("name", "workload"))):
+            raise RequestError(f"workload name {name!r}: letters, digits, dots, - and _ only")
     asked = [str(table.get("name", table.get("tool", "workload"))) for table in tables]
     if twice := [
         name for name, times in Counter(table["name"] for table in tables if "name" in table).items() if times > 1

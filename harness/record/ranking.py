@@ -93,23 +93,28 @@ def why_no_rank(cell: CellRecord, cycle: CycleRecord | None) -> str | None:
     """Return why a cell cannot be compared with others, or None if it can."""
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
+    if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
+        return f"does not keep its promises: {what_was_lost(cycle)} acknowledged operations lost"
+    if not cell.asked.get("export", {}).get("sync", True):
+        return "async export: promises nothing"
     if cell.limit in set(Limit) and not Limit(cell.limit).rankable:
         return f"limited by the {cell.limit} of this machine, not by the hardware that was asked for"
     cached = next((one.regime for one in cell.repeats if one.regime and not one.regime.get("accepted", True)), None)
     if cached is not None:
         return f"measures a cache: {cached.get('reason', 'the working set fits into it')}"
-    if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
-        return f"does not keep its promises: {what_was_lost(cycle)} acknowledged operations lost"
-    if not cell.asked.get("export", {}).get("sync", True):
-        return "async export: promises nothing"
     return None
 
 
 def rank(cells: Sequence[CellRecord]) -> None:
     """Number the cells that may be compared, the fastest first."""
     comparable = [cell for cell in cells if cell.rankable and cell.median is not None]
-    for place, cell in enumerate(sorted(comparable, key=lambda one: -(one.median or 0.0)), start=1):
+    ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
+    for place, cell in enumerate(ordered, start=1):
         cell.rank = place
+        faster = ordered[place - 2].spread if place > 1 else None
+        if faster and cell.spread and cell.spread[1] >= faster[0]:
+            tie = f"not told apart from rank {place - 1}: the repeats overlap"
+            cell.flag = f"{cell.flag}; {tie}" if cell.flag else tie
 
 
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:

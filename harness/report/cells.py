@@ -146,7 +146,7 @@ def overhead(record: RunRecord) -> str:
     if plan is None or plan.overhead is None:
         return "no visit was timed"
     timed, whole = number(plan.timed_s), number(plan.visits_s)
-    return f"nothing was measured in {plan.overhead:.0%} of the visits' wall time ({timed} s of {whole} s timed)"
+    return f"the harness itself took {plan.overhead:.0%} of the visits' wall time ({timed} s of {whole} s were timed)"
 
 
 def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:

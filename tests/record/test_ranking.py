@@ -125,3 +125,21 @@ def test_the_limit_is_the_usual_one_and_the_sentence_that_of_the_typical_visit()
 def run(*cells: CellRecord) -> RunRecord:
     plan = PlanRecord(path="p.toml", text="", seed=1, repeats=3)
     return RunRecord(run="r", started=wall_clock(), command=[], cells=list(cells), plan=plan)
+
+
+def test_repeats_that_overlap_with_the_next_better_are_said_not_to_be_told_apart() -> None:
+    record = run(cell("fast", 20, 21, 22), cell("near", 19, 20, 20.5), cell("far", 5, 6, 7))
+    judge_cells(record)
+    assert [one.flag for one in record.cells] == [
+        None,
+        "not told apart from rank 1: the repeats overlap",
+        "repeats far apart: the median says little",
+    ]
+
+
+def test_an_async_export_is_left_out_for_that_and_not_for_what_limits_it() -> None:
+    one = cell("a", 10, sync=False)
+    for repeat in one.repeats:
+        repeat.limit = "host cpu"
+    judge_cell(one, None)
+    assert one.why_not == "async export: promises nothing"

@@ -55,7 +55,7 @@ def test_each_cause_and_each_flag_is_said(plan_run: RunRecord, width: int) -> No
 
 def test_what_the_run_cost_and_what_could_not_be(plan_run: RunRecord) -> None:
     text = shown(plan_run, 80)
-    assert "\nnothing was measured in 36% of the visits' wall time (130 s of 205 s timed)\n" in text
+    assert "\nthe harness itself took 36% of the visits' wall time (130 s of 205 s were timed)\n" in text
     assert "left out, 2 cells: RAID6 needs at least 4 members: 3 are there (level=6 chunk=16KiB export=sync;" in text
     assert "promises of 2 of 11 cells were tested by a power cut" in text
 
