@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from harness.disk.timing.answer import answer_at
 from harness.disk.timing.calendar import Calendar
 from harness.disk.timing.extents import Extents
 from harness.disk.timing.interface import Interface
@@ -144,10 +145,4 @@ class Controller:
             behind.disk.submit(inner, now)
 
     def _answer(self, request: Request, now: int) -> None:
-        def answer(at: int) -> None:
-            if request.op in {Op.READ, Op.WRITE}:
-                self.usage.serve(request.length)
-            if request.then is not None:
-                request.then(request, at)
-
-        self._calendar.at(now, answer)
+        answer_at(self._calendar, self.usage, request, now)

@@ -3,6 +3,7 @@
 from collections import deque
 
 from harness.disk.profile import Profile
+from harness.disk.timing.answer import answer_at
 from harness.disk.timing.calendar import Calendar
 from harness.disk.timing.interface import Interface
 from harness.disk.timing.request import Op, Request
@@ -101,10 +102,4 @@ class FlashDisk:
         self._answer(request, now if kept else max(now, self._programmed_ns) + self._flush_ns)
 
     def _answer(self, request: Request, now: int) -> None:
-        def answer(at: int) -> None:
-            if request.op in {Op.READ, Op.WRITE}:
-                self.usage.serve(request.length)
-            if request.then is not None:
-                request.then(request, at)
-
-        self._calendar.at(now, answer)
+        answer_at(self._calendar, self.usage, request, now)
