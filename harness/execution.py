@@ -224,6 +224,7 @@ def new_record(cell: Cell) -> CellRecord:
         name=cell.name,
         settings={name: write_value(name, value) for name, value in cell.settings.items()},
         workload=cell.workload.model_dump(mode="json"),
+        workload_name=cell.workload_name,
         unit="",
         asked=cell.stack.model_dump(mode="json"),
         resync="skipped: blank members agree" if cell.stack.array.assume_clean else "waited for",

@@ -57,6 +57,8 @@ class CellRecord(Strict):
     settings: dict[str, str]
     """The axes of the plan, and this cell's place on them."""
     workload: dict[str, Any]
+    workload_name: str = ""
+    """Of the plan's table, whose settings an axis may vary; empty in a record that does not say."""
     unit: str
     """What is measured, by the workload's name for it: ``write_mb_s``."""
     asked: dict[str, Any]
@@ -81,6 +83,11 @@ class CellRecord(Strict):
     """What a power cut cost this configuration, by design or not; None where none was made."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not measured"
+
+    @property
+    def compared_with(self) -> str:
+        """Cells for which this is the same can be compared: those of one workload of the plan."""
+        return self.workload_name or str(self.workload)
 
     @property
     def measured(self) -> list[float]:

@@ -18,8 +18,8 @@ def judge_cells(record: RunRecord) -> None:
     for cell in record.cells:
         judge_cell(cell, cycles.get(cell.cycle or ""))
     # Figures of different workloads cannot be compared.
-    for workload in {str(cell.workload) for cell in record.cells}:
-        rank([cell for cell in record.cells if str(cell.workload) == workload])
+    for workload in {cell.compared_with for cell in record.cells}:
+        rank([cell for cell in record.cells if cell.compared_with == workload])
 
 
 def judge_cell(cell: CellRecord, cycle: CycleRecord | None) -> None:

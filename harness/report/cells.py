@@ -57,8 +57,7 @@ def rankings(record: RunRecord) -> list[Ranking]:
     """Return one ranking a workload."""
     groups: dict[str, list[CellRecord]] = {}
     for cell in record.cells:
-        # As in the judgement of cells: a setting of the workload makes it another one.
-        groups.setdefault(str(cell.workload), []).append(cell)
+        groups.setdefault(cell.compared_with, []).append(cell)
     titles = workload_titles([cells[0].workload for cells in groups.values()])
     found = []
     for place, (title, cells) in enumerate(zip(titles, groups.values(), strict=True), start=1):

@@ -14,6 +14,7 @@ from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
 from harness.report import cells, cells_chart, columns, moments, scatter, words
 from harness.report.configuration import caveats, configuration, flat, value
+from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
 
 SIGNS = {
@@ -77,6 +78,7 @@ def render(record: RunRecord) -> str:
         cells=cells,
         cells_chart=cells_chart,
         rankings=cells.rankings(record),
+        published=published_figures(record),
         numbers=cells_chart.numbered(record),
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
