@@ -111,8 +111,9 @@ def rank(cells: Sequence[CellRecord]) -> None:
     ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
     for place, cell in enumerate(ordered, start=1):
         cell.rank = place
-        faster = ordered[place - 2].spread if place > 1 else None
-        if faster and cell.spread and cell.spread[1] >= faster[0]:
+        better = ordered[place - 2] if place > 1 else None
+        # A single visit has no range that could overlap.
+        if better and min(len(better.measured), len(cell.measured)) > 1 and max(cell.measured) >= min(better.measured):
             tie = f"not told apart from rank {place - 1}: the repeats overlap"
             cell.flag = f"{cell.flag}; {tie}" if cell.flag else tie
 
