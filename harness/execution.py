@@ -10,7 +10,7 @@ from harness.campaign import Campaign
 from harness.cell import Standing, visit
 from harness.cycle import CycleSpec
 from harness.disk.assignment import riskiest_mode
-from harness.errors import NotEffective, RequestError, RigError
+from harness.errors import ProductError, RequestError, RigError
 from harness.log import logger, step
 from harness.plan.axes import write_value
 from harness.plan.cell import Cell, Matrix
@@ -101,10 +101,10 @@ class Execution:
             visit(standing, self.plan, cell, mine, repeat, directory)
         except Exception as error:
             causes = list(_causes(error))
-            if not all(isinstance(one, NotEffective | RigError | RequestError) for one in causes):
+            if not all(isinstance(one, ProductError | RigError | RequestError) for one in causes):
                 raise
             said = "; ".join(map(str, causes))
-            if all(isinstance(one, NotEffective) for one in causes):
+            if all(isinstance(one, ProductError) for one in causes):
                 mine.not_effective = said
             else:
                 logger.exception("visit to %s", cell.name)

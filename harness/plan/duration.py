@@ -36,7 +36,7 @@ class Expectation:
     memory: int
     """Bytes of all machines."""
     disk: int
-    """Bytes that the host needs if every disk is written all over."""
+    """Bytes of memory that the members take if every disk is written all over."""
 
     @property
     def total_s(self) -> float:
@@ -54,8 +54,8 @@ class Expectation:
 
     @property
     def needs(self) -> str:
-        """Memory and disk, in words."""
-        return f"{self.memory / GIB:.1f} GiB of memory, up to {self.disk / GIB:.1f} GiB of disk"
+        """Memory, in words: what is written to a member disk is held in memory too."""
+        return f"{self.memory / GIB:.1f} GiB of memory, and what is written to the disks, at most {self.disk / GIB:.1f} GiB"
 
 
 def expect(matrix: Matrix) -> Expectation:

@@ -70,6 +70,7 @@ class CellRecord(Strict):
     cycle: str | None = None
     """Name of the cycle in which this configuration lost its power."""
     not_effective: str | None = None
+    """Where the system did something else than it was asked, or kept something else than was written."""
     # Judged from the above.
     rankable: bool = False
     why_not: str | None = None
