@@ -32,7 +32,9 @@ def test_where_only_the_work_is_known_the_duration_is_assumed_and_said(make: Mak
 
 def test_needs(make: Make) -> None:
     hardware = {"clients": 2, "memory": {"server": "1GiB", "client": "512MiB"}, "disks": {"count": 4}}
-    assert expect(make(hardware=hardware)).needs == "2.0 GiB of memory, up to 4.0 GiB of disk"
+    assert (
+        expect(make(hardware=hardware)).needs == "2.0 GiB of memory, and what is written to the disks, at most 4.0 GiB"
+    )
 
 
 @pytest.mark.parametrize(
