@@ -8,7 +8,7 @@ from harness.cause import find_cause
 from harness.cell.expectation import expectation
 from harness.cell.standing import Standing, slowed
 from harness.cell.time_limit import run_within
-from harness.cell.use import engine_use
+from harness.cell.use import engine_use, trimmed
 from harness.disk.assignment import usual_mode
 from harness.disk.cache import CacheMode
 from harness.disk.profile import load_profile
@@ -91,7 +91,12 @@ def measure(
     finally:
         standing.take_no_time()
     workload.clean(place)
-    return sample, engine_use(begun, ended) if lab.topology.timed else None
+    return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None
+
+
+def working_s(cell: Cell, sample: Sample) -> float:
+    """Return for how long a tool worked: warming up, and what it timed."""
+    return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
 def look_below(standing: Standing, cell: Cell, sample: Sample) -> Derived | None:
@@ -99,7 +104,8 @@ def look_below(standing: Standing, cell: Cell, sample: Sample) -> Derived | None
     seen: Monitor = standing.monitor
     # Where no client stands between, only the workload knows what it did.
     own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
-    return derive(standing.lab.server.name, seen.recordings, seen.failures, own, seen.host_cpu)
+    recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
+    return derive(standing.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
 
 
 def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:

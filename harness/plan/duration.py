@@ -55,7 +55,8 @@ class Expectation:
     @property
     def needs(self) -> str:
         """Memory, in words: what is written to a member disk is held in memory too."""
-        return f"{self.memory / GIB:.1f} GiB of memory, and what is written to the disks, at most {self.disk / GIB:.1f} GiB"
+        disks = f"what is written to the disks, at most {self.disk / GIB:.1f} GiB"
+        return f"{self.memory / GIB:.1f} GiB of memory, and {disks}"
 
 
 def expect(matrix: Matrix) -> Expectation:

@@ -4,6 +4,7 @@ import stat
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from errno import EEXIST, ENOENT
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -259,7 +260,8 @@ def weigh_names(case: Case, balance: Balance) -> None:
     """Judge a worker that takes small directories through every change of metadata."""
     begun: dict[int, set[str]] = defaultdict(lambda: set(METADATA) if case.unheard else set())
     for operation in case.operations:
-        if operation.ended is not Ended.FAILED:
+        # "It exists" or "it does not" may be the answer to a request that was sent again, after a first that was done.
+        if operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT}:
             begun[operation.place].add(operation.kind)
     for operation in case.bound:
         if (wrong := missing(operation, begun[operation.place], case.found)) is not None:

@@ -1,5 +1,6 @@
-from harness.cell.use import engine_use
+from harness.cell.use import engine_use, trimmed
 from harness.disk.messages import Busy, Use
+from harness.monitor import Recording, Snapshot
 
 SECOND = 10**9
 
@@ -27,3 +28,24 @@ def test_no_more_than_all_the_time_and_no_division_by_none() -> None:
     one = use(1, 1, busy_s=1, served=1)
     assert engine_use(one, one).late_ns_mean == 0
     assert engine_use(one, use(2, 2, busy_s=9, served=1)).members_busy == {"disk0": 1.0}
+
+
+def test_the_start_of_a_tool_is_no_time_in_which_disks_were_idle() -> None:
+    found = engine_use(use(0, 0, busy_s=0, served=0), use(6, 6, busy_s=5, served=1), working_s=5)
+    assert found.members_busy == {"disk0": 1.0}
+    assert found.cpu_share == 0.3
+
+
+def test_what_a_tool_does_untimed_is_work_all_the_same() -> None:
+    found = engine_use(use(0, 0, busy_s=0, served=0), use(40, 40, busy_s=20, served=1), working_s=7)
+    assert found.members_busy == {"disk0": 0.5}
+
+
+def test_looks_from_before_the_timed_part_are_left_out() -> None:
+    looks = tuple(Snapshot.__new__(Snapshot) for _ in range(4))
+    for at_s, look in zip((0.0, 1.0, 2.0, 6.5), looks, strict=True):
+        object.__setattr__(look, "at_s", at_s)
+    recording = Recording(looks, 0)
+    assert trimmed({"server": recording}, 5.0, 5.0)["server"].first.at_s == 2.0
+    assert trimmed({"server": recording}, 0.5, 0.5)["server"] is recording
+    assert trimmed({"server": recording}, 2.0, 5.0)["server"] is recording

@@ -1,3 +1,4 @@
+from errno import EEXIST, EIO, ENOENT
 from typing import Any
 
 import pytest
@@ -149,3 +150,10 @@ def test_a_name_that_nobody_made_is_invented() -> None:
     assert weighed([done("mkdir", 0)], {"d0": FILE, "d1": FILE}).invented
     assert weighed([done("mkdir", 0)], {"d0": FILE, "d0/a": FILE}).invented
     assert not weighed([done("mkdir", 0), done("create", 0, ended=Ended.UNKNOWN)], {"d0": FILE, "d0/a": FILE}).invented
+
+
+@pytest.mark.parametrize(("error", "invented"), [(ENOENT, False), (EEXIST, False), (EIO, True)])
+def test_a_request_that_was_sent_again_may_have_been_done_the_first_time(error: int, invented: bool) -> None:
+    renamed = done("rename", 0, ended=Ended.FAILED)._replace(error=error)
+    found = {"d0": FILE, "d0/c": FILE}
+    assert bool(weighed([done("mkdir", 0), done("create", 0), renamed], found).invented) is invented
