@@ -191,7 +191,10 @@ def test_a_program_that_does_not_end_is_ended() -> None:
         follow("sleep", "1000", deadline_s=0.1)
 
 
+# A shell lets what it starts in the background ignore SIGINT, and that is inherited.
 PARENT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from harness.machine import program
 program.follow(["sh", "-c", "sh -c 'echo $$; exec sleep 1000' | cat"], lambda line: print(line, flush=True),
                environment={}, deadline_s=1000)
