@@ -26,12 +26,14 @@ def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Con
     must_be_near(figures)
 
 
+@pytest.mark.exhaustive
 def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read.toml", pytestconfig)
     must_be_near(figures)
     must_be_in_order(figures)
 
 
+@pytest.mark.exhaustive
 def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest.Config) -> None:
     figures = [
         *reenact("msa30_one_controller.toml", pytestconfig),
@@ -41,12 +43,14 @@ def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest
     must_be_in_order([figure for figure in figures if figure.unit == "write_iops"])
 
 
+@pytest.mark.exhaustive
 def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pytestconfig: pytest.Config) -> None:
     figures = reenact("nfs_raid5_2001.toml", pytestconfig)
     must_be_near(figures)
     must_be_in_order(figures)
 
 
+@pytest.mark.exhaustive
 def test_postmark_of_2001_on_a_raid5_controller(pytestconfig: pytest.Config) -> None:
     # All four were within 4 % of each other, which is no order.
     must_be_near(reenact("postmark_2001.toml", pytestconfig))

@@ -93,9 +93,9 @@ class Controller:
         self.usage.work(passed - self._path.needed_ns(length), passed)
         return passed
 
-    def _return(self, length: int, now: int) -> int:
-        """Carry what a disk has read: its bytes pass while they are read, and wait only where others pass too."""
-        passed = self._path.trail(length, now)
+    def _return(self, length: int, since: int, now: int) -> int:
+        """Carry what a disk has read since then: its bytes pass while they are read, and wait only behind others."""
+        passed = self._path.trail(length, now, since)
         self.usage.work(passed - self._path.needed_ns(length), passed)
         return passed
 
@@ -104,7 +104,7 @@ class Controller:
             self._answer(request, self._pass(request.length, now))
             return
         inner = Request(Op.READ, request.offset, request.length, member=request.member)
-        inner.then = lambda _, at: self._answer(request, self._return(request.length, at))
+        inner.then = lambda _, at: self._answer(request, self._return(request.length, now, at))
         behind.disk.submit(inner, now)
 
     def _take_write(self, behind: _Behind, request: Request, now: int) -> None:

@@ -18,10 +18,12 @@ class Interface:
         """Return how long a transfer occupies the path: its bytes, or its command if that takes longer."""
         return round(max(length * self._ns_per_byte, self._each_ns))
 
-    def trail(self, length: int, now: int) -> int:
-        """Carry a transfer whose last byte came only now, the others before; return when it has passed.
+    def trail(self, length: int, now: int, since: int | None = None) -> int:
+        """Carry a transfer whose last byte came only now, the others since then; return when it has passed.
 
-        On a free path nothing is left to wait for; on one that is busy it waits like any other.
+        On a path that had time for it meanwhile nothing is left to wait for; on one that was busy it waits like any
+        other. Where nothing is said, the bytes came just as fast as the path carries them.
         """
-        self._free_ns = max(self._free_ns + self.needed_ns(length), now)
-        return self._free_ns
+        needed = self.needed_ns(length)
+        self._free_ns = max(self._free_ns, now - needed if since is None else min(since, now - needed)) + needed
+        return max(now, self._free_ns)
