@@ -56,7 +56,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         return
     history = History.read(directory / cycle.files["history"])
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
-    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns))
+    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
     cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()

@@ -97,11 +97,11 @@ def why_no_rank(cell: CellRecord, cycle: CycleRecord | None) -> str | None:
         return f"does not keep its promises: {what_was_lost(cycle)} acknowledged operations lost"
     if not cell.asked.get("export", {}).get("sync", True):
         return "async export: promises nothing"
-    if cell.limit in set(Limit) and not Limit(cell.limit).rankable:
-        return f"limited by the {cell.limit} of this machine, not by the hardware that was asked for"
     cached = next((one.regime for one in cell.repeats if one.regime and not one.regime.get("accepted", True)), None)
     if cached is not None:
         return f"measures a cache: {cached.get('reason', 'the working set fits into it')}"
+    if cell.limit in set(Limit) and not Limit(cell.limit).rankable:
+        return f"limited by the {cell.limit} of this machine, not by the hardware that was asked for"
     return None
 
 

@@ -95,10 +95,14 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
 
 
-def judge_errors(history: History, conditions: Conditions, fault_at_ns: int | None) -> Verdict:
+def judge_errors(
+    history: History, conditions: Conditions, fault_at_ns: int | None, resumed_ns: int | None = None
+) -> Verdict:
     """Judge that no client was told of an error; what was lost by design is an error for its client too."""
     checker = "errors told to clients"
-    failed = [one for one in history.operations if one.ended is Ended.FAILED and not resent(one, fault_at_ns)]
+    failed = [
+        one for one in history.operations if one.ended is Ended.FAILED and not resent(one, fault_at_ns, resumed_ns)
+    ]
     if not failed:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="none")
     first = failed[0]
@@ -107,14 +111,18 @@ def judge_errors(history: History, conditions: Conditions, fault_at_ns: int | No
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=conditions.blame)
 
 
-def resent(operation: Operation, fault_at_ns: int | None) -> bool:
-    """Whether an error may mean that the server had done it before the fault, and the client asked once more."""
+def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None = None) -> bool:
+    """Whether an error may mean that the server had done it before the fault, and the client asked once more.
+
+    A kernel that panics dies some time after the fault was stamped: what began before the server served again counts.
+    """
     ended = operation.ended_ns or 0
     return (
         fault_at_ns is not None
         and operation.kind in METADATA
         and operation.error in {EEXIST, ENOENT}
-        and operation.issued_ns < fault_at_ns <= ended
+        and operation.issued_ns < max(fault_at_ns, resumed_ns or 0)
+        and fault_at_ns <= ended
     )
 
 
