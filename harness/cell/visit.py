@@ -9,7 +9,7 @@ from harness.cell.expectation import expectation
 from harness.cell.standing import Standing, slowed
 from harness.cell.time_limit import run_within
 from harness.cell.use import engine_use, trimmed
-from harness.disk.assignment import usual_mode
+from harness.disk.assignment import usual_modes
 from harness.disk.cache import CacheMode
 from harness.disk.profile import load_profile
 from harness.link import LinkSpec
@@ -139,19 +139,15 @@ def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
 def memory_of(topology: Topology, cell: Cell) -> Memory:
     """Return what there is to cache in, between a workload and the disks that it reaches."""
     reached = [disk for disk in topology.disks if disk.serial in ({cell.on} if _on_a_disk(cell) else cell.stack.disks)]
-    controllers = {one.name: one for one in topology.controllers}
     behind = {disk.controller for disk in reached}
     profiles = [load_profile(disk.profile or NO_MECHANICS) for disk in reached]
-    modes = [
-        usual_mode(profile, controllers.get(disk.controller or ""))
-        for disk, profile in zip(reached, profiles, strict=True)
-    ]
+    modes = usual_modes(topology)
     return Memory(
         server=topology.server.memory,
         client=topology.clients[0].memory if topology.clients else 0,
-        controller=sum(one.cache for one in controllers.values() if one.name in behind and one.battery != "failed"),
+        controller=sum(one.cache for one in topology.controllers if one.name in behind and one.battery != "failed"),
         drives=sum(profile.cache.size for profile in profiles if profile.cache.write_back),
-        drives_protected=bool(modes) and all(mode is CacheMode.PROTECTED for mode in modes),
+        drives_protected=bool(reached) and all(modes[disk.serial] is CacheMode.PROTECTED for disk in reached),
     )
 
 

@@ -58,12 +58,17 @@ def usual_mode(profile: Profile, behind: ControllerSpec | None = None) -> CacheM
     return CacheMode.VOLATILE if profile.cache.write_back else CacheMode.NONE
 
 
-def riskiest_mode(topology: Topology) -> CacheMode:
-    """Return the mode of those disks of a topology that a power cut can take most from."""
+def usual_modes(topology: Topology) -> dict[str, CacheMode]:
+    """Return what a power cut may take from each disk of a topology, by serial."""
     controllers = {one.name: one for one in topology.controllers}
-    modes = {
-        usual_mode(load_profile(disk.profile or NO_MECHANICS), controllers.get(disk.controller or ""))
+    return {
+        disk.serial: usual_mode(load_profile(disk.profile or NO_MECHANICS), controllers.get(disk.controller or ""))
         for disk in topology.disks
     }
+
+
+def riskiest_mode(topology: Topology) -> CacheMode:
+    """Return the mode of those disks of a topology that a power cut can take most from."""
+    modes = set(usual_modes(topology).values())
     by_risk = (CacheMode.LYING, CacheMode.VOLATILE, CacheMode.PROTECTED, CacheMode.NONE)
     return next(mode for mode in by_risk if mode in modes)

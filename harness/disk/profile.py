@@ -8,9 +8,6 @@ from typing import Any, get_args, get_type_hints
 
 from harness.errors import RequestError, nearest
 
-NONE = "none"
-"""The name of the profile of a disk without mechanics."""
-
 _FOLDER = Path(__file__).with_name("profiles")
 
 

@@ -30,5 +30,9 @@ def compare(measured_mb_s: float, expected: Expected) -> Ratio:
     """Judge a measurement, in MB/s, by what was expected."""
     share = measured_mb_s / expected.mb_s
     flagged = share < LEAST_SHARE
-    cause = f"expected the {expected.limit} to be the limit; {_LIKELY[expected.limit]}" if flagged else None
-    return Ratio(share, flagged, cause)
+    return Ratio(share, flagged, likely_cause(expected.limit) if flagged else None)
+
+
+def likely_cause(limit: str) -> str:
+    """Say why a cell may stay below what was expected, by the term that should have been its limit."""
+    return f"expected the {limit} to be the limit; {_LIKELY[limit]}"

@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.cause import Limit
+from harness.model.ratio import LEAST_SHARE, likely_cause
 from harness.record.cell import CellRecord
 from harness.record.run import CycleRecord, RunRecord
 from harness.verdict.outcome import Outcome
-
-FAR_BELOW = 0.7
-"""Measured over expected, below which a cell is flagged."""
 
 
 def judge_cells(record: RunRecord) -> None:
@@ -74,8 +72,10 @@ def flags(cell: CellRecord) -> list[str]:
     """Name what is odd about the figure of a cell."""
     said = []
     ratio = cell.ratio
-    if ratio is not None and ratio < FAR_BELOW:
-        said.append(f"{ratio:.0%} of what the hardware should give")
+    if ratio is not None and ratio < LEAST_SHARE:
+        limit = (cell.expected or {}).get("limit")
+        likely = f" ({likely_cause(limit)})" if limit else ""
+        said.append(f"{ratio:.0%} of what the hardware should give{likely}")
     if cell.unstable:
         said.append("repeats far apart: the median says little")
     worked = [repeat for repeat in cell.repeats if repeat.value is not None]

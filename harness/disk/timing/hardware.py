@@ -22,7 +22,7 @@ class Hardware:
     def __init__(self, members: Sequence[Member], controllers: Sequence[ControllerSpec] = ()) -> None:
         self._members = tuple(members)
         self._specs = tuple(controllers)
-        self._past: tuple[list[Usage], list[Usage]] = ([], [])
+        self._past = [Usage() for _ in self._members], [Usage() for _ in self._specs]
         self._make()
 
     def _make(self) -> None:
@@ -64,21 +64,16 @@ class Hardware:
 
     def reset(self, now_ns: int) -> None:
         """Forget all that is under way: disks idle, caches empty, heads at the rim. Counters stay."""
-        members, controllers = self.busy(now_ns)
-        self._past = (members, controllers)
+        self._past = self.busy(now_ns)
         self._make()
 
     def busy(self, now_ns: int) -> tuple[list[Usage], list[Usage]]:
         """Return what each member and each controller has done until now, since this was made."""
         members = [one.usage.until(now_ns) if one else Usage() for one in self._disks]
         controllers = [one.usage.until(now_ns) for one in self._controllers.values()]
-        past = self._past
         return (
-            [one.plus(before) for one, before in zip(members, past[0] or [Usage()] * len(members), strict=True)],
-            [
-                one.plus(before)
-                for one, before in zip(controllers, past[1] or [Usage()] * len(controllers), strict=True)
-            ],
+            [one.plus(before) for one, before in zip(members, self._past[0], strict=True)],
+            [one.plus(before) for one, before in zip(controllers, self._past[1], strict=True)],
         )
 
     def _answered(self, request: Request, now_ns: int) -> None:
