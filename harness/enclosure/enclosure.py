@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from errno import ENOENT
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from harness.enclosure.keeper import MAX_PACKET, READY
-from harness.errors import RequirementMissing, RigError
+from harness.errors import RequestError, RequirementMissing, RigError
 from harness.waiting import Deadline, wait_until
 
 START_DEADLINE_S = 20.0
@@ -27,12 +28,20 @@ _UCRED = struct.Struct("3i")
 """struct ucred: process, user and group id."""
 
 
-def unshare_command(directory: Path, lifeline: int, *, root: bool) -> list[str]:
-    """Return the command that starts a keeper in namespaces of its own; ``lifeline`` is an open descriptor."""
+def unshare_command(
+    directory: Path, lifeline: int, *, root: bool, folders: Mapping[Path, Path] = MappingProxyType({})
+) -> list[str]:
+    """Return the command that starts a keeper in namespaces of its own; ``lifeline`` is an open descriptor.
+
+    ``folders`` is what the lab sees (place -> folder) in place of the host's own.
+    """
     user = [] if root else ["--user", "--map-root-user"]
+    # Propagation is private then, and /proc is that of the lab's processes: daemons look there for who still runs.
+    mounts = ["--mount-proc"] if folders else []
     return [
         "unshare",
         *user,
+        *mounts,
         "--net",
         "--pid",
         "--fork",
@@ -43,6 +52,7 @@ def unshare_command(directory: Path, lifeline: int, *, root: bool) -> list[str]:
         "harness.enclosure.keeper",
         str(directory / "keeper.sock"),
         str(lifeline),
+        *(str(path) for pair in folders.items() for path in pair),
     ]
 
 
@@ -58,8 +68,10 @@ class Refused(RigError):
 class Enclosure:
     """Network, processes and sockets of one lab. Leaving the context ends all of it, unless it is kept."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, folders: Mapping[Path, Path] = MappingProxyType({})) -> None:
+        """Prepare; ``folders`` (place -> folder) hides a folder of the host behind one of the lab's."""
         self.directory = directory
+        self._folders = folders
         self._connection: socket.socket | None = None
         self._lifeline: socket.socket | None = None
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -75,12 +87,18 @@ class Enclosure:
         return pid
 
     def __enter__(self) -> Self:
+        for place in self._folders:
+            if self.directory.resolve().is_relative_to(place.resolve()):
+                raise RequestError(
+                    f"a lab that has a {place} of its own cannot live in it: {self.directory}",
+                    remedy="set TMPDIR to a folder elsewhere, as /tmp",
+                )
         # Whenever this process ends, from this line on, the kernel closes its end, and the keeper goes.
         self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs, (self.directory / "keeper.log").open("wb") as log:
                 self._keeper = subprocess.Popen(
-                    unshare_command(self.directory, theirs.fileno(), root=os.geteuid() == 0),
+                    unshare_command(self.directory, theirs.fileno(), root=os.geteuid() == 0, folders=self._folders),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -217,6 +235,14 @@ class Enclosure:
                 f"cannot make a machine's network interface: {error.reason}",
                 remedy="./raidproof doctor looks at /dev/net/tun",
             ) from error
+
+    def end(self, pid: int) -> None:
+        """Kill a process that a daemon of the enclosure started; ``pid`` is the lab's number of it.
+
+        Raises:
+            RigError: there is none.
+        """
+        self._ask("end", pid=pid)
 
     def keep(self) -> None:
         """Let the enclosure outlive this process."""

@@ -2,7 +2,8 @@
 
 The kernel kills every process of a PID namespace when its process 1 ends. So nothing of a lab can outlive the keeper,
 and the keeper ends when the harness that started it lets go of its end of a socket pair, however that harness ended.
-Run as ``python -m harness.enclosure.keeper SOCKET LIFELINE``; the lifeline is an open descriptor. Requests come to the
+Run as ``python -m harness.enclosure.keeper SOCKET LIFELINE [PLACE FOLDER]...``; the lifeline is an open descriptor,
+and each folder is what the lab, then with a mount namespace of its own, sees at that place. Requests come to the
 socket, JSON, one a packet, with file descriptors beside it.
 """
 
@@ -10,6 +11,7 @@ import array
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -21,6 +23,7 @@ from typing import Any
 from pyroute2 import IPRoute
 
 MAX_PACKET = 1 << 16
+END_DEADLINE_S = 10.0
 READY = b"ready"
 """What the keeper says on its lifeline once it can be asked."""
 
@@ -63,6 +66,18 @@ class Keeper:
     def poll(self, _: Sequence[int], pid: int) -> dict[str, Any]:
         """Tell how a program ended, or that it runs."""
         return {"status": self.processes[pid].poll()}
+
+    def end(self, _: Sequence[int], pid: int) -> dict[str, Any]:
+        """Kill a process that is not of `spawn`, as one that a daemon started, and return when it is gone."""
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not select.select([process], [], [], END_DEADLINE_S)[0]:
+                raise TimeoutError(f"process {pid} does not end")
+        finally:
+            os.close(process)
+        self.reap()  # a daemon's child is ours by now
+        return {}
 
     def keep(self, _: Sequence[int]) -> dict[str, Any]:
         """Stay when the harness goes."""
@@ -139,6 +154,12 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
     return True
 
 
+def hide(folders: Sequence[str]) -> None:
+    """Mount each folder over its place: ``place folder place folder ...``."""
+    for place, folder in zip(folders[::2], folders[1::2], strict=True):
+        subprocess.run(["mount", "--bind", folder, place], check=True)  # noqa: S607
+
+
 def serve(path: str, lifeline: socket.socket) -> None:
     """Answer until the other end of the lifeline is closed; for ever once asked to keep the lab."""
     keeper = Keeper()
@@ -173,4 +194,5 @@ def serve(path: str, lifeline: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    hide(sys.argv[3:])
     serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

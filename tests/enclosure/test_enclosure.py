@@ -12,7 +12,7 @@ import pytest
 
 from harness.doctor.isolation import try_namespaces, tun_finding
 from harness.enclosure import Enclosure
-from harness.errors import RequirementMissing, RigError
+from harness.errors import RequestError, RequirementMissing, RigError
 from harness.lab_directory import ProcessIdentity
 from harness.waiting import Deadline, wait_until
 
@@ -170,3 +170,37 @@ def test_without_namespaces_the_cause_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(RequirementMissing, match="host tool not found: unshare"), Enclosure(tmp_path):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides a folder of the host: needs root")
+def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: Path) -> None:
+    place, own = tmp_path / "host", tmp_path / "own"
+    place.mkdir()
+    own.mkdir()
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    with Enclosure(lab, folders={place: own}) as enclosure:
+        enclosure.spawn(["touch", place / "made"], output=tmp_path / "out").wait(Deadline.after(20))
+        enclosure.spawn(["cat", "/proc/1/cmdline"], output=tmp_path / "first").wait(Deadline.after(20))
+    assert [path.name for path in own.iterdir()] == ["made"]
+    assert list(place.iterdir()) == []
+    assert b"harness.enclosure.keeper" in (tmp_path / "first").read_bytes()
+
+
+def test_a_lab_does_not_hide_its_own_directory(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RequestError, match="cannot live in it"),
+        Enclosure(tmp_path, folders={tmp_path.parent: tmp_path}),
+    ):
+        pass
+
+
+def test_what_a_daemon_started_is_ended(enclosure: Enclosure, tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}"
+    enclosure.spawn(["setsid", "--fork", "sh", "-c", script], output=tmp_path / "out")
+    soon(started.exists, "the daemon")
+    pid = int(started.read_text())
+    enclosure.end(pid)
+    with pytest.raises(RigError, match="No such process"):
+        enclosure.end(pid)
