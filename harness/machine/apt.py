@@ -3,7 +3,7 @@
 import getpass
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,29 @@ def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]
         RequirementMissing: Debian's keys are not installed.
         RigError: the network, the mirror, or a full disk; says which.
     """
+    environment = _update(suite, work)
+    return _fetch(suite, packages, work, environment)
+
+
+def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Path) -> dict[str, Path]:
+    """Fetch what stands behind a metapackage: those that it depends on, however far, whose names match ``wanted``.
+
+    Raises:
+        RequirementMissing, RigError: as `download`; RigError also if nothing matches.
+    """
+    environment = _update(suite, work)
+    argv = ["apt-cache", "depends", "--recurse", "--important", package]
+    completed = command.run(argv, environment=environment)
+    if not completed.ok:
+        raise explain(completed, f"looking up {package} in {suite}", work)
+    names = [line for line in completed.stdout.splitlines() if wanted.fullmatch(line)]
+    if not names:
+        raise RigError(f"{package} of {suite} leads to no package named {wanted.pattern}")
+    return _fetch(suite, names, work, environment)
+
+
+def _update(suite: str, work: Path) -> dict[str, str]:
+    """Fetch the suite's list of packages, and return the environment in which apt knows nothing else."""
     configuration = work / "apt.conf"
     sources = work / "sources.list"
     (work / "lists" / "partial").mkdir(parents=True)
@@ -127,12 +150,20 @@ def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]
         + "\n"
     )
     environment = {"APT_CONFIG": str(configuration), "LC_ALL": "C"}
-    for arguments in (["update", "--error-on=any"], ["download", *packages]):
-        argv = ["env", f"--chdir={work / 'archives'}", "apt-get", "-q", *arguments]
-        completed = command.run(argv, environment=environment, deadline_s=DOWNLOAD_DEADLINE_S)
-        if not completed.ok:
-            raise explain(completed, f"fetching {', '.join(packages)} from {suite}", work)
+    _apt_get(["update", "--error-on=any"], f"fetching the list of packages of {suite}", work, environment)
+    return environment
+
+
+def _fetch(suite: str, packages: Sequence[str], work: Path, environment: Mapping[str, str]) -> dict[str, Path]:
+    _apt_get(["download", *packages], f"fetching {', '.join(packages)} from {suite}", work, environment)
     return {name: _only(work / "archives", f"{name}_*.deb") for name in packages}
+
+
+def _apt_get(arguments: Sequence[str], what: str, work: Path, environment: Mapping[str, str]) -> None:
+    argv = ["env", f"--chdir={work / 'archives'}", "apt-get", "-q", *arguments]
+    completed = command.run(argv, environment=environment, deadline_s=DOWNLOAD_DEADLINE_S)
+    if not completed.ok:
+        raise explain(completed, what, work)
 
 
 def _only(folder: Path, pattern: str) -> Path:
@@ -140,6 +171,17 @@ def _only(folder: Path, pattern: str) -> Path:
     if len(found) != 1:
         raise RigError(f"apt fetched {len(found)} files for {pattern}")
     return found[0]
+
+
+def unpack(package: Path, tree: Path) -> None:
+    """Unpack the files of a package into a folder.
+
+    Raises:
+        RigError: the disk is full, or the file is no package.
+    """
+    completed = command.run(["dpkg-deb", "--extract", package, tree])
+    if not completed.ok:
+        raise explain(completed, f"unpacking {package.name}", tree.parent)
 
 
 def version(package: Path) -> str:

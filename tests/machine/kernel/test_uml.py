@@ -6,7 +6,7 @@ from harness import command
 from harness.errors import RequestError, RigError
 from harness.machine import apt, cache, kernel, probe
 
-CONSOLES = Path(__file__).parents[1] / "data" / "uml"
+CONSOLES = Path(__file__).parents[2] / "data" / "uml"
 
 
 @pytest.fixture(autouse=True)
