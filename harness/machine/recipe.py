@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -25,11 +25,30 @@ def read(path: Path, model: type[R]) -> R:
     Raises:
         RequestError: the file is not what it should be; says where.
     """
+    return validated(path, tables(path), model)
+
+
+def tables(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        RequestError: it cannot be read, or is no TOML.
+    """
     try:
-        return model.model_validate(tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, OSError) as error:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise RequestError(f"{path}: {error}") from error
+
+
+def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
+    """Return what was declared in a file, checked.
+
+    Raises:
+        RequestError: it is not what it should be; says where.
+    """
+    try:
+        return model.model_validate(declared)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise RequestError(f"{path}: {where}: {first['msg']}") from error
+        raise RequestError(": ".join([str(path), *([where] if where else []), first["msg"]])) from error

@@ -1,23 +1,24 @@
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
 import tarfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.command import Completed
-from harness.errors import DeadlineExceeded, RequestError, RequirementMissing, RigError
-from harness.machine import apt, image, program, recipe
-from harness.machine.image import ImageRecipe
-from harness.waiting import Deadline, wait_until
+from harness.errors import RequestError, RequirementMissing, RigError
+from harness.machine import apt, cache, image, image_recipe, origin, package, program
+from harness.machine.image_recipe import ImageRecipe
+from harness.machine.package import Package
+from harness.topology import SoftwareSpec
 
-MMDEBSTRAP = Path(__file__).parents[1] / "data" / "mmdebstrap"
+DATA = Path(__file__).parents[1] / "data"
+STATUS = (
+    "Package: nfs-common\nStatus: install ok installed\nSource: nfs-utils\nVersion: 1:2.8.3-1\n\n"
+    "Package: mdadm\nStatus: install ok installed\nVersion: 4.4-11\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,22 +27,23 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "keys").touch()
     monkeypatch.setattr(apt, "source", lambda suite: apt.Source("http://deb.example/debian", suite, tmp_path / "keys"))
     monkeypatch.setattr(apt, "acquire_options", list[str])
-    monkeypatch.setattr(image, "tool_versions", lambda: ("mmdebstrap 1.3.5", "mke2fs 1.47.0"))
+    monkeypatch.setattr(origin, "mmdebstrap_version", lambda: "mmdebstrap 1.3.5")
+    monkeypatch.setattr(image, "mkfs_version", lambda: "mke2fs 1.47.0")
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def declared() -> ImageRecipe:
-    return recipe.read(image.RECIPES / "debian-trixie.toml", ImageRecipe)
+    return image_recipe.load(image_recipe.find("debian/trixie"))
 
 
-class FakeMmdebstrap:
-    """Builds no tree, but writes what the last hook does: the image and the manifest, into the files it is given."""
+class FakeTools:
+    """Builds no tree, but leaves what mmdebstrap and the script after it would, and can fail in either's place."""
 
-    def __init__(self, status: int = 0, said: str = "I: success\n") -> None:
-        self.status = status
+    def __init__(self, fails: str = "", said: str = "I: success\n") -> None:
+        self.fails = fails
         self.said = said
-        self.argv: list[str] = []
+        self.ran: list[list[str]] = []
 
     def __call__(
         self,
@@ -49,45 +51,24 @@ class FakeMmdebstrap:
         on_line: Callable[[str], None],
         *,
         environment: dict[str, str],
-        pass_fds: tuple[int, ...],
+        pass_fds: tuple[int, ...] = (),
         deadline_s: float,
     ) -> Completed:
-        self.argv = argv
+        self.ran.append(argv)
         for line in self.said.splitlines():
             on_line(line)
-        if self.status == 0:
-            os.write(pass_fds[0], b"image")
-            os.write(pass_fds[1], b"fio 3.39-1\nmdadm 4.4-11\n")
-        return Completed(tuple(argv), self.status, self.said, "")
-
-
-def test_the_default_has_a_recipe_and_every_file_in_it_exists(declared: ImageRecipe) -> None:
-    assert image.DEFAULT in image.names()
-    with tarfile.open(fileobj=io.BytesIO(image.guest_archive(declared))) as archive:
-        modes = {member.name: member.mode for member in archive}
-    assert modes["usr/sbin/raidproof-init"] == 0o755
-    assert modes["etc/ssh/sshd_config"] == 0o644
-    assert modes["finish"] == 0o755
-
-
-def test_a_typo_names_the_nearest() -> None:
-    with pytest.raises(RequestError, match="did you mean 'debian/trixie'"):
-        image.get("debian/trixei")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('suite = "sid"\nsize = "1GiB"\npackages = []\nfiles = {}', "packages"),
-        ('suite = "sid"\nsize = "1GiB"\npackages = ["a"]\nfiles = {}\npackage = 1', "package: Extra inputs"),
-        ("suite =", r"recipe\.toml: "),
-    ],
-)
-def test_a_mistake_in_a_recipe_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
-    path = tmp_path / "recipe.toml"
-    path.write_text(text)
-    with pytest.raises(RequestError, match=says):
-        recipe.read(path, ImageRecipe)
+        tool = "mmdebstrap" if "mmdebstrap" in argv else "assemble"
+        if tool == self.fails:
+            return Completed(tuple(argv), 1, self.said, "")
+        if tool == "mmdebstrap":
+            with tarfile.open(next(word for word in argv if word.endswith("root.tar")), "w") as archive:
+                member = tarfile.TarInfo("./var/lib/dpkg/status")
+                member.size = len(STATUS)
+                archive.addfile(member, io.BytesIO(STATUS.encode()))
+        else:
+            os.write(pass_fds[1], b"image")
+            os.write(pass_fds[2], b"nfs-common 1:2.8.3-1\nmdadm 4.4-11\n")
+        return Completed(tuple(argv), 0, self.said, "")
 
 
 def test_a_changed_recipe_or_file_or_tool_is_another_image(
@@ -96,123 +77,130 @@ def test_a_changed_recipe_or_file_or_tool_is_another_image(
     seen = {image.address(declared), image.address(declared)}
     assert len(seen) == 1
     seen.add(image.address(declared.model_copy(update={"packages": (*declared.packages, "strace")})))
-    monkeypatch.setattr(image, "tool_versions", lambda: ("mmdebstrap 1.4", "mke2fs 1.47.0"))
+    seen.add(image.address(declared.model_copy(update={"size": 2 << 30})))
+    seen.add(image.address(declared.model_copy(update={"programs": (*declared.programs, "strace")})))
+    copies = {}
+    for number, (path, file) in enumerate(declared.files.items()):
+        copy = tmp_path / str(number)
+        copy.write_bytes(path.read_bytes())
+        copies[copy] = file
+    elsewhere = declared.model_copy(update={"files": copies})
+    assert image.address(elsewhere) in seen
+    (tmp_path / "0").write_text("exit\n")
+    seen.add(image.address(elsewhere))
+    monkeypatch.setattr(image, "mkfs_version", lambda: "mke2fs 1.47.4")
     seen.add(image.address(declared))
-    own = tmp_path / "vms"
-    for name in declared.files:
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_bytes((recipe.VMS / name).read_bytes())
-    monkeypatch.setattr(recipe, "VMS", own)
-    assert image.address(declared) in seen
-    (own / "guest/stop").write_text("exit\n")
+    monkeypatch.setattr(origin, "mmdebstrap_version", lambda: "mmdebstrap 1.5.7")
     seen.add(image.address(declared))
-    assert len(seen) == 4
+    assert len(seen) == 7
+
+
+def test_a_changed_file_of_ours_fetches_nothing_anew(declared: ImageRecipe, tmp_path: Path) -> None:
+    fewer = dict(list(declared.files.items())[1:])
+    changed = declared.model_copy(update={"files": fewer})
+    assert image.address(changed) != image.address(declared)
+    assert origin.address(changed) == origin.address(declared)
+
+
+def test_the_content_of_a_package_is_part_of_the_address(declared: ImageRecipe, tmp_path: Path) -> None:
+    one = Package(tmp_path / "one.deb", "nfs-common", "1:2.8.4-1", "nfs-utils")
+    seen = {image.address(declared)}
+    for content in ("a", "b"):
+        one.path.write_text(content)
+        seen.add(image.address(declared, [one]))
+    assert len(seen) == 3
 
 
 def test_an_image_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "follow", FakeMmdebstrap())
+    fake = FakeTools()
+    monkeypatch.setattr(program, "follow", fake)
     built = image.get()
-    assert built.packages == {"fio": "3.39-1", "mdadm": "4.4-11"}
+    assert built.name == "debian/trixie"
+    assert built.packages == {"nfs-common": "1:2.8.3-1", "mdadm": "4.4-11"}
     assert built.path.read_bytes() == b"image"
     assert not built.path.stat().st_mode & 0o222
     assert sorted(path.name for path in built.path.parent.iterdir()) == ["packages.json", "root.ext4"]
-    monkeypatch.setattr(program, "follow", FakeMmdebstrap(1))
-    assert image.get() == built
+    assert image.get() == image.get(SoftwareSpec()) == image.get(SoftwareSpec(image="debian/trixie")) == built
+    assert len(fake.ran) == 2
 
 
+def test_two_machines_with_other_packages_have_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeTools()
+    monkeypatch.setattr(program, "follow", fake)
+    deb = tmp_path / "x.deb"
+    deb.write_text("new")
+    monkeypatch.setattr(package, "read", lambda path: Package(path, "nfs-common", "1:2.8.4-1", "nfs-utils"))
+    old, new = image.get(SoftwareSpec()), image.get(SoftwareSpec(packages=(str(deb),)))
+    assert old.path != new.path
+    assert new.replaced == {"nfs-common": "1:2.8.4-1"}
+    assert new.name == "debian/trixie + nfs-common 1:2.8.4-1"
+    # Both start from one root, which is fetched once.
+    assert ["mmdebstrap" in argv for argv in fake.ran] == [True, False, False]
+
+
+def test_a_package_that_replaces_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "follow", FakeTools())
+    monkeypatch.setattr(package, "read", lambda path: Package(path, "nfs-comon", "1", "other"))
+    with pytest.raises(RequestError, match="'nfs-comon' that it could replace; did you mean 'nfs-common'"):
+        image.get(SoftwareSpec(packages=("x.deb",)))
+
+
+@pytest.mark.parametrize("fails", ["mmdebstrap", "assemble"])
 @pytest.mark.parametrize(
     ("name", "kind"), [("unreachable", RigError), ("full", RigError), ("no-subuid", RequirementMissing)]
 )
 def test_a_failed_build_leaves_nothing(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: type[Exception]
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, fails: str, name: str, kind: type[Exception]
 ) -> None:
-    monkeypatch.setattr(program, "follow", FakeMmdebstrap(1, (MMDEBSTRAP / f"{name}.txt").read_text()))
+    said = (DATA / "mmdebstrap" / f"{name}.txt").read_text()
+    monkeypatch.setattr(program, "follow", FakeTools(fails, said))
     with pytest.raises(kind):
         image.get()
-    assert list((own_cache / "image").iterdir()) == []
+    assert not list(own_cache.glob(f"*/*{cache.PARTIAL}"))
+    assert not list(own_cache.glob("image/*"))
+
+
+def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "follow", FakeTools("assemble", "lacks: mdadm sshd\n"))
+    with pytest.raises(RequestError, match="debian/trixie lacks mdadm, sshd"):
+        image.get()
 
 
 def test_root_builds_where_nothing_stays_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeMmdebstrap()
+    fake = FakeTools()
     monkeypatch.setattr(program, "follow", fake)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     image.get()
-    assert fake.argv[:2] == ["unshare", "--mount"]
-    assert "--mode=root" in fake.argv
+    assert all(argv[:2] == ["unshare", "--mount"] for argv in fake.ran)
+    assert "--mode=root" in fake.ran[0]
 
 
 def test_others_build_where_their_subordinate_ids_can_reach(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = FakeMmdebstrap()
+    fake = FakeTools()
     monkeypatch.setattr(program, "follow", fake)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     image.get()
-    assert fake.argv[0] == "mmdebstrap"
-    assert "--mode=unshare" in fake.argv
-    [archive] = [word.split('"')[1] for word in fake.argv if "tar-in" in word]
-    assert own_cache not in Path(archive).parents
-    assert not Path(archive).exists()
+    fetched, assembled = fake.ran
+    assert fetched[0] == "mmdebstrap"
+    assert "--mode=unshare" in fetched
+    assert assembled[:4] == ["unshare", "--user", "--map-root-user", "--map-auto"]
+    script = Path(next(word for word in assembled if word.endswith("/assemble")))
+    assert own_cache not in script.parents
+    assert not script.parent.exists()
 
 
 def test_no_room_for_the_work_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(image, "ROOM_BYTES", 1 << 62)
+    monkeypatch.setattr(origin, "ROOM_BYTES", 1 << 62)
     with pytest.raises(RequirementMissing, match="no room to build the guest image"):
         image.get()
 
 
-def test_the_recipes_sizes_are_those_of_mkfs(declared: ImageRecipe) -> None:
-    text = (image.RECIPES / "debian-trixie.toml").read_text()
-    assert tomllib.loads(text)["size"] == "1GiB"
-    assert declared.size == 1 << 30
-
-
-def follow(*argv: str, deadline_s: float = 60.0, lines: list[str] | None = None) -> Completed:
-    seen = lines if lines is not None else []
-    return program.follow(argv, seen.append, environment={}, deadline_s=deadline_s)
-
-
-def test_a_programs_lines_are_shown_and_its_status_kept() -> None:
-    lines: list[str] = []
-    completed = follow("sh", "-c", "echo one; echo two >&2; exit 3", lines=lines)
-    assert lines == ["one", "two"]
-    assert (completed.status, completed.stdout) == (3, "one\ntwo\n")
-
-
-def test_a_missing_program_is_named() -> None:
-    with pytest.raises(RequirementMissing, match="no-such-tool"):
-        follow("no-such-tool")
-
-
-def test_a_program_that_does_not_end_is_ended() -> None:
-    with pytest.raises(DeadlineExceeded, match="sleep"):
-        follow("sleep", "1000", deadline_s=0.1)
-
-
-# A shell lets what it starts in the background ignore SIGINT, and that is inherited.
-PARENT = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from harness.machine import program
-program.follow(["sh", "-c", "sh -c 'echo $$; exec sleep 1000' | cat"], lambda line: print(line, flush=True),
-               environment={}, deadline_s=1000)
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_program_and_its_children_end_with_us(how: signal.Signals) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert parent.stdout is not None
-    child = int(json.loads(parent.stdout.readline()))
-    parent.send_signal(how)
-    parent.communicate()
-
-    def ended() -> bool:
-        status = Path(f"/proc/{child}/stat")
-        return not status.exists() or status.read_text().split()[2] == "Z"
-
-    wait_until(ended, Deadline.after(20), "the child to end")
+def test_what_is_known_of_an_image_is_kept_with_it(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "follow", FakeTools())
+    image.get()
+    [known] = own_cache.glob("root/*/packages.json")
+    assert json.loads(known.read_text())["nfs-common"] == {"version": "1:2.8.3-1", "source": "nfs-utils"}
