@@ -1,0 +1,258 @@
+"""Provider ``qemu``: any kernel for PCs, several CPUs. Member disks come from the disk engine by QEMU's NBD client."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness import command
+from harness.disk.cache import CutPolicy, Fate
+from harness.enclosure import Enclosure, Process
+from harness.errors import RequestError, RigError
+from harness.machine.image import Image
+from harness.machine.kernel import Kernel
+from harness.machine.power import OWN_POWEROFF, Cut
+from harness.machine.uml import MemberDisks, cause_of_death, hardware_address
+from harness.topology import MachineSpec
+from harness.units import MIB
+from harness.waiting import Deadline, now_ns
+
+NAME = "qemu"
+PROGRAM = "qemu-system-x86_64"
+CANNOT_PROVE = (
+    "qemu: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
+    "qemu: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
+    "configurations, and prove nothing of a particular drive",
+    "qemu: drivers and firmware of the deployed machine's disks, controllers and network do not run: all is virtio",
+    "qemu: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
+)
+EMULATED = (
+    "qemu: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
+    "with other odds than on hardware"
+)
+"""What emulation cannot prove besides."""
+FIRST_SLOT, LAST_SLOT, FUNCTIONS = 1, 0x1E, 8
+"""Of q35's root bus: slot 0 is the host bridge's, slot 0x1f the chip set's."""
+
+
+class Accelerator(StrEnum):
+    """What executes the guest's instructions."""
+
+    KVM = "kvm"
+    TCG = "tcg"
+
+    @property
+    def cpu(self) -> str:
+        """The processor that the guest sees: this host's own, or the plainest, which is the quickest to emulate."""
+        return "host" if self is Accelerator.KVM else "qemu64"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Words for the kernel: its defences would flush an emulated processor's translations at each system call."""
+        return () if self is Accelerator.KVM else ("mitigations=off",)
+
+
+def bare_machine(accelerator: Accelerator, memory: int, kernel: Kernel, arguments: Sequence[str]) -> list[str]:
+    """Return the command of a machine without disks and network; its standard output is the serial console.
+
+    ``memory`` is in bytes. It ends when the guest powers off, restarts or panics.
+
+    Raises:
+        RequestError: the kernel is none for PCs.
+    """
+    if kernel.initramfs is None:
+        raise RequestError(f"QEMU cannot boot {kernel.name}, a kernel of User-mode Linux")
+    options = {Accelerator.KVM: "kvm", Accelerator.TCG: "tcg,thread=multi"}
+    append = ["console=ttyS0", "panic=1", "net.ifnames=0", *accelerator.arguments, *kernel.arguments, *arguments]
+    return [
+        PROGRAM,
+        *("-no-user-config", "-nodefaults", "-no-reboot"),
+        *("-display", "none"),
+        *("-machine", "q35,sata=off,smbus=off,usb=off,vmport=off,hpet=off,i8042=off"),
+        *("-accel", options[accelerator]),
+        *("-cpu", accelerator.cpu),
+        *("-m", f"{memory // MIB}M"),
+        *("-chardev", "stdio,id=console,signal=off"),
+        *("-serial", "chardev:console"),
+        *("-kernel", str(kernel.binary)),
+        *("-initrd", str(kernel.initramfs)),
+        *("-append", " ".join(append)),
+    ]
+
+
+def qemu_command(
+    spec: MachineSpec,
+    kernel: Kernel,
+    image: Image,
+    directory: Path,
+    tap: str,
+    accelerator: Accelerator,
+    disks: MemberDisks | None = None,
+) -> list[str]:
+    """Return the command that boots a machine; its standard output is the console.
+
+    ``directory`` has its root (`overlay_path`) and its configuration disk, ``NAME.config``.
+
+    Raises:
+        RequestError: more disks than the machine has room for, or a kernel that is none for PCs.
+    """
+    drives = [
+        _drive(
+            "root", {"driver": "qcow2", "file": _file(overlay_path(directory, spec.name)), "backing": _raw(image.path)}
+        ),
+        _drive("modules", _raw(kernel.modules_image)),
+        _drive("config", _raw(directory / f"{spec.name}.config")),
+    ]
+    if disks is not None:
+        drives += [_member(serial, disks.engine_socket) for serial in disks.serials]
+    network = {"driver": "virtio-net-pci", "netdev": "lab", "mac": hardware_address(spec), "romfile": ""}
+    noise = {"driver": "virtio-rng-pci", "rng": "noise"}
+    devices = [network, noise, *(device for _, device in drives)]
+    return [
+        *bare_machine(accelerator, spec.memory, kernel, ()),
+        *("-name", spec.name),
+        *_processors(spec),
+        *("-netdev", f"tap,id=lab,ifname={tap},script=no,downscript=no"),
+        *("-object", _json({"qom-type": "rng-random", "id": "noise", "filename": "/dev/urandom"})),
+        *(word for node, _ in drives for word in ("-blockdev", _json(node))),
+        *(word for device in _placed(devices) for word in ("-device", _json(device))),
+    ]
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    # QEMU's other form of options gives commas in a path a meaning.
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _file(path: Path) -> dict[str, Any]:
+    # The host does not fail here: its page cache outlives the guest.
+    return {"driver": "file", "filename": str(path), "cache": {"direct": False, "no-flush": True}}
+
+
+def _raw(path: Path) -> dict[str, Any]:
+    # Nobody writes to it, so whoever else has it open is no reason not to.
+    return {"driver": "raw", "read-only": True, "file": {**_file(path), "locking": "off"}}
+
+
+def _drive(serial: str, node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"node-name": serial, **node}, {"driver": "virtio-blk-pci", "drive": serial, "serial": serial}
+
+
+def _member(serial: str, socket: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    name = f"member-{serial}"
+    server = {"type": "unix", "path": str(socket)}
+    node = {"driver": "nbd", "node-name": name, "server": server, "export": serial, "discard": "unmap"}
+    return node, {
+        "driver": "virtio-blk-pci",
+        "drive": name,
+        "serial": serial,
+        "num-queues": 1,
+        # Else the guest sends no flush.
+        "write-cache": "on",
+        "logical_block_size": 512,
+    }
+
+
+def _placed(devices: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give each device its place on the bus, eight to a slot."""
+    room = (LAST_SLOT - FIRST_SLOT + 1) * FUNCTIONS
+    if len(devices) > room:
+        raise RequestError(f"a machine has room for {room} devices, not for {len(devices)}")
+    for number, device in enumerate(devices):
+        slot, function = divmod(number, FUNCTIONS)
+        place = {"addr": f"{slot + FIRST_SLOT:#x}.{function}", "multifunction": function == 0}
+        yield {**device, "disable-legacy": "on", "bus": "pcie.0", **place}
+
+
+def _processors(spec: MachineSpec) -> list[str]:
+    words = ["-smp", f"cpus={spec.cpus},sockets={spec.numa_nodes},maxcpus={spec.cpus}"]
+    if spec.numa_nodes == 1:
+        return words
+    cpus, memory = spec.cpus // spec.numa_nodes, spec.memory // MIB // spec.numa_nodes
+    for node in range(spec.numa_nodes):
+        # The last one has what does not divide: together they must be the whole.
+        size = memory if node < spec.numa_nodes - 1 else spec.memory // MIB - memory * node
+        words += ["-object", _json({"qom-type": "memory-backend-ram", "id": f"ram{node}", "size": size * MIB})]
+        words += ["-numa", f"node,nodeid={node},memdev=ram{node},cpus={node * cpus}-{(node + 1) * cpus - 1}"]
+    return words
+
+
+def overlay_path(directory: Path, machine: str) -> Path:
+    """Return the file that takes what a machine writes to its root; it stays as long as the lab does."""
+    return directory / f"{machine}.qcow2"
+
+
+def overlay_command(image: Path, overlay: Path) -> list[str]:
+    """Return the command that makes a machine's root, empty above an image that is only read."""
+    return ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(overlay)]
+
+
+@dataclass
+class QemuPower:
+    """The power of a machine that is a QEMU."""
+
+    spec: MachineSpec
+    kernel: Kernel
+    image: Image
+    directory: Path
+    logs: Path
+    enclosure: Enclosure
+    tap: str
+    accelerator: Accelerator
+    disks: MemberDisks | None = None
+    boots: int = 0
+    poweroff: tuple[str, ...] = OWN_POWEROFF
+    _guest: Process | None = None
+    _lost_power: bool = False
+
+    @property
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the present one last."""
+        return tuple(self.logs / f"{self.spec.name}.console.{boot}.log" for boot in range(1, self.boots + 1))
+
+    def on(self) -> None:
+        """Give the disks their power, then start QEMU."""
+        overlay = overlay_path(self.directory, self.spec.name)
+        if not overlay.exists():
+            command.succeed(overlay_command(self.image.path, overlay))
+        if self.disks is not None and self._lost_power:
+            self.disks.engine.power_on()
+            self._lost_power = False
+        self.boots += 1
+        argv = qemu_command(self.spec, self.kernel, self.image, self.directory, self.tap, self.accelerator, self.disks)
+        self._guest = self.enclosure.spawn(argv, output=self.consoles[-1])
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
+        guest = self._running()
+        at_ns = now_ns() if self.disks is None else self.disks.engine.freeze()
+        # SIGKILL: QEMU's own ways to end send a flush to its disks.
+        guest.kill()
+        self._guest = None
+        fates: tuple[Fate, ...] = ()
+        if self.disks is not None:
+            fates = self.disks.engine.resolve(policy, seed)
+            self._lost_power = True
+        return Cut(at_ns, policy, seed, fates)
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Wait for QEMU's own end, which is the guest's."""
+        guest = self._running()
+        guest.wait(deadline)
+        guest.kill()
+        self._guest = None
+
+    def require_on(self) -> None:
+        """Raise RigError with the console's last words if QEMU has ended."""
+        if (status := self._running().status) is not None:
+            said = self.consoles[-1].read_text(errors="replace")
+            raise RigError(
+                f"{self.spec.name}: QEMU ended with status {status}: {cause_of_death(said)}; see {self.consoles[-1]}"
+            )
+
+    def _running(self) -> Process:
+        if self._guest is None:
+            raise RigError(f"{self.spec.name} is not switched on")
+        return self._guest
