@@ -1,0 +1,156 @@
+"""The member disks of a server that exists: real ones, of which only what the gate permits is ever touched."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.disk.cache import CacheMode
+from harness.disk.messages import Counters, Description, LogClosed, Power, Use
+from harness.errors import RequirementMissing, RigError
+from harness.hosts.adopt import require_adopted
+from harness.hosts.gate import Permission
+from harness.hosts.inventory import BY_ID, OURS, Inventory
+from harness.hosts.write import blank
+from harness.layer import Machine, read_files
+from harness.log import step
+from harness.units import SECTOR
+
+_FIELDS = 17
+"""Of /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); sectors there are of 512 bytes."""
+CANNOT_PROVE = (
+    "hosts: what the disks' volatile caches lose at a power cut is theirs: it is neither chosen nor recorded",
+    "hosts: no write log is kept, so no other crash state than the one that happened is checked",
+)
+"""What these disks leave open; the report repeats it."""
+
+
+class HostDisks:
+    """The disks of an inventory, behind the names that commands use: /dev/disk/by-id/raidproof-disk0, ..."""
+
+    def __init__(self, inventory: Inventory, server: Machine) -> None:
+        self._inventory = inventory
+        self._server = server
+        self._names: dict[str, str] = {}
+        """Kernel names by serial, as of this boot."""
+
+    def __repr__(self) -> str:
+        return f"HostDisks({', '.join(disk.id for disk in self._inventory.disk)})"
+
+    def link(self) -> tuple[Permission, ...]:
+        """Judge the disks, and make the links to them: /dev loses those at each boot, and disks change their names.
+
+        Raises:
+            RequestError: one of them may not be used; nothing was written, and no link made.
+        """
+        permissions = require_adopted(self._inventory, self._server)
+        links = [f"{BY_ID}{OURS}{one.serial}" for one in permissions]
+        found = self._server.succeed(["realpath", "--canonicalize-existing", *(one.path for one in permissions)])
+        devices = found.split()
+        for device, link in zip(devices, links, strict=True):
+            self._server.succeed(["ln", "--symbolic", "--force", "--no-dereference", device, link])
+        self._require_same(permissions, links)
+        self._names = {
+            one.serial: device.removeprefix("/dev/") for one, device in zip(permissions, devices, strict=True)
+        }
+        return permissions
+
+    def _require_same(self, permissions: Iterable[Permission], links: list[str]) -> None:
+        said = self._server.succeed(["stat", "--dereference", "--format=%t:%T", *links]).split()
+        for one, number in zip(permissions, said, strict=True):
+            major, minor = (int(part, 16) for part in number.split(":"))
+            if one.number != f"{major}:{minor}":
+                self.unlink()
+                raise RigError(f"{one.path} leads to another device than when it was judged")
+
+    def unlink(self) -> None:
+        """Take the links away again."""
+        links = [f"{BY_ID}{OURS}{serial}" for serial in self._inventory.disks]
+        self._server.succeed(["rm", "--force", *links])
+        self._names = {}
+
+    def reset(self) -> None:
+        """Judge the disks again, then erase what our stacks have left. The middle is not zero where it cannot discard.
+
+        Raises:
+            RequestError: one of them may not be used; nothing was written.
+            RigError: one of them changed meanwhile.
+        """
+        permissions = self.link()
+        discarded = blank(self._server, permissions)
+        if len(discarded) < len(permissions):
+            step(f"{len(permissions) - len(discarded)} disks cannot discard: their middle keeps its old content")
+
+    def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
+        """Accept that a disk is as it is.
+
+        Raises:
+            RequirementMissing: it was asked to be something else.
+        """
+        del serials
+        if mode is not CacheMode.VOLATILE:
+            raise RequirementMissing(
+                f"hosts: a real disk's cache cannot be made {mode.value}", remedy="uml and qemu have disks that can"
+            )
+
+    def set_timing(self, on: bool) -> None:
+        """Accept that a disk takes the time that it takes.
+
+        Raises:
+            RequirementMissing: it was to answer at once.
+        """
+        if not on:
+            raise RequirementMissing("hosts: a real disk takes its time", remedy="uml and qemu have disks that do not")
+
+    def use(self) -> Use:
+        """Refuse: no engine counts.
+
+        Raises:
+            RequirementMissing: always.
+        """
+        raise RequirementMissing("hosts: no disk engine says how busy its disks and controllers have been")
+
+    def describe(self) -> Description:
+        """Return that nothing is served: no engine stands between the machine and its disks."""
+        return Description(Power.ON, (), connections=0, log=None, log_error=None, pid=0)
+
+    def counters(self) -> dict[str, Counters]:
+        """Return what each disk has done since the machine booted. What it keeps in its cache nobody knows: 0.
+
+        Raises:
+            RigError: the counters could not be read.
+        """
+        if not self._names:
+            self.link()
+        paths = {serial: f"/sys/block/{name}/stat" for serial, name in self._names.items()}
+        content = read_files(self._server, paths.values())
+        return {serial: parse_stat(serial, content.get(path, "")) for serial, path in paths.items()}
+
+    def log_start(self, path: Path, *, data: bool = True) -> None:
+        """Record nothing: what goes to a real disk passes nobody who could."""
+        del path, data
+        step("no write log: the disks are real ones")
+
+    def log_stop(self) -> LogClosed | None:
+        """Return None: nothing was recorded."""
+        return None
+
+
+def parse_stat(serial: str, text: str) -> Counters:
+    """Read /sys/block/*/stat.
+
+    Raises:
+        RigError: it has not the fields of Linux 5.5 or later.
+    """
+    words = text.split()
+    if len(words) < _FIELDS or not all(word.isdecimal() for word in words):
+        raise RigError(f"{serial}: no counters of a disk: {text!r}")
+    numbers = list(map(int, words))
+    return Counters(
+        serial=serial,
+        reads=numbers[0],
+        read_bytes=numbers[2] * SECTOR,
+        writes=numbers[4],
+        written_bytes=numbers[6] * SECTOR,
+        discards=numbers[11],
+        discarded_bytes=numbers[13] * SECTOR,
+        flushes=numbers[15],
+    )

@@ -1,0 +1,202 @@
+# ruff: noqa: PTH110, PTH112, PTH115, PTH116, PTH119, PTH123, PTH208, T201
+# A minimal Python, where each import costs: no pathlib.
+"""Looks at disks on the machine that has them, and changes nothing: it opens nothing for writing.
+
+The file is sent to the machine and runs there alone, on a minimal Python, as root: ``python3 - PATH...``. It prints
+lines of words divided by tabs: ``machine ID``; ``link PATH NUMBER`` or ``dangling PATH`` for each path that exists;
+then of each block device behind them a line for each fact, as ``mount 8:16 /srv``; and ``end`` as the last line.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
+"""Whatever else goes wrong ends the program: what cannot be read is not the same as what is not there."""
+SPAN = 1 << 20
+"""Bytes at either end that must be zero on a disk that is blank."""
+MARK = 4096
+"""Bytes of a mark, which is nobody's data."""
+MAGIC = b"raidproof mark "
+
+
+def say(*words: object) -> None:
+    """Print a line."""
+    print("\t".join(" ".join(str(word).split()) for word in words))
+
+
+def content(path: str) -> str:
+    """Return a small file of the kernel's; nothing if it is not there."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().strip()
+    except GONE:
+        return ""
+
+
+def told(path: str) -> str:
+    """Return what a device tells of itself; nothing if it does not."""
+    try:
+        return content(path)
+    except OSError:
+        return ""
+
+
+def listed(directory: str) -> list[str]:
+    """Return what is in a directory; nothing if there is none."""
+    try:
+        return sorted(os.listdir(directory))
+    except GONE:
+        return []
+
+
+def number_of(path: str) -> str:
+    """Return the number of the block device behind a path; nothing if there is none."""
+    try:
+        found = os.stat(path)
+    except GONE:
+        return ""
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
+
+
+def target(path: str) -> str:
+    """Return what a link says; nothing if it is not there."""
+    try:
+        return os.readlink(path)
+    except GONE:
+        return ""
+
+
+def tree(number: str) -> dict[str, str]:
+    """Return the names, by number, of a device, of its partitions, and of all that is made of them."""
+    found: dict[str, str] = {}
+    waiting = [number]
+    while waiting:
+        one = waiting.pop()
+        home = os.path.realpath(f"/sys/dev/block/{one}")
+        if one in found or not os.path.isdir(home):
+            continue
+        found[one] = os.path.basename(home)
+        parts = [f"{home}/{name}" for name in listed(home) if os.path.exists(f"{home}/{name}/partition")]
+        held = [f"{home}/holders/{name}" for name in listed(f"{home}/holders")]
+        waiting += [content(f"{path}/dev") for path in (*parts, *held)]
+        waiting += LOOPS.get(one, [])
+    return found
+
+
+def loops() -> dict[str, list[str]]:
+    """Return the loop devices that stand on block devices, which do not say so in ``holders``."""
+    found: dict[str, list[str]] = {}
+    for name in listed("/sys/block"):
+        behind = content(f"/sys/block/{name}/loop/backing_file")
+        if behind and (number := number_of(behind)):
+            found.setdefault(number, []).append(content(f"/sys/block/{name}/dev"))
+    return found
+
+
+def unescaped(word: str) -> str:
+    """Return a path as the kernel's tables have it, without its octal escapes."""
+    for escape, character in (("\\040", " "), ("\\011", " "), ("\\012", " "), ("\\134", "\\")):
+        word = word.replace(escape, character)
+    return word
+
+
+def mounts() -> Iterator[tuple[str, str]]:
+    """Yield number and directory of every mount, as this process and as PID 1 see them."""
+    for line in f"{content('/proc/self/mountinfo')}\n{content('/proc/1/mountinfo')}".splitlines():
+        before, _, after = line.partition(" - ")
+        words, behind = before.split(" "), after.split(" ")
+        yield words[2], unescaped(words[4])
+        # btrfs and overlays have numbers of their own: the source tells.
+        if len(behind) > 1 and behind[1].startswith("/"):
+            yield number_of(unescaped(behind[1])), unescaped(words[4])
+
+
+def openers() -> Iterator[tuple[str, str]]:
+    """Yield number and process of every block device that a process has open."""
+    for process in listed("/proc"):
+        if not process.isdecimal() or int(process) == os.getpid():
+            continue
+        for descriptor in listed(f"/proc/{process}/fd"):
+            path = f"/proc/{process}/fd/{descriptor}"
+            # Sockets and pipes have no path; what hangs here, as a file of a dead server, meets the caller's deadline.
+            if target(path).startswith("/") and (number := number_of(path)):
+                yield number, f"{content(f'/proc/{process}/comm')} ({process})"
+
+
+def look(number: str, size: int) -> None:
+    """Say whether the kernel gives a device exclusively, and what its ends carry."""
+    # By number, in a directory where nobody can have put another device meanwhile.
+    name = os.path.basename(os.path.realpath(f"/sys/dev/block/{number}"))
+    path = "/dev/" + name.replace("!", "/")
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        say("claimed", number, error.strerror)
+    device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if number != f"{os.major(os.fstat(device).st_rdev)}:{os.minor(os.fstat(device).st_rdev)}":
+            say("unknown", number, f"{path} is another device")
+        span = min(SPAN, size // 2)
+        first, last = os.pread(device, span, 0), os.pread(device, span, size - span)
+    finally:
+        os.close(device)
+    if len(first) != span or len(last) != span:
+        say("unknown", number, "could not be read to its ends")
+    marks = [block for block in (first[:MARK], last[-MARK:]) if block.startswith(MAGIC)]
+    for block in marks:
+        say("mark", number, block.hex())
+    zero = bytes(MARK)
+    begin = first[MARK:] if first.startswith(MAGIC) else first
+    end = last[:-MARK] + (zero if last[-MARK:].startswith(MAGIC) else last[-MARK:])
+    say("blank", number, int(not any(begin) and not any(end)))
+
+
+def describe(number: str) -> None:
+    """Say all that the kernel knows of a device."""
+    home = f"/sys/dev/block/{number}"
+    family = tree(number)
+    say("disk", number, family.get(number, ""))
+    size = int(content(f"{home}/size") or 0) * 512
+    say("size", number, size)
+    say("ro", number, content(f"{home}/ro"))
+    for word, files in (
+        ("model", ("device/model",)),
+        ("serial", ("serial", "device/serial")),
+        ("wwn", ("wwid", "device/wwid")),
+    ):
+        if value := next((found for file in files if (found := told(f"{home}/{file}"))), ""):
+            say(word, number, value)
+    for other, name in family.items():
+        if other != number:
+            is_part = os.path.exists(f"/sys/dev/block/{other}/partition")
+            say("partition" if is_part else "holder", number, name)
+    for word, table in (("mount", MOUNTS), ("swap", SWAPS), ("opener", OPENERS)):
+        for value in sorted({value for other, value in table if other in family}):
+            say(word, number, value)
+    try:
+        look(number, size)
+    except OSError as error:
+        say("unknown", number, f"could not be read: {error.strerror}")
+
+
+if os.geteuid() != 0:
+    say("incomplete", "not root on the machine: who uses a disk cannot be found out")
+if not content("/proc/self/mountinfo"):
+    say("incomplete", "/proc/self/mountinfo")
+LOOPS = loops()
+MOUNTS = list(mounts())
+SWAPS = [(number_of(unescaped(line.split()[0])), line.split()[0]) for line in content("/proc/swaps").splitlines()[1:]]
+OPENERS = list(openers())
+say("machine", content("/etc/machine-id"))
+NUMBERS = {}
+for asked in sys.argv[1:]:
+    if found := number_of(asked):
+        say("link", asked, found)
+        NUMBERS[found] = asked
+    elif os.path.lexists(asked):
+        say("dangling", asked)
+for one in NUMBERS:
+    describe(one)
+say("end")

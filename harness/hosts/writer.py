@@ -1,0 +1,53 @@
+# A minimal Python, where each import costs: no pathlib.
+"""Writes marks to disks, and zeros next to them, if they still are what was judged.
+
+The file is sent to the machine and runs there alone, on a minimal Python, as root: ``python3 - ENDS DISK...``, each
+disk five words: path, device number, size in bytes, the mark that must be on it (or ``-``), the mark to write, both in
+hexadecimal. All disks are opened and looked at before the first is written to.
+"""
+
+import os
+import stat
+import sys
+
+MARK = 4096
+PIECE = 1 << 20
+
+
+def opened(path: str, number: str, size: str, mark: str) -> int:
+    """Open a disk that is in no use, and make sure that it is the one that was meant."""
+    # Exclusively: the kernel refuses if it is mounted, swap, or part of md or dm; and what is to be, has to wait.
+    disk = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    found = os.fstat(disk)
+    if not stat.S_ISBLK(found.st_mode) or number != f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}":
+        sys.exit(f"{path} leads to another device than before")
+    if os.lseek(disk, 0, os.SEEK_END) != int(size):
+        sys.exit(f"{path} has another size than before")
+    ends = (os.pread(disk, MARK, 0), os.pread(disk, MARK, int(size) - MARK))
+    if mark != "-" and bytes.fromhex(mark) not in ends:
+        sys.exit(f"{path} has lost its mark")
+    return disk
+
+
+def write(disk: int, data: bytes, offset: int) -> None:
+    """Write all of it."""
+    while data:
+        written = os.pwrite(disk, data[:PIECE], offset)
+        data, offset = data[written:], offset + written
+
+
+def main(ends: int, words: list[str]) -> None:
+    """Do it."""
+    disks = [(opened(*words[at : at + 4]), int(words[at + 2]), words[at + 4]) for at in range(0, len(words), 5)]
+    for disk, size, mark in disks:
+        for at in (0, size - MARK):
+            write(disk, bytes.fromhex(mark), at)
+        os.fsync(disk)
+        if ends:
+            length = min(ends, size // 2) - MARK
+            write(disk, bytes(length), MARK)
+            write(disk, bytes(length), size - MARK - length)
+            os.fsync(disk)
+
+
+main(int(sys.argv[1]), sys.argv[2:])
