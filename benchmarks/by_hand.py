@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.figures import load, row
 from harness.demo import demo_stack
-from harness.lab import Lab
+from harness.lab import Lab, lab_of
 from harness.machine.machine import Machine
 from harness.stack import Stack
 from harness.topology import server_and_clients
@@ -111,7 +111,7 @@ def main() -> int:
     print(f"before: {load()}", flush=True)
     with (
         TemporaryDirectory() as logs,
-        Lab(server_and_clients(clients=2, disk_size=(options.size + 64) * MIB), logs=Path(logs)) as lab,
+        lab_of(server_and_clients(clients=2, disk_size=(options.size + 64) * MIB), logs=Path(logs)) as lab,
     ):
         own = int(type_in(lab.server, OWN_TRANSFERS))
         print(f"nfsd's own largest transfer on a server of this size: {format_size(own)}")
@@ -124,7 +124,7 @@ def main() -> int:
             # Each is the first of a round in its turn, so that none always follows the same one.
             names = [*stacks][turn % 3 :] + [*stacks][: turn % 3]
             for name in names:
-                lab.engine.reset()
+                lab.disks.reset()
                 with stacks[name]() as folder:
                     rates[name].append(write(lab.clients[0], folder, spec))
             print(f"{turn + 1}: " + ", ".join(f"{name} {rates[name][-1]:.0f} MB/s" for name in rates), flush=True)

@@ -24,7 +24,7 @@ from harness.demo import demo_stack, demo_topology
 from harness.disk.cache import CacheMode, CutPolicy
 from harness.errors import RigError
 from harness.interrupt import unwinding_on_signals
-from harness.lab import Lab
+from harness.lab import EnclosedLab, Lab
 from harness.log import shown_on
 from harness.record import ControlSpec, CycleRecord
 from harness.verdict.outcome import Outcome
@@ -110,6 +110,7 @@ class Tally:
 
 def surplus(lab: Lab) -> int:
     """Count the processes that a running lab has too many: what a killed one leaves falls to the keeper."""
+    assert isinstance(lab, EnclosedLab)  # noqa: S101  the demo's is
     return max(0, len(psutil.Process(lab.enclosure.pid).children()) - len(lab.machines) - DAEMONS)
 
 
@@ -146,7 +147,9 @@ def run(tally: Tally, folder: Path, cuts: int, first_seed: int, seconds: float) 
     try:
         with Campaign(f"cuts-{tally.kind}", folder, demo_topology()) as campaign:
             for seed in range(first_seed, first_seed + cuts):
-                labs.add(campaign.lab.directory.path)
+                lab = campaign.lab
+                assert isinstance(lab, EnclosedLab)  # noqa: S101  the demo's is
+                labs.add(lab.directory.path)
                 spec = spec_of(tally.kind, seed, seconds)
                 with shown_on(io.StringIO(), 80):
                     record = campaign.cycle(spec)

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from harness.array import ArraySpec
-from harness.lab import Lab
+from harness.lab import lab_of, prepare
 from harness.machine import kernel
 from harness.stack import Stack, StackSpec
-from harness.topology import server_and_clients
+from harness.topology import Platform, SoftwareSpec, server_and_clients
 from harness.units import KIB, MIB
 from harness.waiting import now_ns
 from harness.workload.fio import FioSpec, fio_command, parse_fio
@@ -26,10 +26,11 @@ SYNCED_WRITES = 2000
 
 def measure(name: str, logs: Path) -> dict[str, float]:
     """Boot a server and a client on this kernel, build the stack, and measure."""
-    topology = server_and_clients(clients=1, disk_size=512 * MIB, kernel=name)
-    kernel.get(name)
+    software = SoftwareSpec(kernel=name)
+    topology = server_and_clients(clients=1, disk_size=512 * MIB, platform=Platform(server=software, clients=software))
+    prepare(topology)
     begun = now_ns()
-    with Lab(topology, logs=logs) as lab:
+    with lab_of(topology, logs=logs) as lab:
         booted = now_ns()
         stack = Stack(StackSpec(array=ArraySpec(members=lab.serials, assume_clean=True)), lab.server, lab.clients)
         stack.create()

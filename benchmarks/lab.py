@@ -14,9 +14,8 @@ from benchmarks.figures import load, row
 from harness import command
 from harness.demo import demo_stack, demo_topology
 from harness.doctor import require_host
-from harness.lab import Lab
+from harness.lab import lab_of, prepare
 from harness.log import progress
-from harness.machine import image, kernel
 from harness.stack import Stack
 from harness.waiting import now_ns
 
@@ -29,7 +28,7 @@ def once() -> list[int]:
     """Bring a lab up and return the end of every stage (CLOCK_MONOTONIC, ns)."""
     require_host()
     ends = [now_ns()]
-    with TemporaryDirectory() as logs, Lab(demo_topology(), logs=Path(logs)) as lab:
+    with TemporaryDirectory() as logs, lab_of(demo_topology(), logs=Path(logs)) as lab:
         ends.append(now_ns())
         stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
         stack.create()
@@ -58,8 +57,7 @@ def main() -> int:
         print(json.dumps(once()))
         return 0
     with progress("preparing kernel and image"):
-        kernel.get(kernel.DEFAULT)
-        image.get(image.DEFAULT)
+        prepare(demo_topology())
     print(f"before: {load()}", flush=True)
     measured = []
     for turn in range(options.repeats):

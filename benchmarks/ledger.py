@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.figures import load, row
 from harness.demo import demo_stack, demo_topology
-from harness.lab import Lab
+from harness.lab import Lab, lab_of
 from harness.stack import Stack
 from harness.waiting import Deadline, now_ns, pause
 from harness.workload.ledger import Ledger, LedgerSpec
@@ -42,7 +42,7 @@ def main() -> int:
     options = parser.parse_args()
     rates: dict[str, list[float]] = {}
     print(f"before: {load()}", flush=True)
-    with TemporaryDirectory() as name, Lab(demo_topology(), logs=Path(name)) as lab:
+    with TemporaryDirectory() as name, lab_of(demo_topology(), logs=Path(name)) as lab:
         stack = Stack(demo_stack(sync=False), lab.server, lab.clients)
         stack.create()
         stack.activate()

@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchmarks.figures import load, row
-from harness.lab import Lab
+from harness.lab import EnclosedLab
+from harness.lab.uml import Uml
 from harness.machine.machine import Machine
 from harness.machine.uml import SHARED_MEMORY, UmlPower
 from harness.topology import server_and_clients
@@ -65,7 +66,7 @@ def measure_array(machine: Machine, members: list[str]) -> float:
     return rate
 
 
-def boot_with_files(lab: Lab, machine: Machine, folder: Path) -> None:
+def boot_with_files(machine: Machine, folder: Path) -> None:
     """Boot a machine once more, with files of its own as its member disks."""
     power = machine.power
     assert isinstance(power, UmlPower)  # noqa: S101  there is no other provider
@@ -75,12 +76,12 @@ def boot_with_files(lab: Lab, machine: Machine, folder: Path) -> None:
             opened.truncate(SIZE)
     arguments = [f"{Path(device).name}={file}" for device, file in zip(UBD, files, strict=True)]
     machine.crash()
-    power.kernel = replace(lab.kernel, arguments=(*lab.kernel.arguments, *arguments))
+    power.kernel = replace(power.kernel, arguments=(*power.kernel.arguments, *arguments))
     machine.start()
 
 
 @contextmanager
-def cpu_share(lab: Lab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
+def cpu_share(lab: EnclosedLab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
     """Note which share of one CPU each daemon takes while the body runs, in percent."""
     daemons = [one for one in psutil.Process(lab.enclosure.pid).children() if one.name().startswith(DAEMONS)]
     begun, before = now_ns(), [sum(one.cpu_times()[:2]) for one in daemons]
@@ -102,10 +103,10 @@ def main() -> int:
     with (
         TemporaryDirectory() as logs,
         TemporaryDirectory(dir=SHARED_MEMORY) as files,
-        Lab(server_and_clients(clients=1, disk_size=SIZE), logs=Path(logs)) as lab,
+        EnclosedLab(server_and_clients(clients=1, disk_size=SIZE), Uml(), logs=Path(logs)) as lab,
     ):
         client = lab.clients[0]
-        boot_with_files(lab, client, Path(files))
+        boot_with_files(client, Path(files))
         measure(client, UBD[0], JOBS[next(iter(JOBS))])  # the first bytes pay for the memory behind them
         measure(lab.server, ENGINE[0], JOBS[next(iter(JOBS))])
         for turn in range(options.repeats):

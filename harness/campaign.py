@@ -1,30 +1,22 @@
 """A run from its beginning to its report: one lab after the other, one cycle after the other, all of it recorded."""
 
-import os
-import platform
-import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-import harness
-from harness import command
 from harness.cycle import CycleSpec, run_cycle
+from harness.environment import environment_of
 from harness.errors import NotEffective, NotRecovered, RequirementMissing, RigError
-from harness.lab import Lab
+from harness.lab import Lab, lab_of
 from harness.log import logger, say, to_file
-from harness.machine import uml
-from harness.record import CycleRecord, Environment, RunRecord, RunStore
+from harness.record import CycleRecord, RunRecord, RunStore
 from harness.record.judge import conclude_run, judge_cycle
 from harness.report.html import write_html
 from harness.report.junit import write_junit
 from harness.topology import Topology
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
-
-PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-kernel-server", "nfs-common", "fio", "python3-minimal")
-HOST_TOOLS = {"nbdkit": ["nbdkit", "--version"], "qemu-storage-daemon": ["qemu-storage-daemon", "--version"]}
 
 
 class Campaign:
@@ -83,7 +75,7 @@ class Campaign:
             raise RigError(f"there is no lab, as before: {self._no_lab}")
         if self._lab is None:
             self._labs += 1
-            lab = Lab(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
+            lab = lab_of(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
             try:
                 self._lab = lab.__enter__()
             except RigError as error:
@@ -166,21 +158,3 @@ def write_report(record: RunRecord, store: RunStore) -> Path:
     write_html(record, page)
     write_junit(record, store.path / "junit.xml")
     return page
-
-
-def environment_of(lab: Lab) -> Environment:
-    """Find out where and with what a lab runs."""
-    cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    return Environment(
-        raidproof=harness.__version__,
-        provider=lab.topology.provider,
-        host_kernel=platform.release(),
-        host_cpu=cpu.group(1) if cpu else "unknown",
-        host_cpus=os.cpu_count() or 0,
-        host_tools={name: command.succeed(argv).splitlines()[0] for name, argv in HOST_TOOLS.items()},
-        guest_kernel=f"{lab.kernel.name} {lab.server.succeed(['uname', '-r']).strip()}",
-        guest_kernel_workaround=lab.kernel.preload is not None,
-        guest_image=lab.image.name,
-        guest_packages={name: lab.image.packages[name] for name in PACKAGES if name in lab.image.packages},
-        cannot_prove=list(uml.CANNOT_PROVE),
-    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -22,9 +22,24 @@ from harness.errors import (
     nearest,
 )
 from harness.interrupt import interrupted, unwind_on_signals
+from harness.options import OPTIONS
+
+if TYPE_CHECKING:
+    from harness.plan.plan import Plan
+    from harness.topology import Platform
 
 HOME = Path(__file__).resolve().parents[1]
 RESULTS = Path("results")
+
+HELP = {option.name: option.help for option in OPTIONS}
+Provider = Annotated[str | None, typer.Option(help=HELP["provider"])]
+Inventory = Annotated[Path | None, typer.Option(help=HELP["inventory"])]
+Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]
+Modules = Annotated[str | None, typer.Option(help=HELP["modules"])]
+Image = Annotated[str | None, typer.Option(help=HELP["image"])]
+Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
+Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
+Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
 
 
 class Status(IntEnum):
@@ -83,10 +98,15 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
 
 @app.command()
 def demo(
-    kernel: Annotated[
-        str | None, typer.Option(help="Which kernel the machines run, for example debian/trixie.")
-    ] = None,
-    image: Annotated[str | None, typer.Option(help="Which user space the machines run.")] = None,
+    asked: typer.Context,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn by chance.")] = 1,
     results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
@@ -95,13 +115,14 @@ def demo(
     from harness.demo import run_demo  # noqa: PLC0415
     from harness.report.terminal import show  # noqa: PLC0415
 
-    record, report = run_demo(results, kernel_name=kernel, image_name=image, seed=seed, keep=keep)
+    record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
     show(record, Console(), report)
     raise typer.Exit(Status[record.outcome.name])
 
 
 @app.command("run")
 def run(
+    asked: typer.Context,
     plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
     select: Annotated[
         str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")
@@ -110,7 +131,14 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with this plan's newest run.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")] = None,
     repeats: Annotated[int | None, typer.Option(help="Visits to each cell.")] = None,
-    kernel: Annotated[str | None, typer.Option(help="Which kernel the machines run.")] = None,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
     results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
 ) -> None:
@@ -119,7 +147,7 @@ def run(
     from harness.plan.describe import describe  # noqa: PLC0415
     from harness.plan.plan import load_plan  # noqa: PLC0415
 
-    changes = {name: of for name, of in (("seed", seed), ("repeats", repeats), ("kernel", kernel)) if of is not None}
+    changes = {name: of for name, of in (("seed", seed), ("repeats", repeats)) if of is not None}
     matrix = matrix_of(load_plan(plan, changes)).select(select)
     Console().print(describe(matrix))
     if dry_run:
@@ -128,7 +156,8 @@ def run(
     from harness.runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    record, report = run_plan(matrix, plan, results, resumed=stored, keep=keep)
+    platform = platform_asked(asked, matrix.plan)
+    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
     show(record, Console(), report)
     raise typer.Exit(Status[record.outcome.name])
 
@@ -186,6 +215,15 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of fi
     diagnosis.show(findings, json=json)
     if diagnosis.missing(findings):
         raise typer.Exit(Status.REQUIREMENT_MISSING)
+
+
+def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
+    """Return how the machines are to come to be, and what they are to run, by a command's options and its plan."""
+    from harness.platform import platform_of, refuse_unknown  # noqa: PLC0415
+
+    platform = platform_of(asked.params, plan.run.platform if plan else None)
+    refuse_unknown(platform)
+    return platform
 
 
 def tox_environments(ini: str) -> list[str]:

@@ -85,7 +85,7 @@ class Cycle:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
-        self.lab.engine.reset()
+        self.lab.disks.reset()
         boots = {name: (len(machine.consoles), console_size(machine)) for name, machine in self.lab.machines.items()}
         try:
             self._provision()
@@ -108,7 +108,7 @@ class Cycle:
         self.record.effective = self.stack.activate().model_dump(mode="json")
 
     def _start_write_log(self) -> None:
-        self.lab.engine.log_start(self.files.path("write log", "write.log"))
+        self.lab.disks.log_start(self.files.path("write log", "write.log"))
 
     def _measure(self) -> None:
         if self.spec.fio is None:
@@ -134,7 +134,7 @@ class Cycle:
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
         # Only now: of a disk that lied from the start, no array would be left to lose anything.
-        self.lab.engine.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
+        self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # A block of an earlier cycle must not pass for one of this.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         ledger_spec = self.spec.ledger.model_copy(update={"seed": seed})
@@ -152,7 +152,7 @@ class Cycle:
             ledger.stop(Deadline.after(STOP_DEADLINE_S))
         if self.fault is None:
             self._end_recording()
-        self.lab.engine.set_mode(CacheMode.VOLATILE)
+        self.lab.disks.set_mode(CacheMode.VOLATILE)
         if "on_server" not in self.record.files:
             self._scan_server(ledger)
         self._look_through_client(ledger)
@@ -169,12 +169,12 @@ class Cycle:
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:
             # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
-            self.lab.engine.set_mode(CacheMode.VOLATILE)
+            self.lab.disks.set_mode(CacheMode.VOLATILE)
 
     def _end_recording(self) -> None:
-        closed = self.lab.engine.log_stop()
-        self.record.checks["write log"] = asdict(closed)
-        for serial, counters in self.lab.engine.counters().items():
+        if (closed := self.lab.disks.log_stop()) is not None:
+            self.record.checks["write log"] = asdict(closed)
+        for serial, counters in self.lab.disks.counters().items():
             self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
 
     def _bring_back(self, fault: Fault, ledger: Ledger) -> None:

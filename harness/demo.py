@@ -8,19 +8,19 @@ from harness.cycle import CycleSpec
 from harness.disk.cache import CacheMode
 from harness.doctor import require_host
 from harness.export import ExportSpec
+from harness.lab import prepare
 from harness.log import progress
-from harness.machine import image, kernel
 from harness.mount import MountSpec
 from harness.record import ControlSpec, RunRecord
 from harness.stack import StackSpec
-from harness.topology import Topology, server_and_clients
+from harness.topology import Platform, Topology, server_and_clients
 from harness.units import KIB
 from harness.workload.fio import FioSpec
 
 
-def demo_topology(kernel_name: str | None = None, image_name: str | None = None) -> Topology:
+def demo_topology(platform: Platform | None = None) -> Topology:
     """Return the demo's lab: a server with four member disks, two clients."""
-    return server_and_clients(clients=2, disks=4, kernel=kernel_name, image=image_name)
+    return server_and_clients(clients=2, disks=4, platform=platform)
 
 
 def demo_stack(*, sync: bool) -> StackSpec:
@@ -64,8 +64,7 @@ def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
 def run_demo(
     results: Path,
     *,
-    kernel_name: str | None = None,
-    image_name: str | None = None,
+    platform: Platform | None = None,
     seed: int = 1,
     keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
@@ -78,9 +77,9 @@ def run_demo(
     require_host()
     with progress("preparing kernel and image"):
         # Before there is a run: what is not to be had makes none.
-        kernel.get(kernel_name or kernel.DEFAULT)
-        image.get(image_name or image.DEFAULT)
-        with Campaign("demo", results, demo_topology(kernel_name, image_name), keep=keep) as campaign:
+        topology = demo_topology(platform)
+        prepare(topology)
+        with Campaign("demo", results, topology, keep=keep) as campaign:
             for spec in demo_cycles(seed):
                 campaign.cycle(spec)
     return campaign.record, campaign.report

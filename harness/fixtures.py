@@ -31,6 +31,7 @@ from harness.interrupt import interrupted, unwinding_on_signals
 from harness.lab import Lab
 from harness.mount import MountSpec
 from harness.plan.parametrize import PlannedCell
+from harness.platform import platform_of
 from harness.record import CycleRecord
 from harness.record.cell import CellRecord
 from harness.stack import StackSpec
@@ -270,9 +271,7 @@ class Plans:
         """Return what measures the cells of a plan, and end all other labs: they would be measured too."""
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
-            topology = plan.hardware.topology(
-                kernel=options.kernel or plan.run.kernel, image=options.image or plan.run.image
-            )
+            topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
             campaign = Campaign(f"scenarios-{plan.name}", options.results, topology, keep=options.keep)
             campaign.record.plan = record_of(cell.matrix, cell.path)
             self._undo.enter_context(campaign)
@@ -343,7 +342,7 @@ def _on_this_host() -> Iterator[None]:
 def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
     """The run that a session's scenarios share; its lab boots when the first of them needs it."""
     options = pytestconfig.option
-    topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, kernel=options.kernel, image=options.image)
+    topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform_of(vars(options)))
     with (
         _on_this_host(),
         suppress(KeyboardInterrupt),
@@ -381,5 +380,5 @@ def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> Cycle:
 def lab(campaign: Campaign) -> Lab:
     """The shared lab with blank disks. After a scenario that fails in it, the next one gets a new lab."""
     machines = campaign.lab
-    machines.engine.reset()
+    machines.disks.reset()
     return machines

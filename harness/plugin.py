@@ -13,10 +13,11 @@ from xml.etree import ElementTree
 import pytest
 
 from harness import log
-from harness.errors import ControlFailed, Inconclusive, ProductError, RequirementMissing, RigError, nearest
+from harness.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
 from harness.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, measure, plans
 from harness.lab import Lab
-from harness.machine import image, kernel
+from harness.options import OPTIONS
+from harness.platform import platform_of, refuse_unknown
 from harness.verdict.outcome import Outcome
 
 __all__ = ["campaign", "cycle", "lab", "measure", "plans"]
@@ -53,8 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("raidproof")
     group.addoption("--results", type=Path, default=Path("results"), metavar="DIR", help="where runs are kept")
     group.addoption("--keep", action="store_true", help="leave the last lab running, for `raidproof shell`")
-    group.addoption("--kernel", metavar="NAME", help="the machines' kernel, as debian/sid")
-    group.addoption("--image", metavar="NAME", help="the machines' user space, as debian/trixie")
+    for option in OPTIONS:
+        action = "append" if option.repeated else "store"
+        group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
     group.addoption("--exhaustive", action="store_true", help="run the slow scenarios, too")
 
 
@@ -62,12 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
     config.stash[_SCREEN] = ExitStack()
-    for what, name, known in (
-        ("kernel", config.option.kernel, lambda: kernel.CATALOGUE.kernels),
-        ("image", config.option.image, image.names),
-    ):
-        if name is not None and name not in known():
-            raise pytest.UsageError(f"no such {what}: {name!r} ({nearest(name, known())})")
+    try:
+        refuse_unknown(platform_of(vars(config.option)))
+    except RequestError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,17 +7,26 @@ from harness.campaign import Campaign
 from harness.doctor import require_host
 from harness.errors import RequestError
 from harness.execution import Execution, record_of
+from harness.lab import prepare
 from harness.log import progress, say
-from harness.machine import image, kernel
 from harness.plan.cell import Matrix
 from harness.record import RunRecord, RunStore
 from harness.record.store import RECORD
+from harness.topology import Platform
 
 
 def run_plan(
-    matrix: Matrix, path: Path, results: Path, *, resumed: RunStore | None = None, keep: bool = False
+    matrix: Matrix,
+    path: Path,
+    results: Path,
+    *,
+    platform: Platform | None = None,
+    resumed: RunStore | None = None,
+    keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
     """Carry out a plan, or the rest of one, and return its record and its report.
+
+    ``platform`` takes the place of the plan's own.
 
     Raises:
         RequestError: the run to go on with was made of another plan.
@@ -25,12 +34,11 @@ def run_plan(
     """
     require_host()
     plan = matrix.plan
-    topology = plan.hardware.topology(kernel=plan.run.kernel, image=plan.run.image)
+    topology = plan.hardware.topology(platform or plan.run.platform)
     if resumed is not None:
         require_same(resumed, matrix)
     with progress("preparing kernel and image"):
-        kernel.get(plan.run.kernel or kernel.DEFAULT)
-        image.get(plan.run.image or image.DEFAULT)
+        prepare(topology)
         with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
             if campaign.record.plan is None:
                 campaign.record.plan = record_of(matrix, path)

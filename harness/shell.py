@@ -16,6 +16,7 @@ import paramiko
 from harness.enclosure import Enclosure
 from harness.errors import RequestError, RigError, nearest
 from harness.lab_directory import LabDirectory, LabEntry, all_labs
+from harness.machine.login import LabLogin
 from harness.machine.transport import CHUNK, Transport
 from harness.topology import MachineSpec
 from harness.waiting import Deadline
@@ -91,7 +92,8 @@ def enter(machine: str, lab: str | None = None) -> int:
         raise RigError(f"the keys of lab {chosen.directory.name} are lost")
     enclosure = Enclosure(chosen.directory.path)
     enclosure.attach()
-    transport = Transport(spec.name, str(spec.address.ip), keys, lambda: _watched(enclosure.socket()))
+    login = LabLogin(str(spec.address.ip), keys, lambda: _watched(enclosure.socket()))
+    transport = Transport(spec.name, login)
     deadline = Deadline.after(LOGIN_DEADLINE_S)
     try:
         transport.connect(deadline)

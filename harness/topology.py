@@ -1,11 +1,13 @@
 """What one lab consists of: machines, their roles and addresses, and the server's member disks."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from ipaddress import IPv4Interface
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from harness.errors import RequestError, nearest
 from harness.units import MIB, Size
 
 SUBNET = "10.77.0"
@@ -27,6 +29,74 @@ class Role(StrEnum):
     CLIENT = "client"
 
 
+class SoftwareSpec(BaseModel):
+    """What a machine is asked to run; None is the default. Kernel and user space are chosen apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kernel: str | None = None
+    """A name as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or of a bzImage."""
+    modules: str | None = None
+    """The folder of the modules that belong to a bzImage."""
+    image: str | None = None
+    """A recipe's name as ``debian/trixie``, or the folder of a recipe."""
+    packages: tuple[str, ...] = ()
+    """Paths of .deb files that take the place of the image's own packages."""
+
+    @classmethod
+    def read(cls, words: Iterable[str]) -> Self:
+        """Read ``kernel=debian/sid image=debian/trixie nfs-utils=path.deb``, as the command line has it.
+
+        Any other key than a field's name is that of a package, binary or source.
+
+        Raises:
+            RequestError: a word has another form, or two have the same key.
+        """
+        fields: dict[str, str] = {}
+        packages: list[str] = []
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not (key and equals and value):
+                raise RequestError(f"not KEY=VALUE: {word!r}", remedy="for example kernel=debian/sid")
+            if key in {"kernel", "modules", "image"}:
+                if key in fields:
+                    raise RequestError(f"{key} is given twice")
+                fields[key] = value
+            elif value.endswith(".deb"):
+                packages.append(value)
+            else:
+                raise RequestError(
+                    f"{key}: {value!r} is no .deb file", remedy=nearest(key, ("kernel", "modules", "image"))
+                )
+        return cls(**fields, packages=tuple(packages))
+
+    def over(self, other: "SoftwareSpec") -> "SoftwareSpec":
+        """Return this where it says something, and elsewhere the other."""
+        return SoftwareSpec(
+            kernel=self.kernel or other.kernel,
+            # They belong to one kernel.
+            modules=self.modules if self.kernel else self.modules or other.modules,
+            image=self.image or other.image,
+            packages=(*other.packages, *self.packages),
+        )
+
+    def __str__(self) -> str:
+        words = [f"{key}={value}" for key in ("kernel", "modules", "image") if (value := getattr(self, key))]
+        return " ".join([*words, *(f"package={one}" for one in self.packages)]) or "the default"
+
+
+class Platform(BaseModel):
+    """How the machines of a lab come to be, and what they run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider: str = "uml"
+    inventory: str | None = None
+    """The file that names the machines of provider ``hosts``."""
+    server: SoftwareSpec = SoftwareSpec()
+    clients: SoftwareSpec = SoftwareSpec()
+
+
 class MachineSpec(BaseModel):
     """One computer that is asked for."""
 
@@ -36,6 +106,15 @@ class MachineSpec(BaseModel):
     role: Role
     address: IPv4Interface
     memory: Size = 768 * MIB
+    cpus: int = Field(default=1, ge=1, le=64)
+    numa_nodes: int = Field(default=1, ge=1, le=8)
+    software: SoftwareSpec = SoftwareSpec()
+
+    @model_validator(mode="after")
+    def _whole_nodes(self) -> Self:
+        if self.cpus % self.numa_nodes:
+            raise ValueError(f"{self.cpus} CPUs do not divide into {self.numa_nodes} NUMA nodes")
+        return self
 
 
 class ControllerSpec(BaseModel):
@@ -78,8 +157,7 @@ class Topology(BaseModel):
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
     """So many seconds are one of the disks': what this machine needs for itself then counts so many times less."""
     provider: str = "uml"
-    kernel: str | None = None
-    image: str | None = None
+    inventory: str | None = None
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -127,26 +205,44 @@ def server_and_clients(
     profile: str | None = None,
     placement: Literal["spread", "outer"] = "spread",
     memory: int = 768 * MIB,
-    kernel: str | None = None,
-    image: str | None = None,
+    platform: Platform | None = None,
 ) -> Topology:
     """Return a lab of one server with member disks ``disk0``... and clients ``client1``..."""
-    server = MachineSpec(name="server", role=Role.SERVER, address=IPv4Interface(f"{SUBNET}.10/24"), memory=memory)
-    others = tuple(
-        MachineSpec(
-            name=f"client{number}",
-            role=Role.CLIENT,
-            address=IPv4Interface(f"{SUBNET}.{20 + number}/24"),
-            memory=memory,
-        )
-        for number in range(1, clients + 1)
-    )
+    platform = platform or Platform()
     return Topology(
-        machines=(server, *others),
+        machines=(
+            server_spec(platform, memory=memory),
+            *(client_spec(number, platform, memory=memory) for number in range(1, clients + 1)),
+        ),
         disks=tuple(
             DiskSpec(serial=f"disk{number}", size=disk_size, profile=profile, placement=placement)
             for number in range(disks)
         ),
-        kernel=kernel,
-        image=image,
+        provider=platform.provider,
+        inventory=platform.inventory,
+    )
+
+
+def server_spec(platform: Platform, *, memory: int, cpus: int = 1, numa_nodes: int = 1) -> MachineSpec:
+    """Return the server of a lab."""
+    return MachineSpec(
+        name="server",
+        role=Role.SERVER,
+        address=IPv4Interface(f"{SUBNET}.10/24"),
+        memory=memory,
+        cpus=cpus,
+        numa_nodes=numa_nodes,
+        software=platform.server,
+    )
+
+
+def client_spec(number: int, platform: Platform, *, memory: int, cpus: int = 1) -> MachineSpec:
+    """Return a client of a lab; the first has number 1."""
+    return MachineSpec(
+        name=f"client{number}",
+        role=Role.CLIENT,
+        address=IPv4Interface(f"{SUBNET}.{20 + number}/24"),
+        memory=memory,
+        cpus=cpus,
+        software=platform.clients,
     )

@@ -47,7 +47,7 @@ class Standing:
             step(f"building {built} and what is above it")
         if same is None or built == "array":
             self.fall()
-            self.lab.engine.reset()
+            self.lab.disks.reset()
             self._keep_no_notes()
             new = Stack(spec, self.lab.server, self.lab.clients)
             found = _build(new, on)
@@ -71,9 +71,9 @@ class Standing:
 
     def _keep_no_notes(self) -> None:
         """Spare the engine the notes of what a power cut would take: none comes while something is measured."""
-        volatile = [one.serial for one in self.lab.engine.describe().members if one.mode is CacheMode.VOLATILE]
+        volatile = [one.serial for one in self.lab.disks.describe().members if one.mode is CacheMode.VOLATILE]
         if volatile:
-            self.lab.engine.set_mode(CacheMode.PROTECTED, volatile)
+            self.lab.disks.set_mode(CacheMode.PROTECTED, volatile)
 
     def place(self, clients: int) -> Place:
         """Where a workload finds what stands."""
@@ -117,12 +117,12 @@ class Standing:
     def take_no_time(self) -> None:
         """Let the disks answer at once: what is not measured need not wait for them."""
         if self.lab.topology.timed:
-            self.lab.engine.set_timing(False)
+            self.lab.disks.set_timing(False)
 
     def take_time(self) -> None:
         """Let the disks take their time, from idle and with empty caches."""
         if self.lab.topology.timed:
-            self.lab.engine.set_timing(True)
+            self.lab.disks.set_timing(True)
 
 
 def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:

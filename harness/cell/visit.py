@@ -85,9 +85,9 @@ def measure(
             empty_caches(lab.server)
         with standing.monitor.running():
             standing.take_time()
-            begun = lab.engine.use()
+            begun = lab.disks.use()
             sample = run_within(workload, place, max_seconds)
-            ended = lab.engine.use()
+            ended = lab.disks.use()
     finally:
         standing.take_no_time()
     workload.clean(place)

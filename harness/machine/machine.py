@@ -14,6 +14,8 @@ from harness.topology import MachineSpec
 from harness.waiting import Deadline, now_ns, wait_until
 
 BOOT_DEADLINE_S = 60.0
+BOOT_ID, READY = "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"
+"""The second is written by our own init at its end; on other systems to answer is to be ready."""
 
 
 class Machine:
@@ -24,12 +26,17 @@ class Machine:
         spec: MachineSpec,
         power: Power,
         transport: Transport,
+        *,
+        own_init: bool = True,
     ) -> None:
         self.spec = spec
         self.power = power
         self.transport = transport
+        self._boot_files = [BOOT_ID, READY] if own_init else [BOOT_ID]
         self.boot_id: str | None = None
         """Of the running boot, from /proc/sys/kernel/random/boot_id; None while it is off."""
+        self.boot_s: float | None = None
+        """How long the last start took, from power to an answer."""
         self._last_boot_id: str | None = None
 
     @property
@@ -59,7 +66,7 @@ class Machine:
             RigError: it died on the way, or is the same boot as before.
             DeadlineExceeded: it did not answer.
         """
-        deadline = Deadline.after(deadline_s)
+        deadline, begun = Deadline.after(deadline_s), now_ns()
         self.power.on()
         self.transport.connect(deadline, self.power.require_on)
         ready, self.boot_id = wait_until(self._read_boot, deadline, f"{self.name} to finish its start-up")
@@ -68,14 +75,15 @@ class Machine:
         if self.boot_id == self._last_boot_id:
             raise RigError(f"{self.name}: the boot_id did not change, so it never lost its power")
         self._last_boot_id = self.boot_id
+        self.boot_s = (now_ns() - begun) / 1e9
 
     def _read_boot(self) -> tuple[str, str] | None:
         self.power.require_on()
-        said = self.run(["cat", "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"])
+        said = self.run(["cat", *self._boot_files])
         if not said.ok:
             return None
-        boot_id, ready = said.stdout.split("\n")[:2]
-        return ready, boot_id
+        boot_id, *ready = said.stdout.splitlines()
+        return (*ready, "ready")[0], boot_id
 
     def start_command(self, argv: Sequence[str], deadline_s: float = DEFAULT_DEADLINE_S) -> RemoteCommand:
         """Start a command and return at once; the deadline is that of the start."""
@@ -122,7 +130,7 @@ class Machine:
         Raises:
             RequirementMissing: its image lacks it.
         """
-        if not self.run(["command", "-v", program]).ok:
+        if not self.run(["which", program]).ok:
             raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
 
     def put(self, content: str | bytes, path: str) -> None:
@@ -136,7 +144,7 @@ class Machine:
     def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
         """Stop it in good order: file systems unmounted, arrays stopped, caches flushed."""
         deadline = Deadline.after(deadline_s)
-        self.start_command(["/sbin/raidproof-poweroff"])
+        self.start_command(self.power.poweroff)
         self.wait_off(deadline)
 
     def wait_off(self, deadline: Deadline) -> None:

@@ -23,12 +23,20 @@ class Cut:
     """What became of each member's cache."""
 
 
+OWN_POWEROFF = ("/sbin/raidproof-poweroff",)
+"""In machines that run our own init."""
+
+
 class Power(Protocol):
     """The switch of one machine."""
 
     @property
     def consoles(self) -> tuple[Path, ...]:
         """The console log of each boot, the last one last."""
+
+    @property
+    def poweroff(self) -> tuple[str, ...]:
+        """The command that stops the machine in good order; it returns at once."""
 
     def on(self) -> None:
         """Begin to boot; returns before the machine answers."""

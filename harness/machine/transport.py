@@ -12,7 +12,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from harness.command import Completed
 from harness.errors import DeadlineExceeded, RigError
-from harness.machine.keys import LabKeys
+from harness.machine.login import Login, Way
 from harness.waiting import Deadline, wait_until
 
 CHUNK = 1 << 16
@@ -91,19 +91,20 @@ class RemoteCommand:
 class Transport:
     """The SSH connection to one machine."""
 
-    def __init__(self, where: str, address: str, keys: LabKeys, make_socket: Callable[[], socket.socket]) -> None:
+    def __init__(self, where: str, login: Login) -> None:
         self.where = where
-        self._address = address
-        self._keys = keys
-        self._make_socket = make_socket
+        self.login = login
         self._client: paramiko.SSHClient | None = None
-        self._attempted: socket.socket | None = None
+        self._attempted: Way | None = None
+        self._closed = False
 
     def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
         """Log in, retrying while the machine boots.
 
         ``still_possible`` is asked before each try and raises when the machine can no longer answer.
         """
+
+        self._closed = False
 
         def attempt() -> paramiko.SSHClient | None:
             still_possible()
@@ -112,39 +113,23 @@ class Transport:
         self._client = wait_until(attempt, deadline, f"SSH on {self.where}", interval_s=0.02)
 
     def _attempt(self, timeout_s: float) -> paramiko.SSHClient | None:
-        client = paramiko.SSHClient()
-        client.get_host_keys().add(
-            self._address,
-            "ssh-ed25519",
-            paramiko.PKey.from_type_string("ssh-ed25519", self._keys.host.for_paramiko().asbytes()),
-        )
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        self._attempted = connection = self._make_socket()
-        # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            # A SYN that is lost while the machine boots is only repeated after a second: give up early, try again.
-            connection.settimeout(min(0.25, timeout_s))
-            connection.connect((self._address, 22))
-            connection.settimeout(timeout_s)
-            client.connect(
-                self._address,
-                username="root",
-                pkey=self._keys.user.for_paramiko(),
-                sock=connection,
-                look_for_keys=False,
-                allow_agent=False,
-                timeout=timeout_s,
-                banner_timeout=timeout_s,
-                auth_timeout=timeout_s,
-            )
+            self._attempted = way = self.login.connect()
+        except OSError:
+            return None
+        client = paramiko.SSHClient()
+        try:
+            if self._closed:  # while it was connecting: nobody has shut this one down
+                raise ConnectionAbortedError
+            way.settimeout(timeout_s)
+            self.login.authenticate(client, way, timeout_s)
         except (paramiko.BadHostKeyException, paramiko.AuthenticationException, IncompatiblePeer) as error:
             client.close()
-            connection.close()
-            raise RigError(f"{self.where} answers, but not as a machine of this lab: {error}") from error
+            way.close()
+            raise RigError(f"{self.where} answers, but not as the machine that it should be: {error}") from error
         except (OSError, EOFError, paramiko.SSHException):
             client.close()
-            connection.close()
+            way.close()
             return None
         return client
 
@@ -152,8 +137,7 @@ class Transport:
         """Start a command without waiting for its end."""
         channel = self.session(deadline, shlex.join(argv))
         try:
-            # SSH carries one string for the login shell; quoted word by word it is the argument list again.
-            channel.exec_command(shlex.join(argv))
+            channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise RigError(f"{self.where}: cannot start: {shlex.join(argv)}: {error}") from error
         return RemoteCommand(self.where, argv, channel)
@@ -176,9 +160,12 @@ class Transport:
 
     def close(self) -> None:
         """Drop the connection, and one that another thread tries to make; commands that run see it broken."""
-        if (connection := self._attempted) is not None:
+        self._closed = True
+        if isinstance(way := self._attempted, socket.socket):
             with suppress(OSError):  # not connected, or closed already
-                connection.shutdown(socket.SHUT_RDWR)
+                way.shutdown(socket.SHUT_RDWR)
+        elif way is not None:
+            way.close()
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -14,7 +14,7 @@ from harness.enclosure import Enclosure, Process
 from harness.errors import RequirementMissing, RigError
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.power import Cut
+from harness.machine.power import OWN_POWEROFF, Cut
 from harness.machine.preload import libraries
 from harness.topology import MachineSpec
 from harness.units import MIB
@@ -109,6 +109,7 @@ class UmlPower:
     environment: Mapping[str, str]
     disks: MemberDisks | None = None
     boots: int = 0
+    poweroff: tuple[str, ...] = OWN_POWEROFF
     _guest: Process | None = None
     _storage: Process | None = None
     _lost_power: bool = False

@@ -1,7 +1,6 @@
 """The hardware of a plan: disks and the controllers that they hang on, the network, the machines."""
 
 from collections.abc import Iterator
-from ipaddress import IPv4Interface
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,12 +11,12 @@ from harness.plan.table import Table, placed, refusal
 from harness.plan.values import Bandwidth, Bytes, Placement
 from harness.topology import (
     NO_MECHANICS,
-    SUBNET,
     ControllerSpec,
     DiskSpec,
-    MachineSpec,
-    Role,
+    Platform,
     Topology,
+    client_spec,
+    server_spec,
 )
 from harness.units import GIB, MIB, format_duration, format_rate, format_size
 
@@ -77,6 +76,14 @@ class Memory(Table):
     client: Bytes = Field(default=768 * MIB, ge=128 * MIB)
 
 
+class Cpus(Table):
+    """Processors of the machines."""
+
+    server: int = Field(default=1, ge=1, le=64)
+    server_numa_nodes: int = Field(default=1, ge=1, le=8)
+    client: int = Field(default=1, ge=1, le=64)
+
+
 class Disk(NamedTuple):
     """One disk of the server, and what it is for."""
 
@@ -109,6 +116,7 @@ class Hardware(Table):
     """The link of each machine to the switch."""
     clients: int = Field(default=1, ge=1, le=16)
     memory: Memory = Memory()
+    cpus: Cpus = Cpus()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
     """So many seconds are one of the disks' and of the network's, and what is measured counts so many times more: for
     hardware that this machine could not keep up with."""
@@ -160,18 +168,14 @@ class Hardware(Table):
         """Bytes of each disk, by serial."""
         return {disk.spec.serial: disk.spec.size for disk in self.each_disk}
 
-    def topology(self, *, kernel: str | None = None, image: str | None = None) -> Topology:
+    def topology(self, platform: Platform | None = None) -> Topology:
         """Return the lab that this hardware makes: ``server``, ``client1``..., ``disk0``..."""
-        server = MachineSpec(
-            name="server", role=Role.SERVER, address=IPv4Interface(f"{SUBNET}.10/24"), memory=self.memory.server
+        platform = platform or Platform()
+        server = server_spec(
+            platform, memory=self.memory.server, cpus=self.cpus.server, numa_nodes=self.cpus.server_numa_nodes
         )
         clients = (
-            MachineSpec(
-                name=f"client{number}",
-                role=Role.CLIENT,
-                address=IPv4Interface(f"{SUBNET}.{20 + number}/24"),
-                memory=self.memory.client,
-            )
+            client_spec(number, platform, memory=self.memory.client, cpus=self.cpus.client)
             for number in range(1, self.clients + 1)
         )
         return Topology(
@@ -179,8 +183,8 @@ class Hardware(Table):
             disks=tuple(disk.spec for disk in self.each_disk),
             controllers=self.controllers,
             slow_motion=self.slow_motion,
-            kernel=kernel,
-            image=image,
+            provider=platform.provider,
+            inventory=platform.inventory,
         )
 
     def __str__(self) -> str:

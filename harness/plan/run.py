@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from harness.plan.table import Table
 from harness.plan.values import Seconds
+from harness.topology import Platform, SoftwareSpec
 
 
 class RunSpec(Table):
@@ -27,9 +28,20 @@ class RunSpec(Table):
     """Skip the first resync: the members are zero, so they agree already."""
     only: str = ""
     """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
-    kernel: str | None = None
-    """What the machines run, for example ``debian/trixie``."""
-    image: str | None = None
+    provider: str = "uml"
+    """How the machines come to be."""
+    software: SoftwareSpec = SoftwareSpec()
+    """What the machines run, for example ``software.kernel = "debian/sid"``."""
+    server: SoftwareSpec = SoftwareSpec()
+    """Where the server differs."""
+    clients: SoftwareSpec = SoftwareSpec()
+    """Where the clients differ."""
+
+    @property
+    def platform(self) -> Platform:
+        """How the machines come to be, and what they run."""
+        server, clients = (one.over(self.software) for one in (self.server, self.clients))
+        return Platform(provider=self.provider, server=server, clients=clients)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

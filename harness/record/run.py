@@ -6,30 +6,12 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from harness.record.cell import CellRecord, PlanRecord, Strict
+from harness.record.environment import Environment
 from harness.verdict.evidence import Evidence
 from harness.verdict.outcome import Outcome, Verdict
 
-SCHEMA = 1
+SCHEMA = 2
 BIN_MS = 100
-
-
-class Environment(Strict):
-    """Where and with what a run was made."""
-
-    raidproof: str
-    provider: str
-    host_kernel: str
-    host_cpu: str
-    host_cpus: int
-    host_tools: dict[str, str]
-    """Version of each host program that takes part."""
-    guest_kernel: str
-    guest_kernel_workaround: bool = False
-    guest_image: str
-    guest_packages: dict[str, str]
-    """Version of each package in the guest image that takes part."""
-    cannot_prove: list[str]
-    """What a run on this provider says nothing about."""
 
 
 class Throughput(Strict):

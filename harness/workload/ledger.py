@@ -15,7 +15,6 @@ from harness.command import Completed
 from harness.errors import RequestError, RigError, nearest
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
-from harness.topology import GATEWAY
 from harness.waiting import Deadline, now_ns, wait_until
 from harness.workload import agent
 from harness.workload.history import History, Recorder, WorkerSpec
@@ -65,37 +64,40 @@ class LedgerSpec(BaseModel):
         return workers
 
 
-class NetworkSockets(Protocol):
-    """Where the ledger gets its listening socket: on the lab's own network."""
+class Ear(Protocol):
+    """Where the harness hears what the clients tell."""
 
-    def socket(self) -> socket.socket:
-        """Return a TCP socket that is not yet bound."""
+    def listen(self) -> socket.socket:
+        """Return a listening socket to which what the clients tell will come."""
+
+    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+        """Return the host and port to which a client connects so that it is heard there."""
 
 
 class Ledger:
     """One run of the ledger on the clients of a lab."""
 
     def __init__(
-        self, spec: LedgerSpec, clients: Sequence[Machine], sockets: NetworkSockets, root: str, path: Path
+        self, spec: LedgerSpec, clients: Sequence[Machine], ear: Ear, root: str, path: Path
     ) -> None:
         self.spec = spec
         self.clients = {client.name: client for client in clients}
         self.workers = spec.workers([client.name for client in clients])
         self.root = root
         self.path = path
-        self._sockets = sockets
+        self._ear = ear
         self._commands: dict[str, RemoteCommand] = {}
         self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
-    def config(self, client: str | None, port: int = 0) -> str:
-        """Return the agent's orders: for one client, or for a scan of everything."""
+    def config(self, client: str | None, heard_at: tuple[str, int] = ("", 0)) -> str:
+        """Return the agent's orders: for one client, which is heard there, or for a scan of everything."""
         workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
         orders = {
             "root": self.root,
             "seed": self.spec.seed,
-            "host": str(GATEWAY.ip),
-            "port": port,
+            "host": heard_at[0],
+            "port": heard_at[1],
             "workers": workers,
         }
         return json.dumps(orders)
@@ -103,15 +105,12 @@ class Ledger:
     @contextmanager
     def running(self) -> Iterator["Ledger"]:
         """Work on every client while the body runs; after it every client has stopped, or is known to be dead."""
-        with self._sockets.socket() as listener:
-            listener.bind((str(GATEWAY.ip), 0))
-            listener.listen(len(self.workers))
+        with self._ear.listen() as listener:
             self._receiver = receiver = Receiver(listener, Recorder(self.path))
             receiver.start()
             try:
-                port = listener.getsockname()[1]
                 for client in self.clients.values():
-                    install(client, self.config(client.name, port))
+                    install(client, self.config(client.name, self._ear.heard_at(listener, client)))
                 for name, client in self.clients.items():
                     self._boots[name] = client.boot_id
                     self._commands[name] = client.start_command(["python3", AGENT, "write", f"{AGENT}.json"])

@@ -16,6 +16,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 
 from harness import log
 from harness.campaign import Campaign
+from harness.platform import words_of
 from harness.record import CycleRecord, RunRecord, RunStore
 from harness.verdict.outcome import Outcome
 
@@ -50,10 +51,8 @@ class Trials(NamedTuple):
 def trials(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> Trials:
     """Run the trials once, in a pytest of their own: what they do to a run must not be done to this one."""
     home = tmp_path_factory.mktemp("trials")
-    topology = campaign.topology
-    names = {"--kernel": topology.kernel, "--image": topology.image}
-    chosen = [f"{option}={name}" for option, name in names.items() if name is not None]
-    command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no", *chosen]
+    command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no"]
+    command += words_of(campaign.topology)
     command += [f"--results={home / 'results'}", f"--junitxml={home / 'junit.xml'}"]
     status, terminal = pytest_of(command)
     assert (home / "junit.xml").is_file(), terminal

@@ -3,6 +3,7 @@ collect this file by itself."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from harness.campaign import Campaign
 from harness.disk.cache import CacheMode
 from harness.fault import NfsdRestart
 from harness.fixtures import Cycle, stack_of
-from harness.lab import Lab
+from harness.lab import Lab, lab_of
 from harness.machine import kernel
+from harness.machine.kernel import Kernel
 from harness.machine.machine import Machine
 from harness.record import ControlSpec
 from harness.topology import server_and_clients
@@ -61,6 +63,11 @@ def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_crashed_init(monkeypatch: pytest.MonkeyPatch) -> None:
     real = kernel.get
     broken = ("init=/bin/false",)
-    monkeypatch.setattr(kernel, "get", lambda name: replace(real(name), arguments=(*real(name).arguments, *broken)))
-    with Lab(server_and_clients(clients=1)):
+
+    def get(*asked: Any, **also: Any) -> Kernel:
+        found = real(*asked, **also)
+        return replace(found, arguments=(*found.arguments, *broken))
+
+    monkeypatch.setattr(kernel, "get", get)
+    with lab_of(server_and_clients(clients=1)):
         pytest.fail("a lab whose machines have no init has booted")

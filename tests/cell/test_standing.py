@@ -77,7 +77,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Standing:
         reset=lambda: FakeStack.done.append("blank disks"), describe=lambda: SimpleNamespace(members=())
     )
     topology = SimpleNamespace(timed=False, slow_motion=1.0)
-    lab = SimpleNamespace(server=None, clients=(), engine=engine, topology=topology)
+    lab = SimpleNamespace(server=None, clients=(), disks=engine, topology=topology)
     return Standing(cast("Lab", lab))
 
 

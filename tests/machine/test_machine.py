@@ -32,6 +32,7 @@ class Computer:
         self.events: list[str] = []
 
     # Power
+    poweroff = ("/sbin/raidproof-poweroff",)
     consoles = (Path("/logs/server.console.1.log"), Path("/logs/server.console.2.log"))
 
     def on(self) -> None:

@@ -16,6 +16,7 @@ from harness.command import Completed
 from harness.errors import DeadlineExceeded, RigError
 from harness.machine import transport as transport_module
 from harness.machine.keys import KeyPair, LabKeys
+from harness.machine.login import LabLogin
 from harness.machine.transport import Transport
 from harness.waiting import Deadline
 
@@ -136,7 +137,7 @@ def server() -> Iterator[Server]:
 
 
 def transport_to(server: Server, keys: LabKeys = KEYS) -> Transport:
-    return Transport("server", "10.77.0.10", keys, server.socket)
+    return Transport("server", LabLogin("10.77.0.10", keys, server.socket))
 
 
 @pytest.fixture
@@ -199,13 +200,13 @@ def test_a_connection_that_breaks_is_the_rigs_fault(transport: Transport) -> Non
 
 def test_a_wrong_host_key_is_refused(server: Server) -> None:
     stranger = LabKeys(user=KEYS.user, host=KeyPair.generate())
-    with pytest.raises(RigError, match="answers, but not as a machine of this lab"):
+    with pytest.raises(RigError, match="answers, but not as the machine that it should be"):
         transport_to(server, stranger).connect(Deadline.after(20))
 
 
 def test_a_user_who_is_not_let_in(server: Server) -> None:
     stranger = LabKeys(user=KeyPair.generate(), host=KEYS.host)
-    with pytest.raises(RigError, match="answers, but not as a machine of this lab"):
+    with pytest.raises(RigError, match="answers, but not as the machine that it should be"):
         transport_to(server, stranger).connect(Deadline.after(20))
 
 
@@ -228,7 +229,7 @@ def test_a_machine_that_has_died_is_not_waited_for(server: Server) -> None:
 def test_closing_ends_a_login_that_another_thread_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "ATTEMPT_S", 1000.0)
     mute = socket.create_server(("127.0.0.1", 0))  # the kernel accepts; nobody ever says a word
-    transport = Transport("server", "10.77.0.10", KEYS, lambda: redirected(mute.getsockname()))
+    transport = Transport("server", LabLogin("10.77.0.10", KEYS, lambda: redirected(mute.getsockname())))
     closed, ended = threading.Event(), threading.Event()
 
     def still_possible() -> None:

@@ -1,6 +1,7 @@
 from typing import Any
 
 from harness.plan.hardware import Hardware
+from harness.topology import Platform, SoftwareSpec
 from harness.units import MIB
 
 
@@ -24,7 +25,7 @@ def test_what_is_asked_is_what_the_topology_has() -> None:
         clients=2,
         memory={"server": "512MiB"},
     )
-    topology = made.topology(kernel="debian/trixie")
+    topology = made.topology(Platform(server=SoftwareSpec(kernel="debian/trixie")))
     assert [disk.size for disk in topology.disks] == [512 * MIB, 512 * MIB, 1024 * MIB]
     assert [disk.placement for disk in topology.disks] == ["outer", "outer", "spread"]
     (controller,) = topology.controllers
@@ -32,7 +33,7 @@ def test_what_is_asked_is_what_the_topology_has() -> None:
     assert (controller.cache, controller.battery) == (32 * MIB, "failed")
     assert topology.server.memory == 512 * MIB
     assert [client.name for client in topology.clients] == ["client1", "client2"]
-    assert topology.kernel == "debian/trixie"
+    assert topology.server.software.kernel == "debian/trixie"
 
 
 def test_in_words() -> None:

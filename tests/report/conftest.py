@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.record.environment import Environment, MachineRecord
 from harness.record.ranking import conclude_plan, judge_cells
-from harness.record.run import ControlSpec, CycleRecord, Environment, Recovery, RunRecord, Throughput, Timeline
+from harness.record.run import ControlSpec, CycleRecord, Recovery, RunRecord, Throughput, Timeline
 from harness.verdict.evidence import BlockClass, Evidence
 from harness.verdict.outcome import Outcome, Verdict
 
@@ -210,9 +211,20 @@ def sample() -> RunRecord:
             host_cpu="Example CPU @ 2.00GHz",
             host_cpus=2,
             host_tools={"nbdkit": "1.32.5", "qemu-storage-daemon": "7.2.15"},
-            guest_kernel="7.2.7",
-            guest_image="debian/trixie",
-            guest_packages={"mdadm": "4.4-11", "nfs-utils": "2.8.3-1", "xfsprogs": "6.13.0-2"},
+            machines=[
+                MachineRecord(
+                    name=name,
+                    role=role,
+                    asked="kernel=debian/sid",
+                    kernel="7.2.7",
+                    packages={"mdadm": "4.4-11", "nfs-utils": "2.8.3-1", "xfsprogs": "6.13.0-2"},
+                    cpus=1,
+                    numa_nodes=1,
+                    boot_s=3.9,
+                )
+                for name, role in (("server", "server"), ("client1", "client"))
+            ],
+            notes=["debian/sid ran with the XSTATE work-around, which this CPU needs"],
             cannot_prove=["uml: one CPU a machine; races that need several CPUs do not show"],
         ),
         topology={

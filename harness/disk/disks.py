@@ -1,0 +1,39 @@
+"""What a lab's member disks have to offer, whoever serves them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from harness.disk.cache import CacheMode
+from harness.disk.messages import Counters, Description, LogClosed, Use
+
+
+class Disks(Protocol):
+    """The member disks of a lab: those of the disk engine, or real ones.
+
+    What real disks cannot do is refused with RequirementMissing.
+    """
+
+    def reset(self) -> None:
+        """Make all members blank, with the modes and counters that they began with."""
+
+    def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
+        """Change the cache mode of some members, or of all."""
+
+    def set_timing(self, on: bool) -> None:
+        """Let requests take the time that their disks need, or answer them at once."""
+
+    def use(self) -> Use:
+        """Return how busy disks and controllers have been."""
+
+    def counters(self) -> dict[str, Counters]:
+        """Return what each member has done, by serial."""
+
+    def describe(self) -> Description:
+        """Return what is served and in which state it is."""
+
+    def log_start(self, path: Path, *, data: bool = True) -> None:
+        """Begin a write log."""
+
+    def log_stop(self) -> LogClosed | None:
+        """End the write log; None if none can be written here."""

@@ -1,0 +1,67 @@
+"""Finds out where and with what a lab runs."""
+
+import os
+import platform
+import re
+from pathlib import Path
+
+import harness
+from harness import command
+from harness.lab import Lab
+from harness.layer import read_files
+from harness.machine.machine import Machine
+from harness.machine.software import software_of
+from harness.record.environment import Environment, MachineRecord
+
+HOST_TOOLS = {
+    "nbdkit": ["nbdkit", "--version"],
+    "qemu-storage-daemon": ["qemu-storage-daemon", "--version"],
+    "qemu": ["qemu-system-x86_64", "--version"],
+    "vagrant": ["vagrant", "--version"],
+}
+TOOLS_OF = {
+    "uml": ("nbdkit", "qemu-storage-daemon"),
+    "qemu": ("nbdkit", "qemu"),
+    "vagrant": ("nbdkit", "qemu", "vagrant"),
+}
+_CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
+
+
+def environment_of(lab: Lab) -> Environment:
+    """Read it from the host and from every machine, once."""
+    cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    tools = TOOLS_OF.get(lab.topology.provider, ())
+    return Environment(
+        raidproof=harness.__version__,
+        provider=lab.topology.provider,
+        host_kernel=platform.release(),
+        host_cpu=cpu.group(1) if cpu else "unknown",
+        host_cpus=os.cpu_count() or 0,
+        host_tools={name: command.succeed(HOST_TOOLS[name]).splitlines()[0] for name in tools},
+        machines=[machine_record(machine) for machine in lab.machines.values()],
+        notes=list(lab.notes),
+        cannot_prove=list(lab.cannot_prove),
+    )
+
+
+def machine_record(machine: Machine) -> MachineRecord:
+    """Read what a machine is and runs."""
+    software = software_of(machine)
+    found = read_files(machine, [_CPUS, _NODES])
+    return MachineRecord(
+        name=machine.name,
+        role=machine.spec.role.value,
+        asked=str(machine.spec.software),
+        kernel=software.kernel,
+        packages=dict(software.packages),
+        cpus=count_of(found[_CPUS]) if _CPUS in found else 1,
+        # A kernel without NUMA has one node and does not say so.
+        numa_nodes=count_of(found[_NODES]) if _NODES in found else 1,
+        boot_s=machine.boot_s,
+    )
+
+
+def count_of(ranges: str) -> int:
+    """Count what a list of the kernel's names, as ``0-3,8``."""
+    pairs = [(first, last or first) for first, _, last in (part.partition("-") for part in ranges.split(","))]
+    return sum(int(last) - int(first) + 1 for first, last in pairs)

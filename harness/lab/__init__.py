@@ -1,0 +1,55 @@
+"""A lab: one network with its machines and disks, from nothing to answering, and back to nothing."""
+
+from pathlib import Path
+
+from harness.errors import RequestError, nearest
+from harness.lab.enclosed import EnclosedLab
+from harness.lab.lab import Lab
+from harness.lab.provider import Provider
+from harness.lab.uml import Uml
+from harness.topology import Topology
+
+__all__ = ["AUTO", "PROVIDERS", "EnclosedLab", "Lab", "automatic", "lab_of", "prepare"]
+
+ENCLOSED: dict[str, type[Provider]] = {"uml": Uml}
+PROVIDERS = (*ENCLOSED,)
+AUTO = "auto"
+"""Stands for the provider that suits this host best."""
+
+
+def automatic() -> str:
+    """Return the provider that suits this host best."""
+    return "uml"
+
+
+def provider_of(topology: Topology) -> Provider:
+    """Return what makes the machines of a topology.
+
+    Raises:
+        RequestError: there is no such provider.
+    """
+    if topology.provider not in ENCLOSED:
+        raise RequestError(f"no such provider: {topology.provider!r}", remedy=nearest(topology.provider, PROVIDERS))
+    return ENCLOSED[topology.provider]()
+
+
+def prepare(topology: Topology) -> None:
+    """Fetch and build what a lab needs, so that nothing has begun yet if it is not to be had.
+
+    Raises:
+        RequestError: there is no such kernel, image or provider, or the provider cannot make such machines.
+        RequirementMissing: this host lacks something for it.
+        RigError: something could not be fetched or built.
+    """
+    provider_of(topology).prepare(topology)
+
+
+def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
+    """Return the lab of a topology; it is a context manager, and nothing exists before it is entered.
+
+    Console logs go to ``logs``. With ``keep`` it outlives its maker.
+
+    Raises:
+        RequestError: there is no such provider.
+    """
+    return EnclosedLab(topology, provider_of(topology), logs=logs, keep=keep)

@@ -1,0 +1,59 @@
+"""How the machines of a lab come to be: what each way of making them has to offer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.disk.client import EngineClient
+from harness.enclosure import Enclosure
+from harness.machine.keys import LabKeys
+from harness.machine.power import Power
+from harness.topology import MachineSpec, Topology
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where the machines of one lab come to be."""
+
+    topology: Topology
+    directory: Path
+    """Of the lab: its sockets and copy-on-write files."""
+    logs: Path
+    enclosure: Enclosure
+    engine: EngineClient
+    engine_socket: Path
+    """Where the disk engine speaks NBD: one export a member, by its serial."""
+    keys: LabKeys
+
+    def config_disk(self, machine: str) -> Path:
+        """Return the file that makes a machine that machine."""
+        return self.directory / f"{machine}.config"
+
+
+class Provider(Protocol):
+    """A way of making machines. It is asked in this order: prepare, enclose, furnish, then for each machine power."""
+
+    name: str
+    cannot_prove: tuple[str, ...]
+    """What a run on it says nothing about."""
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch and build all that the machines need, before anything is started.
+
+        Raises:
+            RequestError: it cannot make such machines.
+            RequirementMissing: this host lacks something for it.
+        """
+
+    def enclose(self, directory: Path) -> Enclosure:
+        """Return what will hold the lab together; it is not entered yet."""
+
+    def furnish(self, site: Site) -> None:
+        """Bring up what all machines share: the network, and daemons."""
+
+    def power(self, spec: MachineSpec, site: Site) -> Power:
+        """Return the switch of a machine, which is off."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the report must know about how these machines ran."""

@@ -1,0 +1,77 @@
+"""Provider ``uml``: machines that are processes, with the disk engine behind their member disks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.enclosure import Enclosure
+from harness.errors import RequestError
+from harness.lab.provider import Site
+from harness.machine import image, kernel
+from harness.machine.image import Image
+from harness.machine.kernel import Kernel
+from harness.machine.uml import CANNOT_PROVE, NAME, MemberDisks, UmlPower, uml_environment
+from harness.network import create_network, tap_name
+from harness.topology import MachineSpec, Role, Topology
+
+
+class Uml:
+    """Makes the machines of one lab."""
+
+    name: str = NAME
+    cannot_prove: tuple[str, ...] = CANNOT_PROVE
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        """By the machine's name."""
+        self.images: dict[str, Image] = {}
+        self._environment: dict[str, Mapping[str, str]] = {}
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch kernels and images.
+
+        Raises:
+            RequestError: a machine is to have several CPUs, or what cannot be run.
+            RequirementMissing: there is no room for the machines' memory.
+        """
+        memory = sum(machine.memory for machine in topology.machines)
+        for machine in topology.machines:
+            if machine.cpus > 1:
+                raise RequestError(
+                    f"{machine.name}: User-mode Linux has one CPU, not {machine.cpus}", remedy="use provider qemu"
+                )
+            asked = machine.software
+            self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
+            self.images[machine.name] = image.get(asked)
+            self._environment[machine.name] = uml_environment(found, memory)
+
+    def enclose(self, directory: Path) -> Enclosure:
+        """Return namespaces for network and processes."""
+        return Enclosure(directory)
+
+    def furnish(self, site: Site) -> None:
+        """Make bridge and taps."""
+        create_network(site.enclosure, site.topology)
+
+    def power(self, spec: MachineSpec, site: Site) -> UmlPower:
+        """Return the switch of a machine."""
+        disks = None
+        if spec.role is Role.SERVER:
+            serials = tuple(disk.serial for disk in site.topology.disks)
+            disks = MemberDisks(site.engine, site.engine_socket, serials)
+        return UmlPower(
+            spec,
+            self.kernels[spec.name],
+            self.images[spec.name],
+            site.directory,
+            site.logs,
+            site.enclosure,
+            tap_name(spec.name),
+            self._environment[spec.name],
+            disks,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which kernels needed help with this CPU."""
+        helped = dict.fromkeys(one.name for one in self.kernels.values() if one.preload is not None)
+        return tuple(f"{name} ran with the XSTATE work-around, which this CPU needs" for name in helped)

@@ -1,0 +1,62 @@
+import pytest
+
+from harness.errors import RequestError
+from harness.platform import platform_of, refuse_unknown, words_of
+from harness.topology import Platform, SoftwareSpec, server_and_clients
+
+
+def test_what_is_asked_comes_before_what_is_planned() -> None:
+    planned = Platform(provider="qemu", server=SoftwareSpec(kernel="debian/trixie", image="debian/sid"))
+    asked = platform_of({"kernel": "debian/bookworm", "server": ["image=debian/bookworm", "nfs-utils=a.deb"]}, planned)
+    assert asked.provider == "qemu"
+    assert asked.server == SoftwareSpec(kernel="debian/bookworm", image="debian/bookworm", packages=("a.deb",))
+    assert asked.clients == SoftwareSpec(kernel="debian/bookworm")
+
+
+def test_nothing_asked_is_the_plan() -> None:
+    planned = Platform(provider="qemu", clients=SoftwareSpec(kernel="vmlinuz", modules="lib"))
+    assert platform_of({"kernel": None, "package": None, "server": None}, planned) == planned
+
+
+def test_another_kernel_has_not_the_modules_of_the_planned_one() -> None:
+    planned = Platform(clients=SoftwareSpec(kernel="./bzImage", modules="./lib"))
+    assert platform_of({"kernel": "debian/sid"}, planned).clients.modules is None
+
+
+@pytest.mark.parametrize("word", ["kernel", "kernel=", "=x", "kernl=debian/sid", "nfs-utils=2.8"])
+def test_words_that_say_nothing_are_refused(word: str) -> None:
+    with pytest.raises(RequestError):
+        platform_of({"server": [word]})
+
+
+def test_one_key_twice_is_refused() -> None:
+    with pytest.raises(RequestError, match="twice"):
+        platform_of({"server": ["kernel=debian/sid", "kernel=debian/trixie"]})
+
+
+def test_an_inventory_is_for_hosts_and_hosts_need_one() -> None:
+    assert platform_of({"inventory": "lab.toml"}).provider == "hosts"
+    with pytest.raises(RequestError, match="--inventory"):
+        platform_of({"provider": "hosts"})
+    with pytest.raises(RequestError, match="not for qemu"):
+        platform_of({"provider": "qemu", "inventory": "lab.toml"})
+
+
+@pytest.mark.parametrize(
+    ("platform", "said"),
+    [
+        (Platform(provider="umd"), "uml"),
+        (Platform(server=SoftwareSpec(kernel="debian/sit")), "debian/sid"),
+        (Platform(server=SoftwareSpec(kernel="debian/sid/rt")), "debian/sid"),
+        (Platform(clients=SoftwareSpec(image="debian/trixi")), "debian/trixie"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(platform: Platform, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        refuse_unknown(platform)
+
+
+def test_the_words_of_a_topology_ask_for_it_again() -> None:
+    platform = Platform(server=SoftwareSpec(kernel="debian/sid", packages=("a.deb",)), clients=SoftwareSpec())
+    words = words_of(server_and_clients(platform=platform))
+    assert words == ["--provider=uml", "--server=kernel=debian/sid", "--server=package=a.deb"]
