@@ -1,0 +1,227 @@
+# ruff: noqa: PTH100, PTH120
+# A minimal Python: no pathlib.
+"""Run as ``python3 -m keeper COMMAND [RUN]`` on the machine, as root; prints one JSON object.
+
+``take``     read orders from the input, save all that they may change; refuse if a snapshot is here already
+``settle``   stop the machine's own NFS server, if the orders allow it, and save what it wrote until then
+``restore``  make everything what it was, compare, and forget the snapshot if nothing differs
+``compare``  say what differs, change nothing
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import config, devices, knobs, nfs, store, trees
+
+Answer = dict[str, Any]
+
+
+def boot_id() -> str:
+    """Return what tells this boot from others."""
+    return knobs.read("/proc/sys/kernel/random/boot_id") or ""
+
+
+def take(run: str) -> Answer:
+    """Save everything; nothing may have been changed before."""
+    orders = json.load(sys.stdin)
+    if runs := store.complete():
+        store.sweep()
+        return {"unrestored": runs}
+    snapshot = look(orders)
+    store.commit(run, snapshot, os.path.dirname(os.path.abspath(__file__)))
+    # Only now: this very program lies where it was brought, among what is removed.
+    store.sweep()
+    return {"snapshot": snapshot}
+
+
+def look(orders: Answer) -> Answer:
+    """Return all that is saved."""
+    server = nfs.describe()
+    # A daemon that runs and is not ours goes on writing.
+    skip = list(config.PEERS) if any(one["name"] == "rpc.statd" for one in server["daemons"]) else []
+    return {
+        "version": 1,
+        "orders": orders,
+        "boot_id": boot_id(),
+        "skip": skip,
+        "trees": trees.save(roots(orders), skip),
+        "sysctls": knobs.sysctls(),
+        "queues": knobs.queues(orders["disks"]),
+        "link": knobs.link(orders["interface"]),
+        "nfs": server,
+        "mounts": devices.mounts(),
+        "missing": devices.missing(orders["directories"]),
+        "links": devices.links(),
+    }
+
+
+def roots(orders: Answer) -> list[str]:
+    """Return what is saved as bytes."""
+    return [*config.CONFIGURATION, config.NFS_STATE, orders["runtime"]]
+
+
+def settle(run: str) -> Answer:
+    """Make room for our NFS server."""
+    snapshot = loaded(run)
+    said: list[str] = []
+    if snapshot["orders"]["role"] == "server":
+        if nfs.serving(snapshot["nfs"]):
+            if not snapshot["orders"]["stop_nfs"]:
+                return {"serving": [one["name"] for one in snapshot["nfs"]["daemons"]]}
+            nfs.stop(said)
+        if not said:
+            store.add(run, store.SETTLED, {"trees": trees.save(config.CLIENT_RECORDS)})
+    return {"failed": said}
+
+
+def loaded(run: str) -> Answer:
+    """Return a snapshot, with what was saved later in its place."""
+    snapshot = store.load(run, store.SNAPSHOT)
+    if snapshot is None:
+        raise SystemExit(f"no snapshot {run} here")
+    settled = store.load(run, store.SETTLED)
+    if settled is None:
+        # Nothing of ours has written there.
+        snapshot["skip"] += config.CLIENT_RECORDS
+    kept = {path: entry for path, entry in snapshot["trees"].items() if not within(path, config.CLIENT_RECORDS)}
+    snapshot["trees"] = {**kept, **(settled or {}).get("trees", {})}
+    snapshot["settled"] = settled is not None
+    return snapshot
+
+
+def within(path: str, roots_: tuple[str, ...]) -> bool:
+    """Whether a path is one of these or lies below one."""
+    return any(path == root or path.startswith(f"{root}/") for root in roots_)
+
+
+def restore(run: str) -> Answer:
+    """Put everything back; what cannot be is said, and does not stop the rest."""
+    snapshot, said = loaded(run), list[str]()
+    orders, server = snapshot["orders"], snapshot["nfs"]
+    disks, directories = orders["disks"], orders["directories"]
+    ours = nfs_is_ours(snapshot)
+    if ours:
+        nfs.stop(said)
+    devices.unmount(directories, disks, snapshot["mounts"], said)
+    devices.stop(disks, said)
+    nfs.end_strangers(server, said)
+    knobs.restore_link(orders["interface"], snapshot["link"], said)
+    knobs.restore_sysctls(snapshot["sysctls"], said)
+    knobs.restore_queues(snapshot["queues"], said)
+    devices.remove_links(snapshot["links"])
+    replaced = trees.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
+    devices.remove_folders(snapshot["missing"])
+    if ours:
+        nfs.set_knobs(server, said)
+        nfs.start(server, said)
+        # Whoever starts a server writes its table anew.
+        tables = {path: entry for path, entry in snapshot["trees"].items() if path in config.TABLES}
+        trees.restore(tables, config.TABLES)
+        nfs.flush(said)
+    different = differences(run, ours=ours)
+    if not said and not different:
+        store.discard(run)
+    return {"failed": said, "differences": different, "replaced": replaced}
+
+
+def nfs_is_ours(snapshot: Answer) -> bool:
+    """Whether the NFS server is as we made it: not if the machine has booted since and runs its own again."""
+    before, now = snapshot["nfs"], nfs.describe()
+    if snapshot["orders"]["role"] != "server":
+        return False
+    if not snapshot["settled"]:
+        # We came no further than to stop its own.
+        return nfs.serving(before) and not nfs.serving(now)
+    if snapshot["boot_id"] == boot_id():
+        return True
+    table = knobs.read(config.TABLES[0]) or ""
+    exported = any(line.split("\t")[0] in snapshot["orders"]["directories"] for line in table.splitlines())
+    strange = not before["daemons"] and nfs.serving(now)
+    return exported or strange or (nfs.serving(before) and not nfs.serving(now))
+
+
+def skip_of(snapshot: Answer, *, ours: bool) -> list[str]:
+    """Return what is not put back: what a server that runs writes, and memory of an earlier boot."""
+    orders, skip = snapshot["orders"], list(snapshot["skip"])
+    if orders["role"] == "server" and not ours and nfs.serving(snapshot["nfs"]):
+        skip.append(config.NFS_STATE)
+    if orders["runtime"] in snapshot["trees"] and snapshot["boot_id"] != boot_id():
+        skip.append(orders["runtime"])
+    return skip
+
+
+def differences(run: str, *, ours: bool) -> list[str]:
+    """Say what is not as it was found."""
+    before = loaded(run)
+    now = look(before["orders"])
+    skip = skip_of(before, ours=ours)
+    if nfs.serving(before["nfs"]):
+        # Started again, it tells its clients apart anew.
+        skip += config.CLIENT_RECORDS
+    saved = {path: entry for path, entry in before["trees"].items() if not within(path, tuple(skip))}
+    said = trees.differences(saved, trees.save(roots(before["orders"]), skip))
+    # Modules that were loaded since bring sysctls of their own.
+    known = {path: value for path, value in now["sysctls"].items() if path in before["sysctls"]}
+    said += _other("sysctl", {path: before["sysctls"][path] for path in known}, known)
+    said += _other("queue", before["queues"], now["queues"]) + _other("link", before["link"], now["link"])
+    said += _other("nfs", _server(before["nfs"]), _server(now["nfs"]))
+    orders = before["orders"]
+    said += [
+        f"still mounted: {one['where']}"
+        for one in devices.our_mounts(orders["directories"], orders["disks"], before["mounts"])
+    ]
+    said += [f"still online: {name}" for name in devices.made_of(orders["disks"])]
+    said += [
+        f"still there: {path}"
+        for path in (*set(before["missing"]) - set(now["missing"]), *set(now["links"]) - set(before["links"]))
+    ]
+    return said
+
+
+def _server(state: Answer) -> Answer:
+    """Return what of an NFS server does not change when it is started again."""
+    daemons = sorted({" ".join(one["argv"]) for one in state["daemons"]})
+    nfsd = dict(state["nfsd"] or {})
+    if nfsd.get("threads", "0") == "0":
+        nfsd = {}
+    elif nfsd.get("portlist"):
+        nfsd["portlist"] = sorted(set(nfsd["portlist"].splitlines()))
+    active = sorted(
+        name for name, unit in state["units"].items() if unit["active"] == "active" and name.endswith(".service")
+    )
+    return {
+        "daemons": daemons,
+        "nfsd": nfsd,
+        "active": active,
+        "files": {k: u["file"] for k, u in state["units"].items()},
+    }
+
+
+def _other(what: str, before: Any, now: Any) -> list[str]:
+    if before == now:
+        return []
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return [f"{what}: was {before}, is {now}"]
+    keys = sorted({*before, *now})
+    return [line for key in keys for line in _other(f"{what}: {key}", before.get(key), now.get(key))]
+
+
+def compare(run: str) -> Answer:
+    """Say what differs."""
+    return {"differences": differences(run, ours=nfs_is_ours(loaded(run)))}
+
+
+COMMANDS: dict[str, Callable[[str], Answer]] = {
+    "take": take,
+    "settle": settle,
+    "restore": restore,
+    "compare": compare,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(COMMANDS[sys.argv[1]](sys.argv[2])))  # noqa: T201

@@ -1,0 +1,128 @@
+# ruff: noqa: PTH100, PTH106, PTH108, PTH110, PTH119, PTH120, PTH123, PTH207, PTH208
+# A minimal Python: no pathlib.
+"""Mounts, and the devices that are made of the member disks."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import signal
+from contextlib import suppress
+
+from . import config, programs
+
+BLOCK = "/sys/class/block"
+UNMOUNT_S = 20.0
+
+Mount = dict[str, str]
+
+
+def mounts() -> list[Mount]:
+    """Return what is mounted, in the order in which it was."""
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            words, kind = left.split(), right.split()
+            found.append({"where": _unescape(words[4]), "number": words[2], "type": kind[0], "source": kind[1]})
+    return found
+
+
+def _unescape(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)
+
+
+def made_of(disks: list[str]) -> list[str]:
+    """Return the md and dm devices that consist of nothing but these disks, the uppermost first."""
+    names = {os.path.basename(os.path.realpath(disk)) for disk in disks}
+    parts = {
+        name for name in os.listdir(BLOCK) for disk in names if os.path.exists(f"{BLOCK}/{disk}/{name}/partition")
+    }
+    ours, above = names | parts, list[str]()
+    while True:
+        more = [
+            name
+            for name in sorted(os.listdir(BLOCK))
+            if name not in ours and (slaves := _listed(f"{BLOCK}/{name}/slaves")) and set(slaves) <= ours
+        ]
+        if not more:
+            return above
+        ours.update(more)
+        above = [*more, *above]
+
+
+def _listed(path: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(path)
+    return []
+
+
+def our_mounts(directories: list[str], disks: list[str], before: list[Mount]) -> list[Mount]:
+    """Return the mounts in our directories or of our devices that were not there before, the last one first."""
+    numbers = set()
+    for name in (*made_of(disks), *(os.path.basename(os.path.realpath(disk)) for disk in disks)):
+        with suppress(OSError), open(f"{BLOCK}/{name}/dev") as file:
+            numbers.add(file.read().strip())
+
+    def ours(mount: Mount) -> bool:
+        inside = any(mount["where"] == one or mount["where"].startswith(f"{one}/") for one in directories)
+        return (inside or mount["number"] in numbers) and _key(mount) not in {_key(one) for one in before}
+
+    return [mount for mount in reversed(mounts()) if ours(mount)]
+
+
+def _key(mount: Mount) -> tuple[str, str, str]:
+    return mount["where"], mount["type"], mount["source"]
+
+
+def unmount(directories: list[str], disks: list[str], before: list[Mount], said: list[str]) -> None:
+    """Undo our mounts, ending whoever is in them; one whose server is gone is given up."""
+    if not (ours := our_mounts(directories, disks, before)):
+        return
+    for pid in programs.users([mount["where"] for mount in ours]):
+        programs.end(pid, signal.SIGKILL)
+    for mount in ours:
+        network = mount["type"].startswith("nfs")
+        ways = [["umount"], ["umount", "--force"], ["umount", "--lazy"]] if network else [["umount"]]
+        if all(programs.run([*way, mount["where"]], UNMOUNT_S).returncode for way in ways):
+            programs.must(["umount", mount["where"]], said, UNMOUNT_S)
+
+
+def stop(disks: list[str], said: list[str]) -> None:
+    """Take offline what is made of our disks. What is written on them stays."""
+    for name in made_of(disks):
+        if name.startswith("md"):
+            programs.must(["mdadm", "--stop", f"/dev/{name}"], said)
+        else:
+            programs.must(["dmsetup", "remove", f"/dev/{name}"], said)
+
+
+def missing(directories: list[str]) -> list[str]:
+    """Return the folders that have to be made so that these are there, the deepest first."""
+    absent = set()
+    for directory in directories:
+        path = os.path.abspath(directory)
+        while not os.path.exists(path):
+            absent.add(path)
+            path = os.path.dirname(path)
+    return sorted(absent, reverse=True)
+
+
+def remove_folders(were_missing: list[str]) -> None:
+    """Remove folders that were not there, unless somebody has put something into them."""
+    for path in were_missing:
+        with suppress(OSError):
+            os.rmdir(path)
+
+
+def links() -> list[str]:
+    """Return the links that are ours."""
+    return sorted(glob.glob(config.OUR_LINKS))
+
+
+def remove_links(before: list[str]) -> None:
+    """Remove the links that were not there."""
+    for path in set(links()) - set(before):
+        with suppress(FileNotFoundError):
+            os.unlink(path)

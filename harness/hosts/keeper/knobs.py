@@ -1,0 +1,114 @@
+# ruff: noqa: PTH110, PTH113, PTH116, PTH119, PTH123, PTH207
+# A minimal Python: no pathlib.
+"""Values of the kernel: sysctls, the queues of disks, the queues of a network interface."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from typing import Any
+
+from . import config, programs
+
+
+def read(path: str) -> str | None:
+    """Return a value, or None if there is none to read."""
+    try:
+        with open(path) as file:
+            return file.read().rstrip("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def write(path: str, value: str, said: list[str]) -> None:
+    """Write a value; what the kernel refuses is said."""
+    try:
+        with open(path, "w") as file:
+            file.write(value)
+    except OSError as error:
+        said.append(f"{path} does not take {value!r}: {error.strerror}")
+
+
+def sysctls() -> dict[str, str]:
+    """Return all that is saved, by path; what cannot be written is nobody's to change."""
+    paths = [path for pattern in config.SYSCTLS for path in sorted(glob.glob(pattern)) if os.path.isfile(path)]
+    values = {path: read(path) for path in paths if os.stat(path).st_mode & 0o200}
+    return {path: value for path, value in values.items() if value is not None}
+
+
+def restore_sysctls(saved: dict[str, str], said: list[str]) -> None:
+    """Write what is another value now. Of bytes and ratio of dirty pages one is 0: setting one clears the other."""
+    now = sysctls()
+    for path, value in saved.items():
+        if now.get(path) == value or path not in now:
+            continue
+        partner = path.replace("_bytes", "_ratio") if "_bytes" in path else path.replace("_ratio", "_bytes")
+        if partner != path and partner in saved and value == "0" and saved[partner] != "0":
+            write(partner, saved[partner], said)
+        else:
+            write(path, value, said)
+            now = sysctls()
+
+
+def queues(disks: list[str]) -> dict[str, dict[str, str]]:
+    """Return the queue of each disk, by the path that it was asked for by."""
+    found = {}
+    for disk in disks:
+        name = os.path.basename(os.path.realpath(disk))
+        values = {knob: read(f"/sys/block/{name}/{knob}") for knob in config.QUEUE}
+        found[disk] = {knob: value for knob, value in values.items() if value is not None}
+    return found
+
+
+def restore_queues(saved: dict[str, dict[str, str]], said: list[str]) -> None:
+    """Write what is another value now, in the order in which one changes another."""
+    for disk, values in saved.items():
+        name = os.path.basename(os.path.realpath(disk))
+        for knob in config.QUEUE:
+            path = f"/sys/block/{name}/{knob}"
+            now = read(path)
+            if knob in values and now is not None and now != values[knob]:
+                chosen = re.search(r"\[([\w-]+)\]", values[knob])
+                write(path, chosen.group(1) if chosen else values[knob], said)
+
+
+def link(interface: str | None) -> dict[str, Any] | None:
+    """Return what is queued on an interface; None if there is none, or no tool to ask."""
+    if interface is None or not os.path.exists(f"/sys/class/net/{interface}"):
+        return None
+    listed = programs.run(["tc", "-j", "qdisc", "show", "dev", interface])
+    detail = programs.run(["ip", "-d", "-j", "link", "show", "dev", interface])
+    if listed.returncode or detail.returncode:
+        return None
+    qdiscs = [{"kind": one["kind"], "handle": one["handle"]} for one in json.loads(listed.stdout or "[]")]
+    return {
+        "qdiscs": qdiscs,
+        "gso_max_segs": json.loads(detail.stdout)[0].get("gso_max_segs"),
+        "ifb": os.path.exists(f"/sys/class/net/{config.INGRESS}"),
+    }
+
+
+def own_queues(saved: dict[str, Any] | None) -> list[str]:
+    """Return the qdiscs that somebody has set: the kernel's own have no handle. Ours would take their place."""
+    return [f"{one['kind']} {one['handle']}" for one in (saved or {}).get("qdiscs", ()) if one["handle"] != "0:"]
+
+
+def restore_link(interface: str | None, saved: dict[str, Any] | None, said: list[str]) -> None:
+    """Take our queues away; the kernel then sets its own again."""
+    now = link(interface)
+    if saved is None or now is None or interface is None or now == saved:
+        return
+    if not own_queues(saved):
+        for one in {"ingress" if kind in {"ingress", "clsact"} else "root" for kind in _kinds(now)}:
+            # Where there is nothing but the kernel's own, it fails.
+            programs.run(["tc", "qdisc", "del", "dev", interface, one])
+    if not saved["ifb"] and now["ifb"]:
+        programs.must(["ip", "link", "del", config.INGRESS], said)
+    if saved["gso_max_segs"] is not None and now["gso_max_segs"] != saved["gso_max_segs"]:
+        programs.must(["ip", "link", "set", "dev", interface, "gso_max_segs", str(saved["gso_max_segs"])], said)
+
+
+def _kinds(found: dict[str, Any]) -> list[str]:
+    return [one["kind"] for one in found["qdiscs"]]

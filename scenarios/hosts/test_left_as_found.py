@@ -1,0 +1,252 @@
+"""A machine that was not made by the harness is left as it was found, whoever is killed in the middle.
+
+The lab's machines stand for such hardware: a server with a configuration and an NFS server of its own.
+"""
+
+import copy
+import json
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from harness.errors import RequestError, RigError
+from harness.export import ExportSpec
+from harness.fixtures import MEMBERS, stack_of
+from harness.hosts.keeper import config
+from harness.hosts.restore import left_as_found, restore_all
+from harness.hosts.snapshot import ROOT, Orders, copy_of, settle, take, unrestored
+from harness.lab import Lab
+from harness.link import INTERFACE, LinkSpec
+from harness.machine.machine import Machine
+from harness.stack import Stack, StackSpec
+from harness.tuning import TuningSpec
+from harness.units import MIB
+from harness.waiting import Deadline
+
+CONFIGURATION = {
+    "/etc/exports": "/srv/own 10.77.0.0/24(ro,no_subtree_check)\n",
+    "/etc/exports.d/second.exports": "# nothing yet\n",
+    "/etc/mdadm/mdadm.conf": "HOMEHOST <ignore>\nARRAY /dev/md/old UUID=00000000:00000000:00000000:00000000\n",
+    "/etc/fstab": "LABEL=root / ext4 defaults 0 1\n",
+    "/etc/nfs.conf.d/own.conf": "[nfsd]\nthreads=3\n",
+}
+DEADLINE_S = 60.0
+LOOKED = ("/etc", "/var/lib/nfs", "/run", "/srv", "/mnt", "/dev/disk")
+# A server that starts again tells its clients apart anew; mount and mdadm remember until the next boot what they did.
+RESTLESS = ("/var/lib/nfs/nfsdcld", "/run/rpcbind", "/run/rpc_pipefs", "/run/mount", "/run/mdadm")
+OF_THE_BOOT = ("/run", "/dev", "/etc/host", "/etc/ssh", "/etc/raidproof")
+"""What a machine of a lab is given anew by each boot, and no hardware is."""
+NFSD = ("threads", "versions", "nfsv4leasetime", "nfsv4gracetime", "portlist")
+VALUES = ("/proc/sys/vm/dirty_*", "/proc/sys/fs/leases-enable", *(f"/proc/fs/nfsd/{name}" for name in NFSD))
+
+
+def census(machine: Machine) -> dict[str, str]:
+    """What the machine is like, seen by other eyes than the keeper's."""
+    said = machine.succeed(["find", *LOOKED, "-xdev", "-printf", "%p\\t%y %m %U:%G %T@ %l\\n"])
+    seen = dict(line.split("\t", 1) for line in said.splitlines())
+    # A folder's time tells that something was made and removed in it, which is no configuration.
+    seen = {path: " ".join(text.split()[:3]) if text.startswith("d") else text for path, text in seen.items()}
+    sums = machine.run(["find", "/etc", "/var/lib/nfs", "-xdev", "-type", "f", "-exec", "sha256sum", "{}", "+"])
+    seen |= {f"content of {line[66:]}": line[:64] for line in sums.stdout.splitlines()}
+    seen = {path: text for path, text in seen.items() if not any(one in path for one in RESTLESS)}
+    for pattern in VALUES:
+        found = machine.run(["find", str(Path(pattern).parent), "-maxdepth", "1", "-name", Path(pattern).name])
+        for path in found.stdout.split():
+            seen[path] = machine.get(path)
+    if machine.spec.role == "server":
+        seen["exports"] = machine.succeed(["exportfs", "-v"])
+    seen["arrays"] = machine.run(["cat", "/proc/mdstat"]).stdout
+    seen["mounts"] = machine.succeed(["cut", "--delimiter= ", "--fields=1-4", "/proc/mounts"])
+    queues = json.loads(machine.succeed(["tc", "-j", "qdisc", "show"]))
+    seen["queues"] = str([(one["kind"], one["dev"]) for one in queues])
+    seen["interfaces"] = machine.succeed(["ls", "/sys/class/net"])
+    for serial in MEMBERS if machine.spec.role == "server" else ():
+        name = machine.succeed(["realpath", f"/dev/disk/by-id/raidproof-{serial}"]).strip().removeprefix("/dev/")
+        seen[f"{serial} read-ahead"] = machine.get(f"/sys/block/{name}/queue/read_ahead_kb")
+    return seen
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    keys = sorted({*before, *after})
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+@pytest.fixture
+def hardware(lab: Lab) -> Iterator[Lab]:
+    """The lab, its server with a configuration and an NFS server of its own."""
+    server = lab.server
+    saved = "/root/configuration.tar"
+    server.succeed(["tar", "--create", f"--file={saved}", "/etc", "/var/lib/nfs"])
+    folders = sorted({str(Path(path).parent) for path in CONFIGURATION})
+    server.succeed(["mkdir", "--parents", "/srv/own", *folders])
+    for path, content in CONFIGURATION.items():
+        server.put(content, path)
+    server.succeed(["chmod", "0640", "/etc/exports"])
+    server.succeed(["chown", "7:8", "/etc/mdadm/mdadm.conf"])
+    server.succeed(["touch", "--date=2019-04-05 06:07:08.123456789", *CONFIGURATION])
+    server.succeed(["tee", "/proc/sys/vm/dirty_background_bytes"], stdin=f"{16 * MIB}\n")
+    own_server(server)
+    yield lab
+    with suppress(RigError):  # after a failure there is no lab any more
+        for argv in (["rpc.nfsd", "0"], ["exportfs", "-ua"], ["exportfs", "-f"], ["pkill", "rpc.mountd|nfsdcld"]):
+            server.run(argv)
+        server.succeed(["rm", "--recursive", "/srv/own", *CONFIGURATION])
+        server.succeed(["tar", "--extract", f"--file={saved}", "--directory=/"])
+
+
+def own_server(server: Machine) -> None:
+    server.succeed(["nfsdcld"])
+    server.succeed(["exportfs", "-r"])
+    server.succeed(["exportfs", "-o", "rw,fsid=9,no_subtree_check", "127.0.0.1:/srv/own"])  # in no file
+    server.succeed(["rpc.mountd"])
+    server.succeed(["rpc.nfsd", "-G", "20", "-L", "30", "3"])
+
+
+def spec() -> StackSpec:
+    stack = stack_of(
+        export=ExportSpec(sync=True, delegations=False, threads=5, grace_s=10, lease_s=10, root_squash=True)
+    )
+    tuning = TuningSpec(read_ahead=64 * 1024, server_dirty_bytes=32 * MIB, client_dirty_bytes=24 * MIB)
+    return stack.model_copy(update={"tuning": tuning, "link": LinkSpec(rate="1Gbit", delay="100us")})
+
+
+def orders_of(lab: Lab, *, stop_nfs: bool = True) -> list[tuple[Machine, Orders]]:
+    disks = tuple(f"/dev/disk/by-id/raidproof-{serial}" for serial in MEMBERS)
+    server = Orders("r1", "server", disks, INTERFACE, stop_nfs=stop_nfs)
+    return [(lab.server, server), *((client, Orders("r1", "client", (), INTERFACE)) for client in lab.clients)]
+
+
+def at_work(lab: Lab, said: Connection, folder: Path) -> None:
+    """What the harness does on such machines, until it is killed."""
+    # Connections of its own: those of the parent are in use.
+    machines = [with_own_connection(machine) for machine in (lab.server, *lab.clients)]
+    stack = Stack(spec(), machines[0], machines[1:])
+    for machine, (_, orders) in zip(machines, orders_of(lab), strict=True):
+        take(machine, orders, folder)
+        settle(machine, orders.run)
+    stack.create()
+    stack.activate()
+    for machine in machines[1:]:
+        # It goes on when nobody listens to it any more.
+        argv = ["dd", "if=/dev/zero", f"of=/mnt/raidproof/{machine.name}", "bs=64K", "count=100000", "oflag=dsync"]
+        machine.put("orders", "/run/raidproof/agent.json")
+        machine.start_command(argv)
+    said.send("at work")
+    said.recv()
+
+
+def with_own_connection(machine: Machine) -> Machine:
+    mine = copy.copy(machine)
+    mine.transport = copy.copy(machine.transport)
+    mine.transport._client = None
+    mine.transport.connect(Deadline.after(DEADLINE_S))
+    return mine
+
+
+def killed_at_work(lab: Lab, folder: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=at_work, args=(lab, theirs, folder))
+    process.start()
+    theirs.close()
+    try:
+        assert mine.poll(120)
+        assert mine.recv() == "at work"
+    finally:
+        process.kill()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def look(lab: Lab) -> dict[str, dict[str, str]]:
+    return {machine.name: census(machine) for machine in (lab.server, *lab.clients)}
+
+
+def must_be_as_found(lab: Lab, before: dict[str, dict[str, str]]) -> None:
+    after = look(lab)
+    assert {name: differences(before[name], after[name]) for name in before} == {name: {} for name in before}
+    for machine in (lab.server, *lab.clients):
+        assert not machine.run(["test", "-e", ROOT]).ok
+
+
+def test_a_killed_harness_leaves_nothing_behind_once_restored(hardware: Lab, tmp_path: Path) -> None:
+    before = look(hardware)
+    killed_at_work(hardware, tmp_path)
+    machines = (hardware.server, *hardware.clients)
+    assert all(unrestored(machine) == ("r1",) for machine in machines)
+    assert differences(before["server"], census(hardware.server))
+    with pytest.raises(RequestError, match=r"server has not been put back since run r1 \(raidproof hosts restore"):
+        take(hardware.server, Orders("r2", "server"), tmp_path)
+    assert copy_of(tmp_path, "r1", "server").exists()
+    restore_all(machines, tmp_path)
+    must_be_as_found(hardware, before)
+    # Once more does no harm.
+    assert restore_all(machines, tmp_path) == []
+    must_be_as_found(hardware, before)
+
+
+def test_so_does_one_whose_server_has_lost_its_power_too(hardware: Lab, tmp_path: Path) -> None:
+    before = look(hardware)
+    killed_at_work(hardware, tmp_path)
+    hardware.server.crash()
+    hardware.server.start()
+    restore_all((hardware.server, *hardware.clients), tmp_path)
+    after = look(hardware)
+    for name in before:
+        left = differences(before[name], after[name])
+        strange = [key for key in left if not key.removeprefix("content of ").startswith(OF_THE_BOOT)]
+        assert strange == [], name
+
+
+def test_the_normal_end_of_a_run_is_a_restore(hardware: Lab, tmp_path: Path) -> None:
+    before = look(hardware)
+    machines = (hardware.server, *hardware.clients)
+    with left_as_found(orders_of(hardware), tmp_path), ExitStack() as undo:
+        stack = Stack(spec(), hardware.server, hardware.clients)
+        stack.create()
+        undo.callback(stack.deactivate)
+        stack.activate()
+        assert unrestored(hardware.server)
+    must_be_as_found(hardware, before)
+    assert all(not unrestored(machine) for machine in machines)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_serves_is_stopped_only_with_its_owners_word(hardware: Lab, tmp_path: Path) -> None:
+    before = look(hardware)
+    refused = pytest.raises(RequestError, match=r"is an NFS server already .*stop_nfs = true")
+    with refused, left_as_found(orders_of(hardware, stop_nfs=False), tmp_path):
+        pytest.fail("the run began")
+    must_be_as_found(hardware, before)
+
+
+def test_no_layer_writes_a_file_that_is_not_on_the_list(lab: Lab) -> None:
+    """All files of the system: those that a full run of the layers has changed must be among what is saved."""
+    machines = (lab.server, *lab.clients)
+    before = {machine.name: all_files(machine) for machine in machines}
+    stack = Stack(spec(), lab.server, lab.clients)
+    stack.create()
+    stack.activate()
+    for client in lab.clients:
+        client.succeed(["dd", "if=/dev/zero", f"of=/mnt/raidproof/{client.name}", "bs=64K", "count=16", "conv=fsync"])
+    stack.export.restart()
+    stack.deactivate()
+    listed = (*config.CONFIGURATION, config.NFS_STATE, *Orders("r", "server").directories, "/run/raidproof")
+    # Of the system's own: mount's table, mdadm's map, the sockets and locks of daemons that we start.
+    system = ("/run/mount", "/run/mdadm", "/run/rpc", "/run/lock", "/run/nfs", "/run/sm-notify", "/run/exportfs")
+    for machine in machines:
+        changed = differences(before[machine.name], all_files(machine))
+        strange = [path for path in changed if not path.startswith((*listed, *system, "/dev/md", "/dev/vd"))]
+        assert strange == [], machine.name
+
+
+def all_files(machine: Machine) -> dict[str, str]:
+    said = machine.succeed(
+        ["find", "/", "/run", "/dev", "-xdev", "-not", "-type", "d", "-printf", "%p\\t%s %T@ %m %U %G\\n"]
+    )
+    return dict(line.split("\t", 1) for line in said.splitlines())
