@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from harness.array import Geometry
-from harness.command import Completed
-from harness.errors import RequestError, RigError
+from harness.command import CommandFailed, Completed
+from harness.errors import RequestError, RequirementMissing, RigError
 from harness.filesystem import (
     Ext4Spec,
     Filesystem,
@@ -168,6 +168,72 @@ def test_xfs_info() -> None:
     assert (log.log, log.log_size, log.log_su) == ("internal", 64 * MIB, 128 * KIB)
 
 
+PLANNED = (DATA / "xfsprogs" / "mkfs-7.2-planned.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "left_off"),
+    [
+        ("6.1.176", ["-n", "parent=0", "-i", "exchange=0", "-i", "nrext64=0"]),
+        ("6.6.0-14-amd64", ["-n", "parent=0", "-i", "exchange=0"]),
+        ("6.12.101+deb13-rt-amd64", []),
+        ("7.2.7", []),
+    ],
+)
+def test_what_the_kernel_cannot_mount_is_left_off(kernel: str, left_off: list[str]) -> None:
+    assert xfs.without(PLANNED, xfs.beyond(kernel)) == left_off
+    older = (DATA / "xfsprogs" / "mkfs-6.1-planned.txt").read_text()
+    assert not xfs.without(older, xfs.beyond(kernel))
+
+
+@pytest.mark.parametrize("said", ["", "Linux", "6"])
+def test_without_a_kernels_release_nothing_is_guessed(said: str) -> None:
+    with pytest.raises(RigError, match="no kernel release"):
+        xfs.beyond(said)
+
+
+def test_mkfs_is_asked_for_its_plan_only_under_an_old_kernel() -> None:
+    machine: Any = Mock()
+    machine.succeed.side_effect = lambda argv, **_: {"uname": "6.1.176\n", "mkfs.xfs": PLANNED}[argv[0]]
+    Filesystem(XfsSpec(), machine, "/dev/md0").create()
+    *_, planned, made = (call.args[0] for call in machine.succeed.call_args_list)
+    assert planned[1] == "-N"
+    assert made == ["mkfs.xfs", *planned[2:], *("-n", "parent=0", "-i", "exchange=0", "-i", "nrext64=0")]
+    machine.succeed.reset_mock()
+    machine.succeed.side_effect = lambda *_, **__: "6.12.101\n"
+    Filesystem(XfsSpec(), machine, "/dev/md0").create()
+    assert [call.args[0][0] for call in machine.succeed.call_args_list] == ["uname", "mkfs.xfs"]
+
+
+def test_a_kernel_that_is_too_old_for_its_own_mkfs_says_so() -> None:
+    log = (DATA / "xfsprogs" / "kernel-6.1-refuses-7.2.txt").read_text()
+    machine: Any = Mock()
+    machine.name = "server"
+    machine.run.return_value = Completed(("mount",), 32, "", "mount: /srv/x: wrong fs type, bad option, ...", "server")
+    machine.succeed.return_value = log
+    with pytest.raises(RequirementMissing, match=r"unknown incompatible features \(0xc0\).*older image"):
+        Filesystem(XfsSpec(), machine, "/dev/md0").activate()
+    machine.succeed.return_value = "XFS (md0): log mount/recovery failed: error -117"
+    with pytest.raises(CommandFailed, match="wrong fs type"):
+        Filesystem(XfsSpec(), machine, "/dev/md0").activate()
+
+
+@pytest.mark.parametrize("version", ["2.38", "2.41", "2.42"])
+def test_findmnt_of_every_suite(version: str) -> None:
+    for kind in ("xfs", "ext4"):
+        mounted = parse_findmnt((DATA / "util-linux" / f"findmnt-{version}-{kind}.json").read_text())
+        assert (mounted.type, mounted.source) == (kind, "/dev/md0")
+        assert "rw" in mounted.options
+
+
+def test_the_newest_tools() -> None:
+    made = xfs.parse_info((DATA / "xfsprogs" / "xfs_info-7.2-aligned.txt").read_text())
+    assert (made.su, made.sw, made.log_size) == (64 * KIB, 3, 64 * MIB)
+    assert {"exchange=0", "parent=0"} < set(made.features)
+    ext = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.4-aligned.txt").read_text())
+    assert (ext.su, ext.sw, ext.log) == (64 * KIB, 3, "internal")
+
+
 def test_dumpe2fs() -> None:
     state = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.0-aligned.txt").read_text())
     assert (state.block_size, state.size, state.su, state.sw) == (4096, 512 * MIB, 64 * KIB, 3)
@@ -233,9 +299,13 @@ def ended(folder: str, name: str, status: int) -> Completed:
         (XfsSpec(), "xfs_repair-6.1-clean", 0, "clean"),
         (XfsSpec(log="disk5"), "xfs_repair-6.1-external-log", 0, "clean"),
         (XfsSpec(), "xfs_repair-6.13-dirty", 1, "dirty"),
+        (XfsSpec(), "xfs_repair-7.2-clean", 0, "clean"),
+        (XfsSpec(), "xfs_repair-7.2-dirty", 1, "dirty"),
+        (XfsSpec(), "xfs_repair-7.2-corrupt", 1, "corrupt"),
         (XfsSpec(), "xfs_repair-6.1-corrupt", 1, "corrupt"),
         (XfsSpec(), "xfs_repair-6.1-none", 1, "corrupt"),
         (Ext4Spec(), "e2fsck-1.47.0-clean", 0, "clean"),
+        (Ext4Spec(), "e2fsck-1.47.4-clean", 0, "clean"),
         (Ext4Spec(), "e2fsck-1.47.0-dirty", 0, "dirty"),
         (Ext4Spec(), "e2fsck-1.47.2-dirty", 4, "dirty"),
         (Ext4Spec(), "e2fsck-1.47.0-corrupt", 4, "corrupt"),
@@ -263,6 +333,8 @@ def test_the_reasons_are_the_checkers_own() -> None:
     ("spec", "name", "status"),
     [
         (XfsSpec(), "xfs_repair-6.13-mounted", 1),
+        (XfsSpec(), "xfs_repair-7.2-mounted", 1),
+        (Ext4Spec(), "e2fsck-1.47.4-mounted", 0),
         (XfsSpec(log="disk5"), "xfs_repair-6.1-log-not-named", 1),
         (Ext4Spec(), "e2fsck-1.47.0-mounted", 0),
         (Ext4Spec(), "e2fsck-1.47.0-absent", 8),

@@ -1,10 +1,11 @@
 """A filesystem of a machine: created, activated, deactivated, destroyed, checked."""
 
+import re
 from collections.abc import Iterable
 
 from harness.array import Geometry, disk_path
-from harness.command import Completed
-from harness.errors import NotEffective, RigError
+from harness.command import CommandFailed, Completed
+from harness.errors import NotEffective, RequirementMissing, RigError
 from harness.filesystem import ext4, xfs
 from harness.filesystem.spec import DIRECTORY, Ext4Spec, XfsSpec
 from harness.filesystem.state import (
@@ -51,6 +52,13 @@ def parse_check(spec: XfsSpec | Ext4Spec, ended: Completed) -> FilesystemCheck:
     return xfs.parse_check(ended) if isinstance(spec, XfsSpec) else ext4.parse_check(ended)
 
 
+def unknown_features(kernel_log: str) -> str | None:
+    """Return what the kernel said when it refused a filesystem as too new, or None if it did not."""
+    # XFS in xfs_sb_validate_mount, ext4 in ext4_feature_set_ok.
+    refused = re.findall(r"^.*(?:has unknown incompatible|unsupported optional) features.*$", kernel_log, re.MULTILINE)
+    return refused[-1] if refused else None
+
+
 class Filesystem:
     """The filesystem on one device of one machine."""
 
@@ -73,19 +81,37 @@ class Filesystem:
         if isinstance(self.spec, Ext4Spec) and (journal := ext4.journal_command(self.spec)):
             self.machine.succeed(journal, deadline_s=MKFS_DEADLINE_S)
         command = mkfs_command(self.spec, self.device, self.geometry)
+        if isinstance(self.spec, XfsSpec):
+            command += self._left_off(command)
         self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
         if isinstance(self.spec, Ext4Spec) and self.spec.log:
             # mke2fs (1.47.2) leaves in the page cache whose journal it is: after a power cut nothing would mount.
             self.machine.succeed(["sync", disk_path(self.spec.log)], deadline_s=MKFS_DEADLINE_S)
+
+    def _left_off(self, command: list[str]) -> list[str]:
+        """Return options without which a mkfs.xfs newer than the kernel would make what that cannot mount."""
+        features = xfs.beyond(self.machine.succeed(["uname", "-r"]))
+        if not features:
+            return []
+        planned = self.machine.succeed([command[0], "-N", *command[1:]], deadline_s=MKFS_DEADLINE_S)
+        return xfs.without(planned, features)
 
     def activate(self) -> FilesystemState:
         """Mount it, replaying its log, and check that it is what was asked.
 
         Raises:
             NotEffective: it is something else.
+            RequirementMissing: it has features that this kernel does not know.
         """
         command = mount_command(self.spec, self.device, self.directory)
-        self.machine.succeed(command, deadline_s=MOUNT_DEADLINE_S)
+        mounted = self.machine.run(command, deadline_s=MOUNT_DEADLINE_S)
+        if not mounted.ok:
+            if said := unknown_features(self.machine.succeed(["dmesg", "--notime"])):
+                raise RequirementMissing(
+                    f"{self.machine.name}: its kernel does not know all that its own mkfs made: {said}",
+                    remedy="choose a newer kernel or an older image",
+                )
+            raise CommandFailed(mounted)
         return self.require_effective()
 
     def deactivate(self) -> None:

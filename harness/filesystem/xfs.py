@@ -1,6 +1,7 @@
 """XFS: its command lines, and what its tools say."""
 
 import re
+from collections.abc import Mapping
 
 from harness.array import Geometry, disk_path
 from harness.command import Completed
@@ -19,6 +20,16 @@ _NO_ANSWER = re.compile(
 _ROUTINE = re.compile(
     r"^\s*(Phase \d|- |No modify flag|Cannot get host filesystem geometry|Repair may fail if there is|the image and|$)"
 )
+
+# What mkfs.xfs came to switch on by itself: the first kernel that mounts it and calls it no experiment, and the option
+# that leaves it off (XFS_SB_FEAT_* in the kernel's fs/xfs/libxfs/xfs_format.h; lts_*.conf of xfsprogs).
+_SINCE = {
+    "parent": ((6, 10), "-n"),
+    "exchange": ((6, 10), "-i"),
+    "nrext64": ((6, 5), "-i"),
+    "bigtime": ((5, 10), "-m"),
+    "inobtcount": ((5, 10), "-m"),
+}
 
 
 def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[str]:
@@ -41,6 +52,29 @@ def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[
         f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
         *(["-l", ",".join(log)] if log else []),
         device,
+    ]
+
+
+def beyond(kernel: str) -> dict[str, str]:
+    """Return the features that a kernel release is too old for, each with the option of mkfs.xfs that has it.
+
+    Raises:
+        RigError: that is no release.
+    """
+    number = re.match(r"(\d+)\.(\d+)", kernel)
+    if number is None:
+        raise RigError(f"no kernel release: {kernel!r}")
+    release = (int(number.group(1)), int(number.group(2)))
+    return {name: option for name, (since, option) in _SINCE.items() if release < since}
+
+
+def without(planned: str, features: Mapping[str, str]) -> list[str]:
+    """Return what tells mkfs.xfs to leave off those of the features that it has planned (``mkfs.xfs -N``)."""
+    return [
+        word
+        for name, option in features.items()
+        if re.search(rf"\b{name}=1\b", planned)
+        for word in (option, f"{name}=0")
     ]
 
 
@@ -80,8 +114,11 @@ def parse_info(text: str) -> Superblock:
         log=log,
         log_size=log_bytes * log_blocks,
         log_su=log_bytes * log_unit,
-        # The first paragraph is all flags, but for sizes and counts, which are never 0 or 1.
-        features=tuple(re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])),
+        # The first paragraph is all flags, but for sizes and counts, which are never 0 or 1; one more is of names.
+        features=tuple(
+            re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])
+            + re.findall(r"^naming.*\b(parent=[01])\b", text, re.MULTILINE)
+        ),
     )
 
 

@@ -127,14 +127,12 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
 def explain(completed: Completed, name: str, packages: Sequence[Package], where: Path) -> RaidproofError:
     """Say in one line why an image could not be made."""
     said = completed.stdout
-    if lacks := re.search(r"^lacks: (.+)$", said, re.MULTILINE):
-        return RequestError(
-            f"the image {name} lacks {', '.join(lacks.group(1).split())}", remedy="add the packages that have them"
-        )
+    if lacks := re.findall(r"^lacks: (.+)$", said, re.MULTILINE):
+        return RequestError(f"the image {name} lacks {', '.join(lacks)}", remedy="add the packages that have them")
     if packages:
         files = ", ".join(str(one.path) for one in packages)
         if missing := package.unmet(said):
             return RequestError(f"{name} with {files}: unmet dependencies: {missing}")
-        if refused := re.search(r"^dpkg: error.*(?:\n .+)*", said, re.MULTILINE):
-            return RequestError(f"{name} with {files}: {' '.join(refused.group(0).split())}")
+        if refused := package.refused(said):
+            return RequestError(f"{name} with {files}: {refused}")
     return apt.explain(completed, f"building the guest image {name}", where)

@@ -108,3 +108,11 @@ def unmet(said: str) -> str | None:
         name, first, further = match.groups()
         sentences.append(f"{name}: {first}" if name else further)
     return "; ".join(" ".join(sentence.split()) for sentence in sentences) or None
+
+
+def refused(said: str) -> str | None:
+    """Return why dpkg did not install a package, in one line, or None if it did."""
+    conflicts: list[str] = re.findall(r"^ (\S+ (?:conflicts with|breaks|pre-depends on) .+)$", said, re.MULTILINE)
+    errors: list[str] = re.findall(r"^dpkg: error.*(?:\n .+)*", said, re.MULTILINE)
+    # The last word counts: what the first attempt refused may have been possible after the second.
+    return next((" ".join(found[-1].split()) for found in (conflicts, errors) if found and errors), None)

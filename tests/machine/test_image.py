@@ -161,7 +161,7 @@ def test_a_failed_build_leaves_nothing(
 
 
 def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "follow", FakeTools("assemble", "lacks: mdadm sshd\n"))
+    monkeypatch.setattr(program, "follow", FakeTools("assemble", "lacks: mdadm\nlacks: sshd\n"))
     with pytest.raises(RequestError, match="debian/trixie lacks mdadm, sshd"):
         image.get()
 
