@@ -4,10 +4,13 @@ import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.doctor.finding import Finding, Outcome
+from harness.errors import RaidproofError
 
-KVM = Path("/dev/kvm")
+if TYPE_CHECKING:
+    from harness.machine.kvm import KvmAnswer
 
 
 def architecture_finding(machine: str) -> Finding:
@@ -26,18 +29,45 @@ def xstate_finding(cpuinfo: str) -> Finding:
     return Finding("kernels before 7", Outcome.OK, "no work-around needed")
 
 
-def kvm_finding(*, present: bool) -> Finding:
-    """Say that /dev/kvm makes no difference yet."""
-    found = "there, but not used" if present else "not there, and not needed"
-    return Finding(str(KVM), Outcome.OK, f"{found}: this release's only provider is uml")
+def qemu_finding(lacks: str | None, packages: str) -> Finding:
+    """Say whether provider qemu can run; uml needs nothing of it."""
+    if lacks is None:
+        return Finding("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs")
+    reason = f"{lacks}; needed for kernels of PCs and for several CPUs"
+    return Finding("provider qemu", Outcome.WARNING, reason, f"apt-get install {packages}")
+
+
+def kvm_finding(answer: "KvmAnswer | None") -> Finding:
+    """Say what the trial of KVM found; None: there was none yet."""
+    if answer is None:
+        return Finding("KVM", Outcome.OK, "not tried yet: the first machine of provider qemu or auto tries it")
+    if answer.works:
+        return Finding("KVM", Outcome.OK, f"works: {answer.reason}")
+    reason = f"does not work: {answer.reason}; machines of provider qemu are emulated, at a tenth of the speed"
+    return Finding("KVM", Outcome.WARNING, reason, "provider uml needs no KVM")
 
 
 def provider_findings() -> Iterator[Finding]:
-    """Check the one provider, and repeat what it cannot prove."""
-    from harness.machine.uml import CANNOT_PROVE  # noqa: PLC0415  brings the SSH library along
+    """Check each provider, and repeat what it cannot prove.
+
+    If KVM was never tried and a kernel is at hand, it is tried now: 8 seconds at most, once.
+    """
+    # They bring the SSH library along.
+    from harness.machine import kvm, provider, qemu, uml  # noqa: PLC0415
+    from harness.machine.kernel import pc  # noqa: PLC0415
 
     yield architecture_finding(platform.machine())
     yield xstate_finding(Path("/proc/cpuinfo").read_text())
-    yield kvm_finding(present=KVM.exists())
-    for limit in CANNOT_PROVE:
+    lacks, answer = provider.qemu_lacks(), None
+    yield qemu_finding(lacks, provider.packages_of_qemu())
+    if lacks is None:
+        answer = kvm.find_out() if pc.at_hand() else kvm.remembered()
+        yield kvm_finding(answer)
+    try:
+        choice = provider.choose(qemu_lacks=lacks, uml_lacks=provider.uml_lacks(), answer=answer)
+    except RaidproofError as error:
+        yield Finding("provider auto", Outcome.MISSING, str(error))
+    else:
+        yield Finding("provider auto", Outcome.OK, f"takes {choice.name}: {choice.reason}")
+    for limit in (*uml.CANNOT_PROVE, *qemu.CANNOT_PROVE):
         yield Finding("cannot prove", Outcome.OK, limit)

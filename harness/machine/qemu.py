@@ -46,7 +46,7 @@ class Accelerator(StrEnum):
     @property
     def cpu(self) -> str:
         """The processor that the guest sees: this host's own, or the plainest, which is the quickest to emulate."""
-        return "host" if self is Accelerator.KVM else "qemu64"
+        return "host" if self is Accelerator.KVM else "qemu64,-cx16"
 
     @property
     def arguments(self) -> tuple[str, ...]:

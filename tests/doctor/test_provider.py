@@ -1,7 +1,17 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from harness.doctor import Outcome
-from harness.doctor.provider import architecture_finding, kvm_finding, xstate_finding
+from harness.doctor.provider import (
+    architecture_finding,
+    kvm_finding,
+    provider_findings,
+    qemu_finding,
+    xstate_finding,
+)
+from harness.machine.kvm import KvmAnswer
 
 
 @pytest.mark.parametrize(("machine", "outcome"), [("x86_64", Outcome.OK), ("aarch64", Outcome.MISSING)])
@@ -21,5 +31,31 @@ def test_xstate(cpuinfo: str, outcome: Outcome) -> None:
     assert xstate_finding(cpuinfo).outcome is outcome
 
 
-def test_kvm_is_never_needed() -> None:
-    assert {kvm_finding(present=present).outcome for present in (True, False)} == {Outcome.OK}
+@pytest.mark.parametrize(
+    ("answer", "outcome", "says"),
+    [
+        (None, Outcome.OK, "not tried yet"),
+        (KvmAnswer(works=True, reason="a kernel booted under it"), Outcome.OK, "works: a kernel booted"),
+        (KvmAnswer(works=False, reason="it spins"), Outcome.WARNING, "does not work: it spins; .* emulated"),
+    ],
+)
+def test_kvm_is_never_needed(answer: KvmAnswer | None, outcome: Outcome, says: str) -> None:
+    found = kvm_finding(answer)
+    assert found.outcome is outcome
+    assert re.search(says, found.reason)
+
+
+def test_qemu_is_not_needed_either() -> None:
+    assert qemu_finding(None, "qemu-system-x86").outcome is Outcome.OK
+    absent = qemu_finding("not found: qemu-img", "qemu-system-x86 qemu-utils")
+    assert (absent.outcome, absent.remedy) == (Outcome.WARNING, "apt-get install qemu-system-x86 qemu-utils")
+    assert absent.reason.startswith("not found: qemu-img; ")
+
+
+def test_all_findings_come_without_a_trial_where_no_kernel_is_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path))
+    names = [finding.name for finding in provider_findings()]
+    assert {"provider uml", "provider qemu", "provider auto", "cannot prove"} <= set(names)
+    assert not list(tmp_path.iterdir())

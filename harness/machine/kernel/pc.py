@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.errors import RequestError, RigError
@@ -43,6 +43,11 @@ def named(name: str) -> Kernel:
     return _ready(name, [suite, package], fetch)
 
 
+def at_hand() -> bool:
+    """Whether the default kernel is there already, so that to have it costs nothing."""
+    return cache.place("kernel", _address(catalogue.metapackage(catalogue.DEFAULT))).is_dir()
+
+
 def get(path: Path, modules_folder: str | None = None) -> Kernel:
     """Return a kernel by the path of a linux-image ``.deb``, or of a bzImage with a folder of modules.
 
@@ -75,9 +80,12 @@ def _unpack(packages: list[Path], scratch: Path) -> Unpacked:
     return binary, folder, {package.name.partition("_")[0]: apt.version(package) for package in packages}
 
 
-def _ready(name: str, parts: list[str | bytes], fetch: Callable[[Path], Unpacked]) -> Kernel:
-    address = cache.digest(RECIPE_VERSION, *parts, initramfs.address(), *ROLES)
-    folder = cache.build("kernel", address, lambda partial: _build(name, partial, fetch))
+def _address(parts: Sequence[str | bytes]) -> str:
+    return cache.digest(RECIPE_VERSION, *parts, initramfs.address(), *ROLES)
+
+
+def _ready(name: str, parts: Sequence[str | bytes], fetch: Callable[[Path], Unpacked]) -> Kernel:
+    folder = cache.build("kernel", _address(parts), lambda partial: _build(name, partial, fetch))
     said = json.loads((folder / "kernel.json").read_text())
     return Kernel(
         name=name,
