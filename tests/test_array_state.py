@@ -50,6 +50,8 @@ def read(kernel: str, name: str, spec: ArraySpec) -> list[MdState]:
             "bitmap",
             "ddf-zero-restart",
         ),
+        # Made by mdadm 4.2.
+        ("6.12", "raid0", {"level": 0, "members": disks(4)}, "none", None),
         ("6.12", "raid4", {"level": 4, "members": disks(4), "consistency_policy": "resync"}, "resync", None),
         ("6.12", "raid1", {"level": 1, "members": disks(3), "chunk_size": None}, "bitmap", None),
     ],

@@ -138,7 +138,8 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         level=level,
         raid_disks=raid_disks,
         chunk_size=number("chunk_size") or None,
-        layout=_layout_name(level, raid_disks, number("layout")),
+        # mdadm 4.2 gives RAID0 none, and the kernel then says -1.
+        layout=_layout_name(level, raid_disks, number("layout")) if layouts(level, raid_disks) else None,
         metadata_version=word("metadata_version"),
         component_size=number("component_size") * 1024,
         array_state=word("array_state"),
@@ -156,9 +157,9 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
     )
 
 
-def _layout_name(level: Level, members: int, number: int) -> str | None:
+def _layout_name(level: Level, members: int, number: int) -> str:
     known = {value: name for name, value in layouts(level, members).items()}
-    return known.get(number, str(number)) if known else None
+    return known.get(number, str(number))
 
 
 def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Iterable[MemberState]:
