@@ -61,6 +61,9 @@ class DiskFacts(State):
     blank: bool = False
     """Whether its first and last MiB are zero, but for our mark."""
     mark: Mark | None = None
+    """Of its first 4 KiB, or else of its last."""
+    first_mark: bool = False
+    """Whether the first 4 KiB carry it."""
     unknown: tuple[str, ...] = ()
     """What could not be found out about it."""
 

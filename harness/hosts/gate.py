@@ -163,9 +163,9 @@ def _of_content(facts: DiskFacts) -> Iterator[str]:
 
 
 def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
-    if facts.mark is not None and facts.mark.identity == identity:
+    if facts.mark is not None and facts.mark.identity == identity and not list(_of_head(facts)):
         return
-    if facts.mark is not None:
+    if facts.mark is not None and facts.mark.identity != identity:
         yield f"carries the mark of another disk, {facts.mark.identity}"
     for signature in facts.signatures:
         if signature.ours:
@@ -175,11 +175,18 @@ def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
         yield "its first or last MiB is not zero, so somebody's data may be on it: zero them if nobody needs it"
 
 
+def _of_head(facts: DiskFacts) -> Iterator[str]:
+    # A log or journal of ours begins at byte 0. Whoever else has overwritten the first mark has taken the disk.
+    if not facts.first_mark and not any(one.ours and one.kind != "linux_raid_member" for one in facts.signatures):
+        yield "the mark at its beginning was overwritten, and not by us: somebody else has taken the disk"
+
+
 def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) -> Iterator[str]:
     mark = facts.mark
     if mark is None:
         yield "not adopted: it carries no mark of ours; raidproof hosts adopt asks for it"
         return
+    yield from _of_head(facts)
     if mark.inventory != inventory:
         yield "adopted by another inventory, or this one was changed since: adopt it again"
     if mark.serial != serial:

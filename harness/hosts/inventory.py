@@ -88,9 +88,9 @@ class Inventory(Spec):
             ("disk", [disk.id for disk in self.disk]),
         ):
             if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"{what} used twice: {twice}")
+                raise RequestError(f"{what} used twice: {twice}")
         if strangers := sorted(set(self.power) - set(names)):
-            raise ValueError(f"power of {', '.join(strangers)}, which is no machine of this inventory")
+            raise RequestError(f"power of {', '.join(strangers)}, which is no machine of this inventory")
         return self
 
     @property

@@ -68,7 +68,7 @@ def target(path: str) -> str:
         return ""
 
 
-def tree(number: str) -> dict[str, str]:
+def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
     """Return the names, by number, of a device, of its partitions, and of all that is made of them."""
     found: dict[str, str] = {}
     waiting = [number]
@@ -81,7 +81,7 @@ def tree(number: str) -> dict[str, str]:
         parts = [f"{home}/{name}" for name in listed(home) if os.path.exists(f"{home}/{name}/partition")]
         held = [f"{home}/holders/{name}" for name in listed(f"{home}/holders")]
         waiting += [content(f"{path}/dev") for path in (*parts, *held)]
-        waiting += LOOPS.get(one, [])
+        waiting += loops.get(one, [])
     return found
 
 
@@ -111,6 +111,13 @@ def mounts() -> Iterator[tuple[str, str]]:
         # btrfs and overlays have numbers of their own: the source tells.
         if len(behind) > 1 and behind[1].startswith("/"):
             yield number_of(unescaped(behind[1])), unescaped(words[4])
+
+
+def swaps() -> Iterator[tuple[str, str]]:
+    """Yield number and path of all that is swapped to."""
+    for line in content("/proc/swaps").splitlines()[1:]:
+        path = unescaped(line.split()[0])
+        yield number_of(path), path
 
 
 def openers() -> Iterator[tuple[str, str]]:
@@ -144,19 +151,19 @@ def look(number: str, size: int) -> None:
         os.close(device)
     if len(first) != span or len(last) != span:
         say("unknown", number, "could not be read to its ends")
-    marks = [block for block in (first[:MARK], last[-MARK:]) if block.startswith(MAGIC)]
-    for block in marks:
-        say("mark", number, block.hex())
+    for word, block in (("first", first[:MARK]), ("last", last[-MARK:])):
+        if block.startswith(MAGIC):
+            say(word, number, block.hex())
     zero = bytes(MARK)
     begin = first[MARK:] if first.startswith(MAGIC) else first
     end = last[:-MARK] + (zero if last[-MARK:].startswith(MAGIC) else last[-MARK:])
     say("blank", number, int(not any(begin) and not any(end)))
 
 
-def describe(number: str) -> None:
+def describe(number: str, loops: dict[str, list[str]], tables: dict[str, list[tuple[str, str]]]) -> None:
     """Say all that the kernel knows of a device."""
     home = f"/sys/dev/block/{number}"
-    family = tree(number)
+    family = tree(number, loops)
     say("disk", number, family.get(number, ""))
     size = int(content(f"{home}/size") or 0) * 512
     say("size", number, size)
@@ -172,7 +179,7 @@ def describe(number: str) -> None:
         if other != number:
             is_part = os.path.exists(f"/sys/dev/block/{other}/partition")
             say("partition" if is_part else "holder", number, name)
-    for word, table in (("mount", MOUNTS), ("swap", SWAPS), ("opener", OPENERS)):
+    for word, table in tables.items():
         for value in sorted({value for other, value in table if other in family}):
             say(word, number, value)
     try:
@@ -181,22 +188,26 @@ def describe(number: str) -> None:
         say("unknown", number, f"could not be read: {error.strerror}")
 
 
-if os.geteuid() != 0:
-    say("incomplete", "not root on the machine: who uses a disk cannot be found out")
-if not content("/proc/self/mountinfo"):
-    say("incomplete", "/proc/self/mountinfo")
-LOOPS = loops()
-MOUNTS = list(mounts())
-SWAPS = [(number_of(unescaped(line.split()[0])), line.split()[0]) for line in content("/proc/swaps").splitlines()[1:]]
-OPENERS = list(openers())
-say("machine", content("/etc/machine-id"))
-NUMBERS = {}
-for asked in sys.argv[1:]:
-    if found := number_of(asked):
-        say("link", asked, found)
-        NUMBERS[found] = asked
-    elif os.path.lexists(asked):
-        say("dangling", asked)
-for one in NUMBERS:
-    describe(one)
-say("end")
+def main(paths: list[str]) -> None:
+    """Look, and say what was seen."""
+    if os.geteuid() != 0:
+        sys.exit("not root: who uses a disk could not be found out")
+    if not content("/proc/self/mountinfo"):
+        say("incomplete", "/proc/self/mountinfo")
+    behind = loops()
+    tables = {"mount": list(mounts()), "swap": list(swaps()), "opener": list(openers())}
+    say("machine", content("/etc/machine-id"))
+    numbers = []
+    for path in paths:
+        if number := number_of(path):
+            say("link", path, number)
+            numbers.append(number)
+        elif os.path.lexists(path):
+            say("dangling", path)
+    for number in sorted(set(numbers)):
+        describe(number, behind, tables)
+    say("end")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -253,8 +253,8 @@ def _facts(
     elif (device.name, str(device.size)) != (name, size):
         unknown.append(f"lsblk has another device: {device.name}, {device.size} bytes")
     mine = {name, *facts.get("partition", ())}
-    marks = [mark for block in facts.get("mark", ()) if (mark := decode(bytes.fromhex(block)))]
-    if len(set(map(Mark.model_dump_json, marks))) > 1:
+    first, last = (_mark(facts.get(word, ())) for word in ("first", "last"))
+    if first is not None and last is not None and first != last:
         unknown.append("its two marks differ")
     return DiskFacts(
         name=name,
@@ -273,15 +273,23 @@ def _facts(
         claimed="claimed" in facts,
         signatures=tuple(_merged(one for one in signatures if one.device in mine)),
         blank=blank == "1",
-        mark=marks[0] if marks else None,
+        mark=first or last,
+        first_mark=first is not None,
         unknown=tuple(unknown),
     )
 
 
+def _mark(blocks: Sequence[str]) -> Mark | None:
+    return decode(bytes.fromhex(blocks[0])) if blocks else None
+
+
 def _merged(signatures: Iterable[Signature]) -> Iterator[Signature]:
     """Yield each signature once: two tools see it, and of one superblock there may be several copies."""
-    best: dict[tuple[str, str, str | None], Signature] = {}
-    for one in signatures:
-        key = (one.device, one.kind, one.label)
-        best[key] = best.get(key, one) if one.uuid is None else one
-    yield from best.values()
+    known = list(dict.fromkeys(signatures))
+    for one in known:
+        # wipefs knows no UUID of an XFS log; blkid does.
+        nameless = one.uuid is None and one.label is None
+        if not nameless or not any(
+            (other.device, other.kind) == (one.device, one.kind) and other != one for other in known
+        ):
+            yield one

@@ -50,4 +50,5 @@ def main(ends: int, words: list[str]) -> None:
             os.fsync(disk)
 
 
-main(int(sys.argv[1]), sys.argv[2:])
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

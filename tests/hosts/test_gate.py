@@ -32,7 +32,7 @@ BLANK = DiskFacts(
     wwn="0x5000c500a1",
     blank=True,
 )
-ADOPTED = BLANK.model_copy(update={"mark": MARK})
+ADOPTED = BLANK.model_copy(update={"mark": MARK, "first_mark": True})
 SECOND = BLANK.model_copy(update={"name": "sdc", "number": "8:32", "serial": "B2", "wwn": "0x5000c500b2"})
 MEMBER = Signature(device="sdb", kind="linux_raid_member", label=f"{HOMEHOST}:0", uuid="1f")
 
@@ -164,6 +164,7 @@ WORDS = st.lists(TEXT, max_size=2).map(tuple)
             max_size=2,
         ).map(tuple),
         blank=st.booleans(),
+        first_mark=st.booleans(),
         mark=st.sampled_from([None, MARK, MARK.model_copy(update={"serial": "disk1"})]),
         unknown=WORDS,
     ),
@@ -184,6 +185,7 @@ def test_whatever_is_permitted_is_ours_or_blank_and_unused(facts: DiskFacts, inv
         assert facts.blank or facts.mark
     else:
         assert facts.mark == MARK
+        assert facts.first_mark
         assert inventory == INVENTORY
 
 
@@ -203,7 +205,16 @@ def test_an_adopted_disk_may_be_used_and_adopted_again(facts: DiskFacts) -> None
 
 def test_our_own_log_may_be_wiped() -> None:
     log = Signature(device="sdb", kind="xfs_external_log", uuid=f"{UUID_PREFIX}00-0000-4000-8000-000000000000")
-    assert isinstance(use(survey(ADOPTED.model_copy(update={"signatures": (log,), "blank": False}))), Permission)
+    found = ADOPTED.model_copy(update={"signatures": (log,), "blank": False, "first_mark": False})
+    assert isinstance(use(survey(found)), Permission)
+    assert isinstance(adopt(survey(found)), Permission)
+
+
+@pytest.mark.parametrize("signatures", [(), (MEMBER,)])
+def test_a_disk_that_kept_only_its_last_mark_was_taken_by_somebody(signatures: tuple[Signature, ...]) -> None:
+    found = ADOPTED.model_copy(update={"signatures": signatures, "blank": False, "first_mark": False})
+    assert "the mark at its beginning was overwritten" in reasons(use(survey(found)))
+    assert "not zero" in reasons(adopt(survey(found)))
 
 
 def test_our_array_without_our_mark_is_not_blank() -> None:
@@ -230,7 +241,7 @@ def test_content_that_no_tool_knows_is_not_blank() -> None:
     ],
 )
 def test_a_mark_of_another_inventory_or_disk_does_not_count(mark: Mark, reason: str) -> None:
-    assert reason in reasons(use(survey(BLANK.model_copy(update={"mark": mark}))))
+    assert reason in reasons(use(survey(BLANK.model_copy(update={"mark": mark, "first_mark": True}))))
 
 
 def test_a_copy_of_an_adopted_disk_cannot_be_adopted_over() -> None:

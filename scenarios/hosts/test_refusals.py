@@ -1,0 +1,226 @@
+"""On machines that exist, a disk that is not ours is refused with its reasons, and not one sector of it is written.
+
+The lab's server stands in for the hardware: what is on its disks was put there by the tools that people use.
+"""
+
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from harness.array import ArraySpec, create_commands, stop_command
+from harness.disk.cache import CacheMode
+from harness.errors import RequestError, RequirementMissing, RigError
+from harness.hosts.adopt import adopt, propose
+from harness.hosts.disks import HostDisks
+from harness.hosts.facts import HOMEHOST
+from harness.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
+from harness.lab import Lab
+from harness.machine.machine import Machine
+from harness.waiting import Deadline, wait_until
+
+GONE = f"{BY_ID}virtio-gone"
+FOREIGN_ARRAY = "/dev/md127"
+MOUNTED = "/mnt/theirs"
+
+
+def by_id(serial: str) -> str:
+    """The name that udev would have given to the disk."""
+    return f"{BY_ID}virtio-{serial}"
+
+
+def inventory_of(*paths: str) -> Inventory:
+    return Inventory(
+        server=HostSpec(name="server", host="server.example"),
+        client=(HostSpec(name="client1", host="client.example"),),
+        disk=tuple(MemberDisk(id=path) for path in paths),
+    )
+
+
+@pytest.fixture
+def hardware(lab: Lab) -> Iterator[Machine]:
+    """A server whose disks have names as on real machines, none of them made by us."""
+    server = lab.server
+    devices = server.succeed(["realpath", *(f"{BY_ID}raidproof-{serial}" for serial in lab.serials)]).split()
+    for serial, device in zip(lab.serials, devices, strict=True):
+        server.succeed(["ln", "-sfn", device, by_id(serial)])
+    yield server
+    # A lab in which a scenario failed has gone by now.
+    with suppress(RigError):
+        server.run(["swapoff", "--all"])
+        server.run(["umount", MOUNTED])
+        server.run(["mdadm", "--stop", "--scan"])
+        for serial, device in zip(lab.serials, devices, strict=True):
+            server.succeed(["ln", "-sfn", device, f"{BY_ID}raidproof-{serial}"])
+        server.succeed(["rm", "--force", *map(by_id, lab.serials)])
+
+
+def content(lab: Lab) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """What is on all disks, and what the disk engine has been told to change on them."""
+    sums = lab.server.succeed(["sha256sum", *map(by_id, lab.serials)], deadline_s=120)
+    return sums, {
+        serial: (one.writes, one.written_bytes, one.discards, one.zeroes)
+        for serial, one in lab.disks.counters().items()
+    }
+
+
+def adopted(server: Machine, *paths: str) -> Inventory:
+    inventory = inventory_of(*paths)
+    adopt(inventory, server, show=lambda _: None, yes=propose(inventory, server).fingerprint)
+    return inventory
+
+
+def lvm() -> bytes:
+    body = struct.pack("<I8s32sQ", 32, b"LVM2 001", b"0123456789abcdefghijklmnopqrstuv", 64 << 20).ljust(492, b"\0")
+    # LVM starts its CRC-32 with a number of its own and inverts nothing.
+    crc = zlib.crc32(body, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return bytes(512) + b"LABELONE" + struct.pack("<QI", 1, crc) + body
+
+
+def luks() -> bytes:
+    fields = [
+        b"LUKS\xba\xbe\0\1",
+        b"aes".ljust(32, b"\0"),
+        b"xts-plain64".ljust(32, b"\0"),
+        b"sha256".ljust(32, b"\0"),
+    ]
+    return b"".join(fields).ljust(168, b"\0") + str(uuid.UUID(int=1)).encode()
+
+
+def gpt() -> bytes:
+    kind = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4").bytes_le
+    table = (kind + uuid.UUID(int=1).bytes_le + struct.pack("<QQQ", 2048, 67583, 0)).ljust(128 * 128, b"\0")
+    sectors = 1 << 17
+    place = struct.pack("<QQQQ16sQII", 1, sectors - 1, 34, sectors - 34, uuid.UUID(int=2).bytes_le, 2, 128, 128)
+
+    def header(crc: int) -> bytes:
+        return struct.pack("<8sIIII", b"EFI PART", 0x10000, 92, crc, 0) + place + struct.pack("<I", zlib.crc32(table))
+
+    protective = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0xEE, b"\xff\xff\xff", 1, sectors - 1)
+    return (
+        bytes(446)
+        + protective.ljust(64, b"\0")
+        + b"\x55\xaa"
+        + header(zlib.crc32(header(0))).ljust(512, b"\0")
+        + table
+    )
+
+
+def test_every_disk_that_is_not_ours_is_refused_with_its_reason(lab: Lab, hardware: Machine) -> None:
+    photos, mounted, member, free = map(by_id, lab.serials)
+    hardware.succeed(["mkfs.ext4", "-q", "-L", "photos", photos])
+    hardware.succeed(["mkfs.ext4", "-q", mounted])
+    hardware.succeed(["mkdir", "--parents", MOUNTED])
+    hardware.succeed(["mount", "-o", "ro,noload", mounted, MOUNTED])
+    array = ["--homehost=nas", "--run", "--assume-clean", "--level=1", "--raid-devices=2", "--bitmap=none"]
+    hardware.succeed(["mdadm", "--create", FOREIGN_ARRAY, *array, member, "missing"])
+    hardware.succeed(["mdadm", "--readonly", FOREIGN_ARRAY])
+    changing = hardware.succeed(["realpath", free]).strip()
+    inventory = inventory_of(photos, mounted, member, GONE, changing)
+    before = content(lab)
+
+    shown: list[str] = []
+    with pytest.raises(RequestError) as refused:
+        adopt(inventory, hardware, show=shown.append, yes=propose(inventory, hardware).fingerprint)
+
+    said = {line.split(" ", 1)[0]: line for line in str(refused.value).splitlines()}
+    assert f"carries ext4 named 'photos' on {kernel_name(hardware, photos)}" in said["disk0"]
+    assert f"mounted on {MOUNTED}" in said["disk1"]
+    assert "carries ext4" in said["disk1"]
+    assert "in use by md127" in said["disk2"]
+    assert "carries linux_raid_member named 'nas:127'" in said["disk2"]
+    assert f"missing: nothing is called {GONE}" in said["disk3"]
+    assert f"not named by id: {changing} is a name that changes at boot" in said["disk4"]
+    assert all(any(serial in line for line in shown) for serial in inventory.disks)
+    with pytest.raises(RequestError, match="not adopted"):
+        HostDisks(inventory, hardware).reset()
+    assert content(lab) == before
+
+
+def kernel_name(server: Machine, path: str) -> str:
+    return server.succeed(["realpath", path]).strip().removeprefix("/dev/")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "reason"),
+    [
+        (lvm(), "carries LVM2_member"),
+        (luks(), "carries crypto_LUKS"),
+        (gpt(), "carries gpt"),
+        (b"no tool knows this" * 500, "the mark at its beginning was overwritten"),
+    ],
+    ids=["LVM", "LUKS", "GPT", "unknown"],
+)
+def test_an_adopted_disk_that_somebody_else_took_since_is_refused(
+    lab: Lab, hardware: Machine, theirs: bytes, reason: str
+) -> None:
+    ours, taken = map(by_id, lab.serials[:2])
+    inventory = adopted(hardware, ours, taken)
+    HostDisks(inventory, hardware).reset()
+    hardware.succeed(["dd", f"of={taken}", "bs=64K", "conv=fsync", "status=none"], stdin=theirs)
+    before = content(lab)
+    with pytest.raises(RequestError, match=reason):
+        HostDisks(inventory, hardware).reset()
+    assert content(lab) == before
+
+
+def test_swap_an_open_disk_and_an_alias_are_refused(lab: Lab, hardware: Machine) -> None:
+    swap, opened, alias = by_id(lab.serials[0]), by_id(lab.serials[1]), f"{BY_ID}wwn-0x5000c5"
+    hardware.succeed(["mkswap", swap])
+    hardware.succeed(["swapon", swap])
+    hardware.succeed(["ln", "-sfn", hardware.succeed(["realpath", opened]).strip(), alias])
+    before = content(lab)
+    # A program that holds the disk open, for reading only, until its input ends.
+    reader = hardware.start_command(["python3", "-c", f"held = open({opened!r}, 'rb'); input()"])
+    inventory = inventory_of(swap, opened, alias)
+    wait_until(
+        lambda: "open in" in propose(inventory, hardware).lines()[1], Deadline.after(20), "the reader to open it"
+    )
+    lines = propose(inventory, hardware).lines()
+    reader.close_input()
+    hardware.succeed(["rm", alias])
+    assert "used as swap" in lines[0]
+    assert "open in python3" in lines[1]
+    assert "the same disk as disk2" in lines[1]
+    assert "the same disk as disk1" in lines[2]
+    assert content(lab) == before
+
+
+def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware: Machine) -> None:
+    inventory = adopted(hardware, *map(by_id, lab.serials))
+    disks = HostDisks(inventory, hardware)
+    disks.reset()
+    spec = ArraySpec(level="5", members=tuple(inventory.disks))
+    for command in create_commands(spec):
+        hardware.succeed([*command[:3], f"--homehost={HOMEHOST}", *command[3:]])
+    hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
+    with pytest.raises(RequestError, match="in use by md0"):
+        disks.reset()
+    hardware.succeed(stop_command([spec.devices[-1].device]))
+    written = disks.counters()
+    disks.reset()
+    assert all(one.written_bytes for one in written.values())
+    assert not hardware.run(["mdadm", "--examine", by_id("disk0")]).ok
+    assert hardware.succeed(["wipefs", "--json", *map(by_id, lab.serials)]).count('"device"') == 0
+
+
+def test_only_the_fingerprint_adopts(lab: Lab, hardware: Machine) -> None:
+    inventory = inventory_of(*map(by_id, lab.serials))
+    before = content(lab)
+    with pytest.raises(RequestError, match="not confirmed"):
+        adopt(inventory, hardware, show=lambda _: None, ask=lambda _: "yes please")
+    assert content(lab) == before
+    adopted(hardware, *map(by_id, lab.serials))
+    assert content(lab) != before
+
+
+def test_what_a_real_disk_cannot_do_is_said(lab: Lab, hardware: Machine) -> None:
+    disks = HostDisks(adopted(hardware, *map(by_id, lab.serials)), hardware)
+    disks.set_mode(CacheMode.VOLATILE)
+    for mode in (CacheMode.LYING, CacheMode.PROTECTED, CacheMode.NONE):
+        with pytest.raises(RequirementMissing, match=mode.value):
+            disks.set_mode(mode)
+    assert disks.log_stop() is None
