@@ -97,6 +97,8 @@ def hardware(lab: Lab) -> Iterator[Lab]:
             server.run(argv)
         server.succeed(["rm", "--recursive", "/srv/own", *CONFIGURATION])
         server.succeed(["tar", "--extract", f"--file={saved}", "--directory=/"])
+        # A cut would else leave files of the system empty that tar has just replaced.
+        server.succeed(["sync"])
 
 
 def own_server(server: Machine) -> None:

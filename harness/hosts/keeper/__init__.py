@@ -15,11 +15,13 @@ What the layers of the stack change on a machine, and what is done about it:
 | fs.leases-enable, vm.dirty_*, and their neighbours | export, tuning | values | values |
 | queue/* of the member disks | tuning | values | values |
 | md and dm devices on the member disks | array | nothing: they are ours | stopped |
-| mounts in our directories, or of our devices; the directories | filesystem, mount | which there were | undone |
+| mounts in our directories; the directories | filesystem, mount | which there were | undone |
 | qdiscs of one interface, ifb0, gso_max_segs | link | values | removed; value |
 | /run/raidproof: agents, orders, job files | workload, monitor, fault | bytes | bytes |
+| /var/lib/raidproof-suites | workload | whether it was there | removed |
 | /dev/disk/by-id/raidproof-* | who provides the disks | which there were | removed |
 
 Saved as bytes too, though no layer writes them, because tools that run meanwhile might: what `config.CONFIGURATION`
-lists. Loaded modules stay loaded; a module's parameters are the kernel's business.
+lists. Loaded modules stay loaded. What is on the member disks stays. What mount and mdadm remember until the next boot
+(/run/mount/utab, /run/mdadm/map) stays too. An NFS server that was stopped and started again has new client records.
 """

@@ -56,6 +56,7 @@ def look(orders: Answer) -> Answer:
         "nfs": server,
         "mounts": devices.mounts(),
         "missing": devices.missing(orders["directories"]),
+        "absent": devices.absent(),
         "links": devices.links(),
     }
 
@@ -107,7 +108,7 @@ def restore(run: str) -> Answer:
     ours = nfs_is_ours(snapshot)
     if ours:
         nfs.stop(said)
-    devices.unmount(directories, disks, snapshot["mounts"], said)
+    devices.unmount(directories, snapshot["mounts"], said)
     devices.stop(disks, said)
     nfs.end_strangers(server, said)
     knobs.restore_link(orders["interface"], snapshot["link"], said)
@@ -116,6 +117,7 @@ def restore(run: str) -> Answer:
     devices.remove_links(snapshot["links"])
     replaced = trees.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
     devices.remove_folders(snapshot["missing"])
+    devices.remove_ours(snapshot["absent"])
     if ours:
         nfs.set_knobs(server, said)
         nfs.start(server, said)
@@ -171,15 +173,12 @@ def differences(run: str, *, ours: bool) -> list[str]:
     said += _other("queue", before["queues"], now["queues"]) + _other("link", before["link"], now["link"])
     said += _other("nfs", _server(before["nfs"]), _server(now["nfs"]))
     orders = before["orders"]
-    said += [
-        f"still mounted: {one['where']}"
-        for one in devices.our_mounts(orders["directories"], orders["disks"], before["mounts"])
-    ]
+    said += [f"still mounted: {one['where']}" for one in devices.our_mounts(orders["directories"], before["mounts"])]
     said += [f"still online: {name}" for name in devices.made_of(orders["disks"])]
-    said += [
-        f"still there: {path}"
-        for path in (*set(before["missing"]) - set(now["missing"]), *set(now["links"]) - set(before["links"]))
-    ]
+    appeared = set(now["links"]) - set(before["links"])
+    for what in ("missing", "absent"):
+        appeared |= set(before[what]) - set(now[what])
+    said += [f"still there: {path}" for path in sorted(appeared)]
     return said
 
 

@@ -70,4 +70,6 @@ UNITS = (
 SERVER_DAEMONS = ("rpc.mountd", "nfsdcld", "fsidd")
 DAEMONS = (*SERVER_DAEMONS, "rpc.statd", "rpc.idmapd", "rpcbind", "blkmapd")
 INGRESS = "ifb0"
+OUR_FOLDERS = ("/var/lib/raidproof-suites",)
+"""Folders of ours that come with all that is in them, and go with it: outside suites."""
 OUR_LINKS = "/dev/disk/by-id/raidproof-*"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 import signal
 from contextlib import suppress
 
@@ -58,16 +59,15 @@ def _listed(path: str) -> list[str]:
     return []
 
 
-def our_mounts(directories: list[str], disks: list[str], before: list[Mount]) -> list[Mount]:
-    """Return the mounts in our directories or of our devices that were not there before, the last one first."""
-    numbers = set()
-    for name in (*made_of(disks), *(os.path.basename(os.path.realpath(disk)) for disk in disks)):
-        with suppress(OSError), open(f"{BLOCK}/{name}/dev") as file:
-            numbers.add(file.read().strip())
+def our_mounts(directories: list[str], before: list[Mount]) -> list[Mount]:
+    """Return the mounts in our directories that were not there before, the last one first.
+
+    No other: who has since mounted one of the disks elsewhere has a reason, and is told that it is in use.
+    """
 
     def ours(mount: Mount) -> bool:
         inside = any(mount["where"] == one or mount["where"].startswith(f"{one}/") for one in directories)
-        return (inside or mount["number"] in numbers) and _key(mount) not in {_key(one) for one in before}
+        return inside and _key(mount) not in {_key(one) for one in before}
 
     return [mount for mount in reversed(mounts()) if ours(mount)]
 
@@ -76,9 +76,9 @@ def _key(mount: Mount) -> tuple[str, str, str]:
     return mount["where"], mount["type"], mount["source"]
 
 
-def unmount(directories: list[str], disks: list[str], before: list[Mount], said: list[str]) -> None:
+def unmount(directories: list[str], before: list[Mount], said: list[str]) -> None:
     """Undo our mounts, ending whoever is in them; one whose server is gone is given up."""
-    if not (ours := our_mounts(directories, disks, before)):
+    if not (ours := our_mounts(directories, before)):
         return
     for pid in programs.users([mount["where"] for mount in ours]):
         programs.end(pid, signal.SIGKILL)
@@ -114,6 +114,17 @@ def remove_folders(were_missing: list[str]) -> None:
     for path in were_missing:
         with suppress(OSError):
             os.rmdir(path)
+
+
+def absent() -> list[str]:
+    """Return the folders of ours that are not there."""
+    return [path for path in config.OUR_FOLDERS if not os.path.lexists(path)]
+
+
+def remove_ours(were_absent: list[str]) -> None:
+    """Remove folders of ours, with all that is in them."""
+    for path in were_absent:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def links() -> list[str]:
