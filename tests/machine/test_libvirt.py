@@ -1,0 +1,55 @@
+"""The libvirt of a lab: what it is told, and where its files are."""
+
+import os
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from harness.errors import RequirementMissing
+from harness.lab_directory import LONGEST_PATH
+from harness.machine import libvirt
+from harness.machine.libvirt import folders, network_xml, pool_volume
+from harness.topology import server_and_clients
+
+
+def test_only_the_labs_machines_get_an_address_and_each_its_own() -> None:
+    topology = server_and_clients(clients=1)
+    addresses = {"server": "02:00:0a:4d:00:0a", "client1": "02:00:0a:4d:00:15"}
+    network = ET.fromstring(network_xml(topology, addresses))  # noqa: S314  our own words
+    hosts = {host.get("name"): (host.get("mac"), host.get("ip")) for host in network.iter("host")}
+    assert hosts == {
+        "server": ("02:00:0a:4d:00:0a", "10.77.0.10"),
+        "client1": ("02:00:0a:4d:00:15", "10.77.0.21"),
+    }
+    assert network.find("forward") is None
+    assert list(network.iter("range")) == []
+
+
+def test_without_root_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(RequirementMissing, match="needs root"):
+        folders(tmp_path)
+
+
+def test_without_libvirt_it_says_so_and_makes_nothing_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(libvirt, "PLACES", ("/run", str(tmp_path / "absent")))
+    with pytest.raises(RequirementMissing, match="not installed"):
+        folders(tmp_path / "lab")
+    assert not (tmp_path / "absent").exists()
+
+
+def test_its_socket_fits_where_a_lab_fits() -> None:
+    assert LONGEST_PATH + len("/lv/run/libvirt/libvirt-sock") <= 107
+
+
+def test_a_volume_has_the_name_under_which_the_box_would_be_uploaded(tmp_path: Path) -> None:
+    image = tmp_path / "box.img"
+    image.touch()
+    os.utime(image, (1795249753, 1795249753))
+    assert pool_volume("raidproof/debian-trixie-b289ea6d", image, "box") == (
+        "raidproof-VAGRANTSLASH-debian-trixie-b289ea6d_vagrant_box_image_0_1795249753_box.img"
+    )
