@@ -19,7 +19,7 @@ from harness.errors import NotRecovered, RequestError, nearest
 from harness.fault import CleanReboot, Fault, KernelPanic, NfsdRestart, PowerCut
 from harness.lab import Lab
 from harness.log import step
-from harness.machine.machine import Machine
+from harness.machine.kernel_log import moment, said_since
 from harness.record.run import ControlSpec, CycleRecord, Throughput
 from harness.stack import Stack, StackSpec
 from harness.waiting import Deadline, now_ns, pause, wait_until
@@ -85,16 +85,17 @@ class Cycle:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
+        self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
         self.lab.disks.reset()
-        boots = {name: (len(machine.consoles), console_size(machine)) for name, machine in self.lab.machines.items()}
+        begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
         try:
             self._provision()
             self._measure()
             self._promise_and_break()
             self._check()
         finally:
-            for name, (boot, offset) in boots.items():
-                said = console_since(self.lab.machines[name], boot, offset)
+            for name, since in begun.items():
+                said = said_since(self.lab.machines[name], since)
                 self.files.write(f"console {name}", f"console.{name}.log", said)
 
     def _say(self, what: str) -> None:
@@ -290,15 +291,3 @@ class CycleFiles:
     def write(self, what: str, name: str, content: str) -> None:
         """Write an observation."""
         self.path(what, name).write_text(content)
-
-
-def console_size(machine: Machine) -> int:
-    """Return how much a machine has said in its present boot."""
-    return machine.console.stat().st_size
-
-
-def console_since(machine: Machine, boot: int, offset: int) -> str:
-    """Return all that a machine has said since an offset in the console of its nth boot."""
-    first, *later = machine.consoles[boot - 1 :]
-    said = [first.read_bytes()[offset:], *(path.read_bytes() for path in later)]
-    return b"".join(said).decode(errors="replace")

@@ -14,7 +14,7 @@ from harness import doctor
 from harness.array import ArraySpec, Level
 from harness.campaign import Campaign
 from harness.cause import Limit
-from harness.cycle import CycleSpec, console_since, console_size
+from harness.cycle import CycleSpec
 from harness.errors import (
     ControlFailed,
     Inconclusive,
@@ -29,6 +29,7 @@ from harness.export import ExportSpec
 from harness.filesystem import FilesystemSpec, XfsSpec
 from harness.interrupt import interrupted, unwinding_on_signals
 from harness.lab import Lab
+from harness.machine.kernel_log import moment, said_since
 from harness.mount import MountSpec
 from harness.plan.parametrize import PlannedCell
 from harness.platform import platform_of
@@ -308,7 +309,7 @@ class Consoles:
 
     def __init__(self, lab: Lab) -> None:
         self._machines = lab.machines
-        self._begun = {name: (len(one.consoles), console_size(one)) for name, one in lab.machines.items()}
+        self._begun = {name: moment(one) for name, one in lab.machines.items()}
 
     def must_be_calm(self) -> None:
         """Claim that no kernel has said anything alarming since.
@@ -317,7 +318,7 @@ class Consoles:
             ProductError: one did.
         """
         __tracebackhide__ = True
-        logs = [(name, console_since(self._machines[name], *begun)) for name, begun in self._begun.items()]
+        logs = [(name, said_since(self._machines[name], begun)) for name, begun in self._begun.items()]
         verdict = judge_kernel_logs(logs)
         if verdict.outcome is not Outcome.PASS:
             raise ProductError(f"kernel log: {verdict.reason}")

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import RequestError, nearest
-from harness.lab import AUTO, PROVIDERS, automatic
+from harness.lab import PROVIDERS
 from harness.machine import image, kernel
 from harness.machine.kernel import catalogue
+from harness.machine.provider import AUTO, decide
 from harness.topology import Platform, SoftwareSpec, Topology
 
 
@@ -34,7 +35,7 @@ def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Pl
     if inventory and provider != "hosts":
         raise RequestError(f"an inventory is for provider hosts, not for {provider}")
     if provider == AUTO:
-        provider = automatic()
+        provider = decide().name
     return Platform(provider=provider, inventory=inventory, server=server, clients=clients)
 
 

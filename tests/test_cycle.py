@@ -4,7 +4,7 @@ from typing import cast
 import pytest
 from pydantic import ValidationError
 
-from harness.cycle import CycleFiles, CycleSpec, console_since, console_size, fault_of
+from harness.cycle import CycleFiles, CycleSpec, fault_of
 from harness.disk.cache import CutPolicy
 from harness.errors import RequestError
 from harness.fault import PowerCut
@@ -55,22 +55,6 @@ def test_observations_are_entered_in_the_record(tmp_path: Path) -> None:
     one = record()
     CycleFiles(one, tmp_path, "x").write("on_server", "on-server.json", "{}")
     assert (tmp_path / one.files["on_server"]).read_text() == "{}"
-
-
-class FakeMachine:
-    def __init__(self, *consoles: Path) -> None:
-        self.consoles = consoles
-        self.console = consoles[-1]
-
-
-def test_the_console_from_a_moment_on_and_over_reboots(tmp_path: Path) -> None:
-    first, second = tmp_path / "1", tmp_path / "2"
-    first.write_text("before")
-    machine = cast("Machine", FakeMachine(first))
-    offset = console_size(machine)
-    first.write_text("before|after")
-    second.write_text("|boot")
-    assert console_since(cast("Machine", FakeMachine(first, second)), 1, offset) == "|after|boot"
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,9 @@ class EngineClient:
             self._socket.close()
             self._socket = None
 
+    def require(self, mode: CacheMode, policy: CutPolicy) -> None:
+        """Refuse nothing: simulated disks can be all that there is."""
+
     def freeze(self) -> int:
         """Stop serving all members at one instant; return it in monotonic ns. The guest must be killed next."""
         return self._ask(Freeze(), Done).at_ns

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from harness.disk.cache import CacheMode
+from harness.disk.cache import CacheMode, CutPolicy
 from harness.disk.messages import Counters, Description, LogClosed, Use
 
 
@@ -13,6 +13,13 @@ class Disks(Protocol):
 
     What real disks cannot do is refused with RequirementMissing.
     """
+
+    def require(self, mode: CacheMode, policy: CutPolicy) -> None:
+        """Refuse, before anything is built, what these disks cannot do.
+
+        Raises:
+            RequirementMissing: they have not such a cache, or cannot lose it like that.
+        """
 
     def reset(self) -> None:
         """Make all members blank, with the modes and counters that they began with."""

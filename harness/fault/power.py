@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.disk.cache import CutPolicy
-from harness.errors import RigError
+from harness.errors import RequirementMissing, RigError
 from harness.fault.fault import Injected
 from harness.machine.machine import Machine
 from harness.waiting import Deadline, now_ns
@@ -62,8 +62,11 @@ class KernelPanic:
         """Make the kernel panic, and see on the console that it did.
 
         Raises:
+            RequirementMissing: it has no console.
             RigError: the console does not say so.
         """
+        if not machine.consoles:
+            raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
         machine.put("c", CRASH_KEY)
         at_ns = now_ns()
         # Nobody waits for its end: the kernel dies in that write.

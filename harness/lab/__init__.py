@@ -6,20 +6,14 @@ from harness.errors import RequestError, nearest
 from harness.lab.enclosed import EnclosedLab
 from harness.lab.lab import Lab
 from harness.lab.provider import Provider
+from harness.lab.qemu import Qemu
 from harness.lab.uml import Uml
 from harness.topology import Topology
 
-__all__ = ["AUTO", "PROVIDERS", "EnclosedLab", "Lab", "automatic", "lab_of", "prepare"]
+__all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare"]
 
-ENCLOSED: dict[str, type[Provider]] = {"uml": Uml}
+ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu}
 PROVIDERS = (*ENCLOSED,)
-AUTO = "auto"
-"""Stands for the provider that suits this host best."""
-
-
-def automatic() -> str:
-    """Return the provider that suits this host best."""
-    return "uml"
 
 
 def provider_of(topology: Topology) -> Provider:

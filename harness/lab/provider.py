@@ -8,7 +8,8 @@ from harness.disk.client import EngineClient
 from harness.enclosure import Enclosure
 from harness.machine.keys import LabKeys
 from harness.machine.power import Power
-from harness.topology import MachineSpec, Topology
+from harness.machine.uml import MemberDisks
+from harness.topology import MachineSpec, Role, Topology
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Site:
     """Where the disk engine speaks NBD: one export a member, by its serial."""
     keys: LabKeys
 
+    def members_of(self, spec: MachineSpec) -> MemberDisks | None:
+        """Return the member disks of a machine; only the server has some."""
+        if spec.role is not Role.SERVER:
+            return None
+        return MemberDisks(self.engine, self.engine_socket, tuple(disk.serial for disk in self.topology.disks))
+
     def config_disk(self, machine: str) -> Path:
         """Return the file that makes a machine that machine."""
         return self.directory / f"{machine}.config"
@@ -34,8 +41,6 @@ class Provider(Protocol):
     """A way of making machines. It is asked in this order: prepare, enclose, furnish, then for each machine power."""
 
     name: str
-    cannot_prove: tuple[str, ...]
-    """What a run on it says nothing about."""
 
     def prepare(self, topology: Topology) -> None:
         """Fetch and build all that the machines need, before anything is started.
@@ -53,6 +58,10 @@ class Provider(Protocol):
 
     def power(self, spec: MachineSpec, site: Site) -> Power:
         """Return the switch of a machine, which is off."""
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run on it says nothing about."""
 
     @property
     def notes(self) -> tuple[str, ...]:

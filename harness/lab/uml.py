@@ -9,16 +9,15 @@ from harness.lab.provider import Site
 from harness.machine import image, kernel
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.uml import CANNOT_PROVE, NAME, MemberDisks, UmlPower, uml_environment
+from harness.machine.uml import CANNOT_PROVE, NAME, UmlPower, uml_environment
 from harness.network import create_network, tap_name
-from harness.topology import MachineSpec, Role, Topology
+from harness.topology import MachineSpec, Topology
 
 
 class Uml:
     """Makes the machines of one lab."""
 
     name: str = NAME
-    cannot_prove: tuple[str, ...] = CANNOT_PROVE
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
@@ -54,10 +53,6 @@ class Uml:
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
         """Return the switch of a machine."""
-        disks = None
-        if spec.role is Role.SERVER:
-            serials = tuple(disk.serial for disk in site.topology.disks)
-            disks = MemberDisks(site.engine, site.engine_socket, serials)
         return UmlPower(
             spec,
             self.kernels[spec.name],
@@ -67,8 +62,13 @@ class Uml:
             site.enclosure,
             tap_name(spec.name),
             self._environment[spec.name],
-            disks,
+            site.members_of(spec),
         )
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run on it says nothing about."""
+        return CANNOT_PROVE
 
     @property
     def notes(self) -> tuple[str, ...]:

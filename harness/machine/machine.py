@@ -1,7 +1,7 @@
 """A computer of the lab: run something in it, start it, stop it, take its power away."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
@@ -28,10 +28,13 @@ class Machine:
         transport: Transport,
         *,
         own_init: bool = True,
+        on_boot: Callable[[], object] = lambda: None,
     ) -> None:
         self.spec = spec
         self.power = power
         self.transport = transport
+        self._on_boot = on_boot
+        """What has to be done after each boot before the machine is of use."""
         self._boot_files = [BOOT_ID, READY] if own_init else [BOOT_ID]
         self.boot_id: str | None = None
         """Of the running boot, from /proc/sys/kernel/random/boot_id; None while it is off."""
@@ -75,6 +78,7 @@ class Machine:
         if self.boot_id == self._last_boot_id:
             raise RigError(f"{self.name}: the boot_id did not change, so it never lost its power")
         self._last_boot_id = self.boot_id
+        self._on_boot()
         self.boot_s = (now_ns() - begun) / 1e9
 
     def _read_boot(self) -> tuple[str, str] | None:

@@ -1,0 +1,75 @@
+"""Provider ``qemu``: virtual PCs with any kernel, with KVM or emulated, and the disk engine behind their members."""
+
+from pathlib import Path
+
+from harness.enclosure import Enclosure
+from harness.errors import RequirementMissing
+from harness.lab.provider import Site
+from harness.machine import image, kernel, kvm
+from harness.machine.image import Image
+from harness.machine.kernel import Kernel
+from harness.machine.kvm import KvmAnswer
+from harness.machine.provider import packages_of_qemu, qemu_lacks
+from harness.machine.qemu import CANNOT_PROVE, EMULATED, NAME, QemuPower
+from harness.network import create_network, tap_name
+from harness.topology import MachineSpec, Topology
+
+
+class Qemu:
+    """Makes the machines of one lab."""
+
+    name: str = NAME
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        """By the machine's name."""
+        self.images: dict[str, Image] = {}
+        self._kvm = KvmAnswer(works=False, reason="not tried yet")
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch kernels and images, and find out whether KVM works.
+
+        Raises:
+            RequestError: there is no such kernel or image.
+            RequirementMissing: this host has no QEMU.
+        """
+        if (lacks := qemu_lacks()) is not None:
+            raise RequirementMissing(f"provider qemu: {lacks}", remedy=f"install {packages_of_qemu()}")
+        for machine in topology.machines:
+            asked = machine.software
+            self.kernels[machine.name] = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
+            self.images[machine.name] = image.get(asked)
+        self._kvm = kvm.find_out(self.kernels[topology.server.name])
+
+    def enclose(self, directory: Path) -> Enclosure:
+        """Return namespaces for network and processes."""
+        return Enclosure(directory)
+
+    def furnish(self, site: Site) -> None:
+        """Make bridge and taps."""
+        create_network(site.enclosure, site.topology)
+
+    def power(self, spec: MachineSpec, site: Site) -> QemuPower:
+        """Return the switch of a machine."""
+        return QemuPower(
+            spec,
+            self.kernels[spec.name],
+            self.images[spec.name],
+            site.directory,
+            site.logs,
+            site.enclosure,
+            tap_name(spec.name),
+            self._kvm.accelerator,
+            site.members_of(spec),
+        )
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run on it says nothing about."""
+        return CANNOT_PROVE if self._kvm.works else (*CANNOT_PROVE, EMULATED)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """With what the machines ran."""
+        how = "KVM" if self._kvm.works else "emulated processors (TCG): KVM does not work here"
+        return (f"qemu with {how}: {self._kvm.reason}",)

@@ -1,0 +1,49 @@
+"""What a machine's kernel says: on its console, or where there is none, in its ring buffer."""
+
+import re
+from dataclasses import dataclass
+
+from harness.machine.machine import Machine
+
+RING = ["dmesg", "--raw"]
+_STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A place in what a kernel has said."""
+
+    boot: int | str | None
+    """The number of the boot, or its id where there is no console."""
+    place: int
+    """Bytes that it had said on its console in that boot, or the last line's stamp in microseconds."""
+
+
+def moment(machine: Machine) -> Moment:
+    """Return the present place."""
+    if machine.consoles:
+        return Moment(len(machine.consoles), machine.console.stat().st_size)
+    return Moment(machine.boot_id, max(map(stamp_us, _ring(machine)), default=0))
+
+
+def said_since(machine: Machine, since: Moment) -> str:
+    """Return all that the kernel has said since; without a console, no more than since its last boot."""
+    if isinstance(since.boot, int):
+        first, *later = machine.consoles[since.boot - 1 :]
+        said = [first.read_bytes()[since.place :], *(path.read_bytes() for path in later)]
+        return b"".join(said).decode(errors="replace")
+    if machine.boot_id is None:
+        return ""
+    lines = _ring(machine)
+    same = machine.boot_id == since.boot
+    return "".join(line for line in lines if not same or stamp_us(line) > since.place)
+
+
+def stamp_us(line: str) -> int:
+    """Return when a line was said, in microseconds since the boot; 0 if it does not tell."""
+    found = _STAMP.match(line)
+    return int(found[1]) * 1_000_000 + int(found[2]) if found else 0
+
+
+def _ring(machine: Machine) -> list[str]:
+    return machine.succeed(RING).splitlines(keepends=True)
