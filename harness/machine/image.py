@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from harness import command
@@ -73,6 +74,7 @@ def address(declared: ImageRecipe, packages: Sequence[Package] = ()) -> str:
     )
 
 
+@lru_cache
 def mkfs_version() -> str:
     """Return the version of what makes the file system."""
     return command.run(["mkfs.ext4", "-V"]).stderr
@@ -129,6 +131,10 @@ def explain(completed: Completed, name: str, packages: Sequence[Package], where:
     said = completed.stdout
     if lacks := re.findall(r"^lacks: (.+)$", said, re.MULTILINE):
         return RequestError(f"the image {name} lacks {', '.join(lacks)}", remedy="add the packages that have them")
+    if "Could not allocate block" in said:
+        return RequestError(
+            f"what is in the image {name} is more than its size", remedy="give its recipe a larger size"
+        )
     if packages:
         files = ", ".join(str(one.path) for one in packages)
         if missing := package.unmet(said):

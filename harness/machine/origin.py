@@ -82,8 +82,9 @@ def _digest(path: Path, _size: int, _changed_ns: int) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
+@lru_cache
 def mmdebstrap_version() -> str:
-    """Return the version of what makes the tree."""
+    """Return the version of what makes the tree; asked once, for perl takes its time."""
     return command.succeed(["mmdebstrap", "--version"])
 
 

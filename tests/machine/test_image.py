@@ -166,6 +166,13 @@ def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest
         image.get()
 
 
+def test_what_does_not_fit_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "mkfs.ext4: Could not allocate block in ext2 filesystem while populating file system\n"
+    monkeypatch.setattr(program, "follow", FakeTools("assemble", said))
+    with pytest.raises(RequestError, match=r"more than its size .*larger size"):
+        image.get()
+
+
 def test_root_builds_where_nothing_stays_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTools()
     monkeypatch.setattr(program, "follow", fake)
