@@ -1,14 +1,18 @@
 """The member disks of a server that exists: real ones, of which only what the gate permits is ever touched."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.disk.cache import CacheMode
+from harness.disk.cache import CacheMode, CutPolicy
 from harness.disk.messages import Counters, Description, LogClosed, Power, Use
 from harness.errors import RequirementMissing, RigError
 from harness.hosts.adopt import require_adopted
-from harness.hosts.gate import Permission
+from harness.hosts.facts import Survey
+from harness.hosts.fingerprint import digest
+from harness.hosts.gate import Permission, Refusal, judge
 from harness.hosts.inventory import BY_ID, OURS, Inventory
+from harness.hosts.survey import survey
 from harness.hosts.write import blank
 from harness.layer import Machine, read_files
 from harness.log import step
@@ -53,6 +57,31 @@ class HostDisks:
         }
         return permissions
 
+    def stop_arrays(self) -> tuple[str, ...]:
+        """Stop those of our arrays that the machine's own start-up has assembled; return their names.
+
+        Only arrays that nothing uses, all of whose members are disks that but for this may be used.
+
+        Raises:
+            RigError: one of them does not stop.
+        """
+        found = survey(self._server, [disk.id for disk in self._inventory.disk])
+        arrays = ours_only(self._inventory, found)
+        slaves = {
+            name: set(
+                self._server.succeed(
+                    ["find", f"/sys/block/{name}/slaves", "-mindepth", "1", "-printf", "%f\\n"]
+                ).split()
+            )
+            for name in arrays
+        }
+        mine = {facts.name for facts in found.disks.values() if facts.number in found.links.values()} | set(arrays)
+        stopped = [name for name in arrays if slaves[name] and slaves[name] <= mine]
+        # A nested array before its legs.
+        for name in sorted(stopped, key=lambda one: any(one in below for below in slaves.values())):
+            self._server.succeed(["mdadm", "--stop", f"/dev/{name}"])
+        return tuple(stopped)
+
     def _require_same(self, permissions: Iterable[Permission], links: list[str]) -> None:
         said = self._server.succeed(["stat", "--dereference", "--format=%t:%T", *links]).split()
         for one, number in zip(permissions, said, strict=True):
@@ -78,6 +107,19 @@ class HostDisks:
         discarded = blank(self._server, permissions)
         if len(discarded) < len(permissions):
             step(f"{len(permissions) - len(discarded)} disks cannot discard: their middle keeps its old content")
+
+    def require(self, mode: CacheMode, policy: CutPolicy) -> None:
+        """Refuse what real disks cannot be made to do.
+
+        Raises:
+            RequirementMissing: another cache than they have, or another cut than the plain one, is asked for.
+        """
+        self.set_mode(mode)
+        if policy is not CutPolicy.DROP:
+            raise RequirementMissing(
+                f"hosts: what a real disk keeps at a cut cannot be chosen: {policy.value}",
+                remedy="uml and qemu have disks that can",
+            )
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
         """Accept that a disk is as it is.
@@ -132,6 +174,22 @@ class HostDisks:
     def log_stop(self) -> LogClosed | None:
         """Return None: nothing was recorded."""
         return None
+
+
+def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
+    """Return the md devices, without use of their own, on disks against which nothing but these speaks; pure."""
+    arrays: dict[str, None] = {}
+    digested = digest(inventory, found.machine_id)
+    for serial, disk in inventory.disks.items():
+        facts = found.disks.get(found.links.get(disk.id, ""))
+        if facts is None or not all(re.fullmatch(r"md\d+", name) for name in facts.holders):
+            return ()
+        freed = facts.model_copy(update={"holders": (), "claimed": False})
+        alone = found.model_copy(update={"disks": {**found.disks, facts.number: freed}})
+        if isinstance(judge(serial, inventory.disks, alone, digested), Refusal):
+            return ()
+        arrays |= dict.fromkeys(facts.holders)
+    return tuple(arrays)
 
 
 def parse_stat(serial: str, text: str) -> Counters:

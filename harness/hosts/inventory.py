@@ -59,6 +59,8 @@ class HostSpec(Spec):
     """Whether that user becomes root by sudo, without a password."""
     address: Word | None = None
     """Where clients find the server's exports, and how it tells clients apart; None is ``host`` as it is resolved."""
+    stop_nfs: bool = False
+    """Of the server: whether its own NFS server, if it runs one, may be stopped for the time of a run."""
 
 
 class MemberDisk(Spec):

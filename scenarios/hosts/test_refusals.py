@@ -199,7 +199,10 @@ def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware
     hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
     with pytest.raises(RequestError, match="in use by md0"):
         disks.reset()
+    # As the start-up of a machine assembles what it finds.
     hardware.succeed(stop_command([spec.devices[-1].device]))
+    hardware.succeed(["mdadm", "--assemble", FOREIGN_ARRAY, *map(by_id, lab.serials)])
+    assert disks.stop_arrays() == ("md127",)
     written = disks.counters()
     disks.reset()
     assert all(one.written_bytes for one in written.values())

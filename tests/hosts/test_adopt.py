@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.command import Completed
-from harness.disk.cache import CacheMode
+from harness.disk.cache import CacheMode, CutPolicy
 from harness.errors import RequestError, RequirementMissing, RigError
 from harness.hosts import adopt as adoption
 from harness.hosts import disks as real
 from harness.hosts.adopt import adopt, propose, require_adopted
 from harness.hosts.disks import HostDisks, parse_stat
-from harness.hosts.facts import DiskFacts, Survey
+from harness.hosts.facts import DiskFacts, Signature, Survey
 from harness.hosts.fingerprint import digest, fingerprint
 from harness.hosts.gate import Permission, judge
 from harness.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
@@ -54,6 +54,7 @@ class Server:
         self.found = found
         self.asked: list[tuple[str, ...]] = []
         self.fails: set[str] = set()
+        self.members = "sdb\nsdc\n"
 
     def run(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 0) -> Completed:
         self.asked.append(tuple(argv))
@@ -67,6 +68,7 @@ class Server:
                 self.change(facts.number, mark=mark, first_mark=True)
         said = {
             "realpath": "".join(f"/dev/{self.found.disks[self.found.links[path]].name}\n" for path in PATHS),
+            "find": self.members,
             "stat": "8:10\n8:20\n",
             "grep": "".join(f"/sys/block/{name}/stat:{' '.join(map(str, range(17)))}\n" for name in ("sdb", "sdc")),
         }
@@ -96,6 +98,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         return made.found
 
     monkeypatch.setattr(adoption, "survey", look)
+    monkeypatch.setattr(real, "survey", look)
     return made
 
 
@@ -289,3 +292,48 @@ def test_counters_are_the_kernels(server: Server) -> None:
 def test_counters_that_are_none_are_an_error(text: str) -> None:
     with pytest.raises(RigError, match="no counters"):
         parse_stat("disk0", text)
+
+
+def test_an_array_of_ours_that_start_up_assembled_is_stopped(server: Server) -> None:
+    confirmed(server)
+    for number in ("8:16", "8:32"):
+        server.change(number, holders=("md127",), claimed=True)
+    assert HostDisks(INVENTORY, server).stop_arrays() == ("md127",)
+    assert server.asked[-1] == ("mdadm", "--stop", "/dev/md127")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mounts": ("/srv",)},
+        {"swaps": ("/dev/md127",)},
+        {"openers": ("qemu (1)",)},
+        {"holders": ("dm-0",)},
+        {"mark": None},
+        {"first_mark": False},
+        {"signatures": (Signature(device="sdb", kind="linux_raid_member", label="nas:0"),)},
+        {"unknown": ("something",)},
+    ],
+)
+def test_an_array_that_may_be_somebody_elses_is_not_stopped(server: Server, change: dict[str, object]) -> None:
+    confirmed(server)
+    for number in ("8:16", "8:32"):
+        server.change(number, holders=("md127",), claimed=True)
+    server.change("8:16", **change)
+    assert HostDisks(INVENTORY, server).stop_arrays() == ()
+    assert not any(argv[0] == "mdadm" for argv in server.asked)
+
+
+def test_an_array_with_a_member_of_its_own_is_not_stopped(server: Server) -> None:
+    confirmed(server)
+    server.change("8:16", holders=("md127",), claimed=True)
+    server.members = "sdb\nsdx\n"
+    assert HostDisks(INVENTORY, server).stop_arrays() == ()
+
+
+def test_only_the_plain_cut_of_the_cache_that_is_there_can_be_asked_for(server: Server) -> None:
+    disks = HostDisks(INVENTORY, server)
+    disks.require(CacheMode.VOLATILE, CutPolicy.DROP)
+    for mode, policy in ((CacheMode.LYING, CutPolicy.DROP), (CacheMode.VOLATILE, CutPolicy.TORN)):
+        with pytest.raises(RequirementMissing, match="hosts:"):
+            disks.require(mode, policy)
