@@ -10,13 +10,13 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from harness.errors import RequestError, RigError
+from harness.errors import RequestError, RequirementMissing, RigError
 from harness.layer import Machine, Spec, State, Value, require_effective
 from harness.topology import GATEWAY
 from harness.units import KIB, MIB, Duration, Rate, format_duration, format_rate
 
-INTERFACE = "vec0"
-"""The machine's only network interface."""
+INTERFACE = "lab0"
+"""What our init calls the interface on the lab's network, whatever its driver calls it."""
 INGRESS = "ifb0"
 """Stands in for the switch's port: a machine can queue only what leaves an interface, so what arrives leaves this."""
 GUIDE, CONDITIONS, PORT = "77:", "78:", "79:"
@@ -225,10 +225,16 @@ class Link:
 
         Raises:
             NotEffective: they are something else.
+            RequirementMissing: the machine has no interface of the lab's own.
         """
         self._clear()
         # It may exist already, which is no failure; what matters is read back.
-        self.machine.run(["ip", "-force", "-batch", "-"], stdin=_lines(interface_commands(self.spec)))
+        made = self.machine.run(["ip", "-force", "-batch", "-"], stdin=_lines(interface_commands(self.spec)))
+        if f'Cannot find device "{INTERFACE}"' in made.stderr:
+            raise RequirementMissing(
+                f"{self.machine.name} has no {INTERFACE}: only the network of a lab that raidproof made is conditioned",
+                remedy="ask for no link conditions, or for another provider",
+            )
         if commands := link_commands(self.spec):
             self.machine.succeed(["tc", "-batch", "-"], stdin=_lines(commands))
         return self.require_effective()

@@ -54,13 +54,13 @@ def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason
 def test_a_bare_link_takes_no_queue() -> None:
     assert LinkSpec().bare
     assert link_commands(LinkSpec()) == []
-    assert interface_commands(LinkSpec()) == ["link set dev vec0 gso_max_segs 65535"]
+    assert interface_commands(LinkSpec()) == ["link set dev lab0 gso_max_segs 65535"]
 
 
 def test_the_harness_goes_past_the_conditions() -> None:
     commands = link_commands(FULL_SPEC)
-    assert "filter add dev vec0 parent 77: protocol ip pref 1 u32 match ip dst 10.77.0.1/32 flowid 77:1" in commands
-    assert "filter add dev vec0 parent ffff: protocol ip pref 1 u32 match ip src 10.77.0.1/32 action ok" in commands
+    assert "filter add dev lab0 parent 77: protocol ip pref 1 u32 match ip dst 10.77.0.1/32 flowid 77:1" in commands
+    assert "filter add dev lab0 parent ffff: protocol ip pref 1 u32 match ip src 10.77.0.1/32 action ok" in commands
     assert commands[3].endswith("netem limit 10000 delay 1000000ns 500000ns loss random 1.000000% rate 1000000000bit")
 
 
@@ -146,7 +146,7 @@ def test_activation_clears_first_and_reads_back() -> None:
         "tc -force -batch -",
         "ip -force -batch -",
         "tc -batch -",
-        "ip -d -j link show dev vec0",
+        "ip -d -j link show dev lab0",
         "tc -force -s -j -batch -",
     ]
     assert tools.ran[0][1].splitlines() == clear_commands()
@@ -156,7 +156,7 @@ def test_deactivation_leaves_nothing() -> None:
     tools = Tools(*said("bare"))
     Link(FULL_SPEC, tools).deactivate()
     assert tools.ran[0][1].splitlines() == clear_commands()
-    assert tools.ran[1][1] == "link set dev vec0 gso_max_segs 65535\n"
+    assert tools.ran[1][1] == "link set dev lab0 gso_max_segs 65535\n"
 
 
 def test_a_kernel_that_refuses_is_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import RequirementMissing
 from harness.lab_directory import LONGEST_PATH
 from harness.machine import libvirt
-from harness.machine.libvirt import folders, network_xml, pool_volume
+from harness.machine.libvirt import folders, network_xml, pool_volume, require
 from harness.topology import server_and_clients
 
 
@@ -26,20 +26,24 @@ def test_only_the_labs_machines_get_an_address_and_each_its_own() -> None:
     assert list(network.iter("range")) == []
 
 
-def test_without_root_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RequirementMissing, match="needs root"):
-        folders(tmp_path)
+        require()
 
 
-def test_without_libvirt_it_says_so_and_makes_nothing_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_installed_is_named_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(libvirt, "PLACES", ("/run", str(tmp_path / "absent")))
-    with pytest.raises(RequirementMissing, match="not installed"):
-        folders(tmp_path / "lab")
-    assert not (tmp_path / "absent").exists()
+    monkeypatch.setattr(libvirt, "PLACES", ("/run", "/absent"))
+    monkeypatch.setattr(libvirt, "PROGRAMS", ("sh", "no-such-program"))
+    with pytest.raises(RequirementMissing, match="program no-such-program, folder /absent"):
+        require()
+
+
+def test_its_configuration_lies_in_the_labs_own_folders(tmp_path: Path) -> None:
+    made = folders(tmp_path)
+    assert all(folder.is_relative_to(tmp_path) and folder.is_dir() for folder in made.values())
+    assert 'security_driver = "none"' in (made[Path("/etc/libvirt")] / "qemu.conf").read_text()
 
 
 def test_its_socket_fits_where_a_lab_fits() -> None:

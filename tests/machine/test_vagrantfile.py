@@ -19,7 +19,15 @@ NO_ENGINE = cast("EngineClient", None)
 def guest(spec: MachineSpec, *serials: str) -> Guest:
     disks = MemberDisks(NO_ENGINE, Path("/lab/nbd.sock"), serials) if serials else None
     home = Path("/lab")
-    return Guest(spec, "raidproof/test", home / "console", home / "config", home / "modules", home / "key", disks)
+    return Guest(
+        spec,
+        "raidproof/test",
+        home / "console",
+        config=home / "config",
+        modules=home / "modules",
+        key=home / "key",
+        disks=disks,
+    )
 
 
 def told(one: Guest, *, accelerated: bool = False) -> Any:

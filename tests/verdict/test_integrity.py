@@ -47,7 +47,7 @@ ALARMING = [
     ("I/O error", "md/raid1:md0: Disk failure on vdd, disabling device."),
     ("I/O error", "Buffer I/O error on dev md0, logical block 0, lost async page write"),
     ("out of memory", "Out of memory: Killed process 812 (fio)"),
-    ("start-up", "raidproof-init: no network on vec0"),
+    ("start-up", "raidproof-init: no network on lab0"),
 ]
 CALM = [
     "XFS (md0): Ending clean mount",
