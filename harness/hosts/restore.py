@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from harness.hosts.snapshot import (
     take,
     unrestored,
 )
+from harness.log import logger
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,31 @@ def restore_all(machines: Sequence[Remote], folder: Path) -> list[Restored]:
     """
     restored: list[Restored] = []
     failed: list[str] = []
-    for machine in reversed(machines):
+    left: list[tuple[Remote, str]] = []
+    for machine in machines:
         try:
-            restored += [restore(machine, run, folder) for run in unrestored(machine)]
+            left += [(machine, run) for run in unrestored(machine)]
         except RaidproofError as error:
             failed.append(f"{machine.name}: {error}")
-    failed += [said for one in restored if not one.clean for said in complaints(one)]
-    if failed:
-        raise RigError("not all is as it was found:\n" + "\n".join(failed), remedy=f"see to it, and repeat: {REMEDY}")
+    if failed := [*failed, *_put_back(left, folder, restored)]:
+        raise _left(failed)
     return restored
+
+
+def _put_back(used: Sequence[tuple[Remote, str]], folder: Path, restored: list[Restored]) -> list[str]:
+    """Try all, the last one first; return what is left to do."""
+    failed: list[str] = []
+    for machine, run in reversed(used):
+        try:
+            restored.append(restore(machine, run, folder))
+            failed += complaints(restored[-1])
+        except RaidproofError as error:
+            failed.append(f"{machine.name}: {error}")
+    return failed
+
+
+def _left(failed: Sequence[str]) -> RigError:
+    return RigError("not all is as it was found:\n" + "\n".join(failed), remedy=f"see to it, and repeat: {REMEDY}")
 
 
 def complaints(restored: Restored) -> list[str]:
@@ -113,17 +130,18 @@ def left_as_found(kept: Sequence[tuple[Remote, Orders]], folder: Path) -> Iterat
         RequestError: one has not been put back since an earlier run, or has a server of its own that may not stop.
         RigError: one could not be put back; names the command that tries it again.
     """
-    with ExitStack() as undo:
+    used: list[tuple[Remote, str]] = []
+    try:
         for machine, orders in kept:
             take(machine, orders, folder)
-            undo.callback(_restore_or_raise, machine, orders.run, folder)
+            used.append((machine, orders.run))
             settle(machine, orders.run)
         yield
-
-
-def _restore_or_raise(machine: Remote, run: str, folder: Path) -> None:
-    restored = restore(machine, run, folder)
-    if not restored.clean:
-        raise RigError(
-            "not all is as it was found:\n" + "\n".join(complaints(restored)), remedy=f"see to it, then: {REMEDY}"
-        )
+    except BaseException as error:
+        if failed := _put_back(used, folder, []):
+            # What the run died of is what is raised; this must not be lost beside it.
+            logger.error("%s", _left(failed))
+            error.add_note(str(_left(failed)))
+        raise
+    if failed := _put_back(used, folder, []):
+        raise _left(failed)

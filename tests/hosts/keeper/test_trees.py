@@ -1,4 +1,5 @@
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,35 @@ def test_whatever_happened_is_undone(
     assert trees.differences(saved, found) == []
     # A second time there is nothing to do.
     assert trees.restore(saved, [str(root)]) == {}
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_power_may_go_in_the_middle_and_it_is_just_repeated(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "etc"
+    (root / "exports.d").mkdir(parents=True)
+    for name in ("fstab", "exports", "exports.d/own"):
+        (root / name).write_text(f"{name}\n")
+    saved = trees.save([str(root)])
+    for name in ("fstab", "exports", "exports.d/own", "exports.d/ours"):
+        (root / name).write_text("ours\n")
+    done = 0
+    sync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        nonlocal done
+        if done == step:
+            raise KeyboardInterrupt
+        done += 1
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    with suppress(KeyboardInterrupt):
+        trees.restore(saved, [str(root)])
+    monkeypatch.undo()
+    trees.restore(saved, [str(root)])
+    assert trees.differences(saved, trees.save([str(root)])) == []
 
 
 def test_what_was_not_there_is_removed_and_what_is_gone_comes_back(tmp_path: Path) -> None:
