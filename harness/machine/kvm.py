@@ -11,9 +11,10 @@ from pathlib import Path
 from harness import command
 from harness.log import step
 from harness.machine import cache, kernel
+from harness.machine.emulator import PROGRAM
 from harness.machine.kernel import Kernel, initramfs
 from harness.machine.probe import cpu_identity
-from harness.machine.qemu import PROGRAM, Accelerator, bare_machine
+from harness.machine.qemu import Accelerator, bare_machine
 from harness.units import MIB
 
 DEVICE = Path("/dev/kvm")

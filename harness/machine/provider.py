@@ -5,11 +5,11 @@ import shutil
 from dataclasses import dataclass
 
 from harness.errors import RequirementMissing
-from harness.machine import kvm, qemu, uml
+from harness.machine import emulator, kvm, qemu, uml
 from harness.machine.kvm import KvmAnswer
 
 AUTO = "auto"
-QEMU_TOOLS = {qemu.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "depmod": "kmod"}
+QEMU_TOOLS = {emulator.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "depmod": "kmod"}
 """What provider ``qemu`` needs of this host besides the rest, and the packages that have it."""
 
 

@@ -11,6 +11,8 @@ from harness import command
 from harness.disk.cache import CutPolicy, Fate
 from harness.enclosure import Enclosure, Process
 from harness.errors import RequestError, RigError
+from harness.machine import emulator
+from harness.machine.emulator import PROGRAM
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.power import OWN_POWEROFF, Cut
@@ -20,7 +22,6 @@ from harness.units import MIB
 from harness.waiting import Deadline, now_ns
 
 NAME = "qemu"
-PROGRAM = "qemu-system-x86_64"
 CANNOT_PROVE = (
     "qemu: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
     "qemu: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
@@ -54,10 +55,17 @@ class Accelerator(StrEnum):
         return () if self is Accelerator.KVM else ("mitigations=off",)
 
 
-def bare_machine(accelerator: Accelerator, memory: int, kernel: Kernel, arguments: Sequence[str]) -> list[str]:
+def bare_machine(
+    accelerator: Accelerator,
+    memory: int,
+    kernel: Kernel,
+    arguments: Sequence[str],
+    program: Sequence[str] = (PROGRAM,),
+) -> list[str]:
     """Return the command of a machine without disks and network; its standard output is the serial console.
 
-    ``memory`` is in bytes. It ends when the guest powers off, restarts or panics.
+    ``memory`` is in bytes; ``program`` are the words that start QEMU. It ends when the guest powers off, restarts or
+    panics.
 
     Raises:
         RequestError: the kernel is none for PCs.
@@ -67,7 +75,7 @@ def bare_machine(accelerator: Accelerator, memory: int, kernel: Kernel, argument
     options = {Accelerator.KVM: "kvm", Accelerator.TCG: "tcg,thread=multi"}
     append = ["console=ttyS0", "panic=1", "net.ifnames=0", *accelerator.arguments, *kernel.arguments, *arguments]
     return [
-        PROGRAM,
+        *program,
         *("-no-user-config", "-nodefaults", "-no-reboot"),
         *("-display", "none"),
         *("-machine", "q35,sata=off,smbus=off,usb=off,vmport=off,hpet=off,i8042=off"),
@@ -90,6 +98,7 @@ def qemu_command(
     tap: str,
     accelerator: Accelerator,
     disks: MemberDisks | None = None,
+    program: Sequence[str] = (PROGRAM,),
 ) -> list[str]:
     """Return the command that boots a machine; its standard output is the console.
 
@@ -111,7 +120,7 @@ def qemu_command(
     noise = {"driver": "virtio-rng-pci", "rng": "noise"}
     devices = [network, noise, *(device for _, device in drives)]
     return [
-        *bare_machine(accelerator, spec.memory, kernel, ()),
+        *bare_machine(accelerator, spec.memory, kernel, (), program),
         *("-name", spec.name),
         *_processors(spec),
         *("-netdev", f"tap,id=lab,ifname={tap},script=no,downscript=no"),
@@ -179,6 +188,11 @@ def _processors(spec: MachineSpec) -> list[str]:
     return words
 
 
+def program_for(accelerator: Accelerator) -> tuple[str, ...]:
+    """Return the words that start the QEMU for a machine; fetches one for emulation where this host's is too old."""
+    return (PROGRAM,) if accelerator is Accelerator.KVM else emulator.for_emulation()
+
+
 def overlay_path(directory: Path, machine: str) -> Path:
     """Return the file that takes what a machine writes to its root; it stays as long as the lab does."""
     return directory / f"{machine}.qcow2"
@@ -201,6 +215,8 @@ class QemuPower:
     enclosure: Enclosure
     tap: str
     accelerator: Accelerator
+    program: tuple[str, ...]
+    """The words that start QEMU: `program_for` has them."""
     disks: MemberDisks | None = None
     boots: int = 0
     poweroff: tuple[str, ...] = OWN_POWEROFF

@@ -176,6 +176,7 @@ def power_in(folder: Path, said: list[str]) -> QemuPower:
         FakeEnclosure(said),  # type: ignore[arg-type]
         "tap-server",
         Accelerator.TCG,
+        ("qemu-system-x86_64",),
         members("a", said=said),
     )
 
