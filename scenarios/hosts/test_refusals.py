@@ -47,12 +47,16 @@ def hardware(lab: Lab) -> Iterator[Machine]:
     devices = server.succeed(["realpath", *(f"{BY_ID}raidproof-{serial}" for serial in lab.serials)]).split()
     for serial, device in zip(lab.serials, devices, strict=True):
         server.succeed(["ln", "-sfn", device, by_id(serial)])
+    # An image has none before its first boot; a machine that exists always has one.
+    machine_id = server.run(["cat", "/etc/machine-id"]).stdout
+    server.put(machine_id.strip() or "5f1d7ad1c0de4a5e8d5b1f1d7ad1c0de", "/etc/machine-id")
     yield server
     # A lab in which a scenario failed has gone by now.
     with suppress(RigError):
         server.run(["swapoff", "--all"])
         server.run(["umount", MOUNTED])
         server.run(["mdadm", "--stop", "--scan"])
+        server.put(machine_id, "/etc/machine-id")
         for serial, device in zip(lab.serials, devices, strict=True):
             server.succeed(["ln", "-sfn", device, f"{BY_ID}raidproof-{serial}"])
         server.succeed(["rm", "--force", *map(by_id, lab.serials)])
