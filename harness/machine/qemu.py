@@ -215,8 +215,6 @@ class QemuPower:
     enclosure: Enclosure
     tap: str
     accelerator: Accelerator
-    program: tuple[str, ...]
-    """The words that start QEMU: `program_for` has them."""
     disks: MemberDisks | None = None
     boots: int = 0
     poweroff: tuple[str, ...] = OWN_POWEROFF
@@ -237,7 +235,16 @@ class QemuPower:
             self.disks.engine.power_on()
             self._lost_power = False
         self.boots += 1
-        argv = qemu_command(self.spec, self.kernel, self.image, self.directory, self.tap, self.accelerator, self.disks)
+        argv = qemu_command(
+            self.spec,
+            self.kernel,
+            self.image,
+            self.directory,
+            self.tap,
+            self.accelerator,
+            self.disks,
+            program_for(self.accelerator),
+        )
         self._guest = self.enclosure.spawn(argv, output=self.consoles[-1])
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:

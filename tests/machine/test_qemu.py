@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 
 from harness.disk.cache import CutPolicy
 from harness.errors import RequestError, RigError
+from harness.machine import emulator
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.qemu import Accelerator, QemuPower, overlay_command, overlay_path, qemu_command
+from harness.machine.qemu import (
+    Accelerator,
+    QemuPower,
+    overlay_command,
+    overlay_path,
+    program_for,
+    qemu_command,
+)
 from harness.machine.uml import MemberDisks
 from harness.topology import MachineSpec, server_and_clients
 from harness.units import MIB
@@ -45,6 +53,14 @@ class FakeEngine:
 
 def members(*serials: str, said: list[str] | None = None) -> MemberDisks:
     return MemberDisks(FakeEngine([] if said is None else said), Path("/lab/nbd.sock"), serials)  # type: ignore[arg-type]
+
+
+def test_emulation_asks_for_a_qemu_that_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "for_emulation", lambda: ("ld.so", "qemu"))
+    assert program_for(Accelerator.TCG) == ("ld.so", "qemu")
+    assert program_for(Accelerator.KVM) == (emulator.PROGRAM,)
+    argv = qemu_command(TOPOLOGY.server, KERNEL, IMAGE, Path("/lab"), "tap", Accelerator.TCG, None, ("ld.so", "qemu"))
+    assert argv[:2] == ["ld.so", "qemu"]
 
 
 def command_of(
@@ -175,8 +191,7 @@ def power_in(folder: Path, said: list[str]) -> QemuPower:
         folder,
         FakeEnclosure(said),  # type: ignore[arg-type]
         "tap-server",
-        Accelerator.TCG,
-        ("qemu-system-x86_64",),
+        Accelerator.KVM,
         members("a", said=said),
     )
 
