@@ -17,7 +17,7 @@ VERSION = "1"
 """Part of the address: to be raised when what is built here changes."""
 BUILD_DEADLINE_S = 600.0
 DISK, MODULES, FILE = "box.img", "modules.img", "raidproof.box"
-ARGUMENTS = "console=ttyS0 panic=1 net.ifnames=0 mitigations=off raidproof.dhcp"
+ARGUMENTS = "console=ttyS0 panic=1 net.ifnames=0 raidproof.dhcp"
 """The kernel's command line. The first user space asks for a lease: Vagrant knows a machine by it."""
 
 _VAGRANTFILE = """\
@@ -77,9 +77,14 @@ def get(image: Image, kernel: Kernel) -> Box:
     return Box(name, folder / FILE, folder / "boxes" / name.replace("/", "-VAGRANTSLASH-"))
 
 
+def arguments(kernel: Kernel, *more: str) -> str:
+    """Return the kernel's command line."""
+    return " ".join([ARGUMENTS, *kernel.arguments, *more])
+
+
 def vagrantfile(kernel: Kernel) -> str:
     """Return the Vagrantfile inside a box, which says how to boot it."""
-    return _VAGRANTFILE.format(arguments=json.dumps(" ".join([ARGUMENTS, *kernel.arguments])))
+    return _VAGRANTFILE.format(arguments=json.dumps(arguments(kernel)))
 
 
 def metadata(size_gib: int) -> str:

@@ -6,6 +6,7 @@ sockets, its network and firewall rules are in the lab's network namespace, and 
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ URI = "qemu:///system"
 NETWORK = POOL = "raidproof"
 PLACES = ("/run", "/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
 """Where the daemon keeps what it has; /run whole, as it also looks there for dbus, systemd and firewalld."""
+PROGRAMS = ("vagrant", "libvirtd", "virsh", "dnsmasq", "iptables", "qemu-system-x86_64", "qemu-img")
+SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 START_DEADLINE_S = 60.0
 ANSWER_DEADLINE_S = 60.0
 
@@ -44,25 +47,31 @@ stdio_handler = "file"
 cut them at 2 MiB, is not needed."""
 
 
-def folders(directory: Path) -> dict[Path, Path]:
-    """Make the folders of a lab's libvirt, and return them as `Enclosure` wants them.
+def require() -> None:
+    """Make sure that a libvirt of one's own can run here.
 
     Raises:
-        RequirementMissing: not root, or libvirt is not installed.
+        RequirementMissing: not root, or something is not installed; says what.
     """
     if os.geteuid() != 0:
         raise RequirementMissing(
             "provider vagrant needs root: libvirt runs machines of the system, with networks of its own",
             remedy="run as root, or use provider qemu",
         )
+    absent = [f"program {name}" for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
+    absent += [f"folder {place}" for place in PLACES if not Path(place).is_dir()]
+    if absent:
+        raise RequirementMissing(
+            f"provider vagrant: not there: {', '.join(absent)}",
+            remedy="install the packages listed in vms/host-packages-vagrant.txt",
+        )
+
+
+def folders(directory: Path) -> dict[Path, Path]:
+    """Make the folders of a lab's libvirt, and return them as `Enclosure` wants them."""
     # Short names: the path of a unix socket has at most 107 bytes.
     made = {Path(place): directory / "lv" / place.strip("/").replace("/", "-") for place in PLACES}
-    for place, folder in made.items():
-        if not place.is_dir():
-            raise RequirementMissing(
-                f"no folder {place}: libvirt is not installed",
-                remedy="./raidproof doctor names the packages of provider vagrant",
-            )
+    for folder in made.values():
         folder.mkdir(parents=True, exist_ok=True)
     run, configuration = made[Path("/run")], made[Path("/etc/libvirt")]
     for name in ("libvirt", "lock", "dbus"):

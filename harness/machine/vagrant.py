@@ -20,11 +20,15 @@ from harness.waiting import Deadline, now_ns, wait_until
 
 NAME = "vagrant"
 CANNOT_PROVE = (
-    "vagrant: with an emulated CPU, rates and races are those of the emulator: MB/s compare only within a run",
     "vagrant: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
     "configurations, and prove nothing of a particular drive",
     "vagrant: each machine's system disk survives a cut as the host's page cache; only member disks lose their caches",
 )
+EMULATED = (
+    "vagrant: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
+    "with other odds than on hardware"
+)
+"""What emulation cannot prove besides."""
 UP_DEADLINE_S = 150.0
 """For all machines together; once more if some did not come up: Vagrant's own wait for an address can hang."""
 USERS_UP_DEADLINE_S = 600.0
@@ -204,7 +208,6 @@ class VagrantPower:
 
     guest: Guest
     libvirt: Libvirt
-    directory: Path
     logs: Path
     poweroff: tuple[str, ...] = OWN_POWEROFF
     boots: int = 0

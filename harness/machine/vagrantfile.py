@@ -37,6 +37,8 @@ class Guest:
     """What makes it that machine, if its box is ours; a user's box is told nothing."""
     modules: Path | None = None
     """The modules of its kernel, likewise. The box says so too, but what we add to QEMU's words replaces its own."""
+    arguments: str | None = None
+    """The kernel's command line; None is what its box says."""
     key: Path | None = None
     """The private key that it accepts; None is what its box says."""
     disks: MemberDisks | None = None
@@ -79,6 +81,8 @@ def machine(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
         "management_network_keep": True,
         "management_network_mac": hardware_address(spec),
     }
+    if guest.arguments is not None:
+        options["cmd_line"] = guest.arguments
     if spec.numa_nodes > 1:
         options["numa_nodes"] = numa_nodes(spec)
     return {
