@@ -215,6 +215,8 @@ class QemuPower:
     enclosure: Enclosure
     tap: str
     accelerator: Accelerator
+    program: tuple[str, ...]
+    """The words that start QEMU: `program_for` has them."""
     disks: MemberDisks | None = None
     boots: int = 0
     poweroff: tuple[str, ...] = OWN_POWEROFF
@@ -243,7 +245,7 @@ class QemuPower:
             self.tap,
             self.accelerator,
             self.disks,
-            program_for(self.accelerator),
+            self.program,
         )
         self._guest = self.enclosure.spawn(argv, output=self.consoles[-1])
 

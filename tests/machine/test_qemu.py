@@ -176,6 +176,7 @@ class FakeEnclosure:
         self.process = FakeProcess(said)
 
     def spawn(self, argv: list[str], *, output: Path) -> FakeProcess:
+        assert argv[:2] == ["ld.so", "qemu"]
         self.said.append("spawn")
         output.write_text("[    1.5] Kernel panic - not syncing: Fatal exception\n")
         return self.process
@@ -191,7 +192,8 @@ def power_in(folder: Path, said: list[str]) -> QemuPower:
         folder,
         FakeEnclosure(said),  # type: ignore[arg-type]
         "tap-server",
-        Accelerator.KVM,
+        Accelerator.TCG,
+        ("ld.so", "qemu"),
         members("a", said=said),
     )
 
