@@ -1,0 +1,32 @@
+"""The file system exerciser on NFS on RAID: every read is what was written, whoever served it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.cell.suite import Suites
+from harness.fixtures import stack_of
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.waiting import Deadline
+from harness.workload.suite import Fsx
+
+
+@pytest.mark.parametrize("level", ["5", "10"])
+def test_fsx(suite: Suites, level: str) -> None:
+    suite(stack_of(level), Fsx(operations=3000)).must_pass()
+
+
+def test_fsx_sees_a_second_writer(suite: Suites) -> None:
+    suite(stack_of("5"), Fsx(operations=20000), meanwhile=a_second_writer).must_fail()
+
+
+def a_second_writer(lab: Lab, stack: Stack) -> Callable[[], object]:
+    """Let another process of the client write into what fsx takes for its own file, until its input ends."""
+    client = lab.clients[0]
+    directory = f"{stack.mounts[client.name].directory}/fsx-{client.name}"
+    each = f"for file in {directory}/fsx-file {directory}/LTP_*/*"
+    write = 'printf 0123456789abcdef | dd of="$file" bs=16 seek=9 conv=notrunc status=none'
+    loop = f'while :; do {each}; do [ ! -f "$file" ] || {write}; done; done'
+    writer = client.start_command(["sh", "-c", f"({loop}) & cat; kill $!; wait"])
+    return lambda: writer.wait(Deadline.after(30))

@@ -1,0 +1,28 @@
+"""Suites that others wrote, for servers and clients that they know nothing of."""
+
+import pytest
+
+from harness.cell.suite import Suites
+from harness.export import ExportSpec
+from harness.fixtures import stack_of
+from harness.mount import MountSpec
+from harness.workload.suite import Cthon, Fstests, Ltp, Pynfs
+
+pytestmark = pytest.mark.exhaustive
+
+
+@pytest.mark.parametrize("vers", ["3", "4.0", "4.2"])
+def test_connectathon(suite: Suites, vers: str) -> None:
+    suite(stack_of(mount=MountSpec(vers=vers)), Cthon()).must_pass()
+
+
+def test_pynfs(suite: Suites) -> None:
+    suite(stack_of(export=ExportSpec()), Pynfs(tests=("EID1", "CSESS1", "SEQ1", "PUTFH1d"))).must_pass()
+
+
+def test_fstests(suite: Suites) -> None:
+    suite(stack_of(), Fstests(tests=("generic/001", "generic/013", "generic/075"))).must_pass()
+
+
+def test_ltp(suite: Suites) -> None:
+    suite(stack_of(), Ltp()).must_pass()
