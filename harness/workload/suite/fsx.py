@@ -22,7 +22,7 @@ DONE = "A-OK!"
 DUMPED = "LOG DUMP"
 """What every fsx prints once it has found a difference or an operation that failed; misuse ends without it."""
 
-_SEED = re.compile(r"^Seed set to|Using seed")
+_FOUND = re.compile(r"BAD DATA|[Ss]ize error|miscompare|^short |[Ss]hort (?:read|write)|: [A-Z][a-z ]+$")
 
 
 class Fsx(Spec):
@@ -54,7 +54,8 @@ def parse_fsx(name: str, ended: Completed) -> SuiteOutcome:
     if ended.ok and DONE in ended.stdout:
         return passed(name)
     if not ended.ok and DUMPED in said:
-        lines = (line.strip() for line in said.splitlines())
-        first = next(line for line in lines if line and not _SEED.search(line))
+        lines = [line.strip() for line in said.partition(DUMPED)[0].splitlines()]
+        told = (line for line in lines if _FOUND.search(line))
+        first = next(told, tail(" ".join(lines)))
         return failed(name, f"{first} (status {ended.status})")
     return unknown(name, f"status {ended.status}: {tail(said)}")

@@ -177,6 +177,11 @@ def test_fstests_lists() -> None:
     assert cut_off.unknown
 
 
+def test_pynfs_passed() -> None:
+    outcome = parse_pynfs("pynfs", ended(real("pynfs.txt")))
+    assert len(outcome.passed) == outcome.total == 4
+
+
 def test_pynfs_summary_must_agree() -> None:
     stars = "*" * 50
     body = "EID1     st_exchange_id.testSupported          : PASS\n"
