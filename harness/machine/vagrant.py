@@ -172,6 +172,8 @@ class Vagrant:
             logger.warning("trying once more, as vagrant up failed: %s", error)
             for power in powers:
                 power.begin_again()
+            # What was made half would be in the way.
+            self.destroy()
             self._up(powers)
 
     def _up(self, powers: Sequence["VagrantPower"]) -> None:
@@ -282,6 +284,7 @@ class VagrantPower:
     def require_on(self) -> None:
         """Raise RigError with the console's last words if it has ended."""
         if not self.running:
-            said = self.consoles[-1].read_text(errors="replace") if self.consoles[-1].exists() else ""
+            last = self.consoles[-1]
+            said = last.read_text(errors="replace") if last.exists() else ""
             cause = cause_of_death(said) if said.strip() else self.libvirt.cause(self.name)
             raise RigError(f"{self.name}: its machine ended: {cause}; see {self.consoles[-1]}")
