@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,7 @@ class FakeApt:
         self.files = files
         self.fails_at = fails_at
         self.configuration = ""
+        self.depends = ""
 
     def __call__(self, argv: list[str], *, environment: dict[str, str] | None = None, **_: object) -> Completed:
         if "indextargets" in argv:
@@ -104,6 +106,8 @@ class FakeApt:
         self.configuration = configuration.read_text()
         if self.fails_at in argv:
             return Completed(tuple(argv), 100, "", "E: Failed to fetch http://mirror.example/x  Hash Sum mismatch\n")
+        if "depends" in argv:
+            return Completed(tuple(argv), 0, self.depends, "")
         if "download" in argv:
             for name in self.files:
                 (configuration.parent / "archives" / name).touch()
@@ -144,3 +148,19 @@ def test_a_package_that_did_not_come_is_missed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(command, "run", FakeApt(()))
     with pytest.raises(RigError, match="0 files for libc6"):
         apt.download("sid", ["libc6"], tmp_path)
+
+
+@pytest.mark.usefixtures("_keys")
+def test_what_stands_behind_a_metapackage_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeApt(("linux-image-7.2-cloud_7.2_amd64.deb", "linux-modules-7.2-cloud_7.2_amd64.deb"))
+    monkeypatch.setattr(command, "run", fake)
+    fake.depends = (
+        "linux-image-cloud-amd64\n  Depends: linux-image-7.2-cloud\nlinux-image-7.2-cloud\n"
+        "linux-modules-7.2-cloud\n<linux-initramfs-tool>\n  dracut\nlinux-base\n"
+    )
+    wanted = re.compile(r"linux-(?:image|modules)-\d.*")
+    found = apt.download_behind("sid", "linux-image-cloud-amd64", wanted, tmp_path / "a")
+    assert list(found) == ["linux-image-7.2-cloud", "linux-modules-7.2-cloud"]
+    fake.depends = "linux-image-cloud-amd64\n"
+    with pytest.raises(RigError, match="leads to no package"):
+        apt.download_behind("sid", "linux-image-cloud-amd64", wanted, tmp_path / "b")
