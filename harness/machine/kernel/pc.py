@@ -15,7 +15,7 @@ from harness.machine.kernel.kernel import Kernel
 RECIPE_VERSION = "1"
 """Part of the address: to be raised when what is built here changes."""
 PARTS = re.compile(r"linux-(?:image|binary|modules|base)-\d.*")
-"""The packages that hold a kernel: one in trixie; in sid one each for the kernel, the modules, and what is built in."""
+"""The packages that hold a kernel: one in trixie; in sid three, for the kernel, the modules and what is built in."""
 ROLES = (
     *("virtio_blk", "virtio_net", "md_mod", "raid456", "raid1", "raid10", "raid0", "xfs", "ext4", "dm_mod"),
     *("dm_delay", "dm_flakey", "dm_log_writes", "nfsd", "nfs", "nfsv3", "nfsv4", "rpcsec_gss_krb5", "sch_netem"),
