@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from harness import cli_hosts
 from harness.errors import (
     ControlFailed,
     Inconclusive,
@@ -25,6 +26,7 @@ from harness.interrupt import interrupted, unwind_on_signals
 from harness.options import OPTIONS
 
 if TYPE_CHECKING:
+    from harness.plan.cell import Matrix
     from harness.plan.plan import Plan
     from harness.topology import Platform
 
@@ -40,6 +42,18 @@ Image = Annotated[str | None, typer.Option(help=HELP["image"])]
 Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
 Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
 Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
+
+Select = Annotated[str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")]
+Repeats = Annotated[int | None, typer.Option(help="Visits to each cell.")]
+Results = Annotated[Path, typer.Option(help="Where runs are kept.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")]
+Base = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="The known side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
+]
+New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The side that is tried, said likewise.")]
 
 
 class Status(IntEnum):
@@ -66,6 +80,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.add_typer(cli_hosts.app)
 
 
 @app.callback()
@@ -108,8 +125,8 @@ def demo(
     server: Server = None,
     clients: Clients = None,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn by chance.")] = 1,
-    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
+    results: Results = RESULTS,
+    keep: Keep = False,
 ) -> None:
     """Cut the power under a sync and an async export, with controls: a table and a report."""
     from harness.demo import run_demo  # noqa: PLC0415
@@ -124,13 +141,11 @@ def demo(
 def run(
     asked: typer.Context,
     plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
-    select: Annotated[
-        str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    select: Select = None,
+    dry_run: DryRun = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with this plan's newest run.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Visits to each cell.")] = None,
+    seed: Seed = None,
+    repeats: Repeats = None,
     provider: Provider = None,
     inventory: Inventory = None,
     kernel: Kernel = None,
@@ -139,17 +154,11 @@ def run(
     package: Package = None,
     server: Server = None,
     clients: Clients = None,
-    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")] = False,
+    results: Results = RESULTS,
+    keep: Keep = False,
 ) -> None:
     """Measure every configuration of a plan, say what limits each, and rank those that keep their promises."""
-    from harness.plan.cell import matrix_of  # noqa: PLC0415
-    from harness.plan.describe import describe  # noqa: PLC0415
-    from harness.plan.plan import load_plan  # noqa: PLC0415
-
-    changes = {name: of for name, of in (("seed", seed), ("repeats", repeats)) if of is not None}
-    matrix = matrix_of(load_plan(plan, changes)).select(select)
-    Console().print(describe(matrix))
+    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     if dry_run:
         return
     from harness.report.terminal import show  # noqa: PLC0415
@@ -162,10 +171,50 @@ def run(
     raise typer.Exit(Status[record.outcome.name])
 
 
+@app.command("ab")
+def compare_sides(
+    asked: typer.Context,
+    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    base: Base = None,
+    new: New = None,
+    select: Select = None,
+    dry_run: DryRun = False,
+    seed: Seed = None,
+    repeats: Repeats = None,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
+    results: Results = RESULTS,
+) -> None:
+    """Measure a plan on two sides that differ in kernel, image or packages, in turn, and compare them."""
+    from harness.comparison import announce, run_ab, side_of  # noqa: PLC0415
+    from harness.platform import refuse_unknown  # noqa: PLC0415
+
+    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    common = platform_asked(asked, matrix.plan)
+    sides = side_of(base or (), common), side_of(new or (), common)
+    for side in sides:
+        refuse_unknown(side)
+    for line in announce(matrix, *sides):
+        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    if dry_run:
+        return
+    from harness.report.comparison_table import show_comparison  # noqa: PLC0415
+
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
+    show_comparison(comparison, Console(), page)
+    raise typer.Exit(Status[comparison.outcome.name])
+
+
 @app.command()
 def judge(
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
-    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = RESULTS,
+    results: Results = RESULTS,
 ) -> None:
     """Judge a stored run again, without machines."""
     from harness.campaign import write_report  # noqa: PLC0415
@@ -215,6 +264,18 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of fi
     diagnosis.show(findings, json=json)
     if diagnosis.missing(findings):
         raise typer.Exit(Status.REQUIREMENT_MISSING)
+
+
+def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
+    """Return the cells of a plan that were asked for, and describe them."""
+    from harness.plan.cell import matrix_of  # noqa: PLC0415
+    from harness.plan.describe import describe  # noqa: PLC0415
+    from harness.plan.plan import load_plan  # noqa: PLC0415
+
+    said = {name: value for name, value in changes.items() if value is not None}
+    matrix = matrix_of(load_plan(path, said)).select(select)
+    Console().print(describe(matrix))
+    return matrix
 
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":

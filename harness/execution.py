@@ -51,6 +51,19 @@ class Execution:
             RequirementMissing: a machine lacks the program of a workload; no visit has been made.
             RigError: the lab does not boot.
         """
+        left = self.begin()
+        begun = now_ns()
+        for done, (round_, name) in enumerate(left):
+            self.turn(round_, name, left=time_left(begun, done, len(left)))
+        self.finish()
+
+    def begin(self) -> list[tuple[int, str]]:
+        """Boot the lab if there is anything left to visit; return what is, by round and cell, in its order.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RigError: the lab does not boot.
+        """
         record = self.campaign.record.plan
         assert record is not None  # noqa: S101  whoever makes a campaign for a plan puts it in
         record.order = self.order
@@ -58,13 +71,21 @@ class Execution:
         self._save()
         left = [(round_, name) for round_, name in self.order if not self._visited(round_, name)]
         self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
-        begun = now_ns()
-        for done, (round_, name) in enumerate(left):
-            # By now its cell may have been given up.
-            if not self._visited(round_, name):
-                number = len(self.order) - len(left) + done + 1
-                step(f"visit {number} of {len(self.order)}: {name}{_left(begun, done, len(left))}")
-                self.visit(round_, self.cells[name])
+        return left
+
+    def turn(self, round_: int, name: str, *, who: str = "", left: str = "") -> None:
+        """Make one visit of the order, unless its cell has been given up; say so, and for whom, and what is left.
+
+        Raises:
+            RigError: the lab does not boot.
+        """
+        if not self._visited(round_, name):
+            number = self.order.index((round_, name)) + 1
+            step(f"{who}visit {number} of {len(self.order)}: {name}{left}")
+            self.visit(round_, self.cells[name])
+
+    def finish(self) -> None:
+        """Make every cut, if the plan asks for cuts."""
         if self.plan.run.cut is not None:
             self._cut_all()
 
@@ -231,7 +252,8 @@ def new_record(cell: Cell) -> CellRecord:
     )
 
 
-def _left(begun_ns: int, done: int, total: int) -> str:
+def time_left(begun_ns: int, done: int, total: int) -> str:
+    """Say how long the rest takes if it goes on like this; empty at the beginning."""
     if not done:
         return ""
     seconds = (now_ns() - begun_ns) / 1e9 / done * (total - done)

@@ -97,6 +97,11 @@ def why_no_rank(cell: CellRecord, cycle: CycleRecord | None) -> str | None:
         return f"does not keep its promises: {what_was_lost(cycle)} acknowledged operations lost"
     if not cell.asked.get("export", {}).get("sync", True):
         return "async export: promises nothing"
+    return why_not_of_the_hardware(cell)
+
+
+def why_not_of_the_hardware(cell: CellRecord) -> str | None:
+    """Return why a figure says nothing of the hardware that was asked for, or None if it does."""
     cached = next((one.regime for one in cell.repeats if one.regime and not one.regime.get("accepted", True)), None)
     if cached is not None:
         return f"measures a cache: {cached.get('reason', 'the working set fits into it')}"

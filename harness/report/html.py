@@ -33,8 +33,8 @@ def write_html(record: RunRecord, path: Path) -> None:
     RunStore(path.parent).write_text(path.name, render(record))
 
 
-def render(record: RunRecord) -> str:
-    """Return the report of a run."""
+def templates() -> Environment:
+    """Return the templates of all pages, with the filters that they share."""
     environment = Environment(
         loader=PackageLoader("harness.report", "."),
         autoescape=True,
@@ -51,39 +51,48 @@ def render(record: RunRecord) -> str:
         "quote_url": quote,
         "moment": moment,
     }
+    return environment
+
+
+def render(record: RunRecord) -> str:
+    """Return the report of a run."""
     limits = moments.span(record.cycles)
     timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
     sections = list(sections_of(record, [*filter(None, timelines)]))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
-    return environment.get_template("report.html.j2").render(
-        run=record,
-        took=duration(record),
-        columns=columns.COLUMNS,
-        note=columns.note,
-        blames=columns.blames,
-        losses=columns.losses,
-        happening=columns.happening,
-        signs=SIGNS,
-        scatter=scatter.scatter(record.cycles),
-        scatter_module=scatter,
-        timelines=[timeline for timeline in timelines if timeline],
-        timeline_module=moments,
-        layers=configuration(stacks),
-        layers_of=lambda cell: configuration([cell]),
-        caveats=caveats(stacks),
-        rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
-        sections=sections,
-        shown={anchor for anchor, _ in sections},
-        cells=cells,
-        cells_chart=cells_chart,
-        rankings=cells.rankings(record),
-        published=published_figures(record),
-        numbers=cells_chart.numbered(record),
-        cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
-        topology=topology(record.topology),
-        counters=counters,
-        checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
+    return (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            run=record,
+            took=duration(record),
+            columns=columns.COLUMNS,
+            note=columns.note,
+            blames=columns.blames,
+            losses=columns.losses,
+            happening=columns.happening,
+            signs=SIGNS,
+            scatter=scatter.scatter(record.cycles),
+            scatter_module=scatter,
+            timelines=[timeline for timeline in timelines if timeline],
+            timeline_module=moments,
+            layers=configuration(stacks),
+            layers_of=lambda cell: configuration([cell]),
+            caveats=caveats(stacks),
+            rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
+            sections=sections,
+            shown={anchor for anchor, _ in sections},
+            cells=cells,
+            cells_chart=cells_chart,
+            rankings=cells.rankings(record),
+            published=published_figures(record),
+            numbers=cells_chart.numbered(record),
+            cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
+            topology=topology(record.topology),
+            counters=counters,
+            checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
+        )
     )
 
 

@@ -1,0 +1,145 @@
+"""The comparison on a terminal and as a page, from the stored records of a real A/B run."""
+
+import io
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from harness.record.comparison import ComparisonRecord, Finding, Version, compare
+from harness.record.run import RunRecord
+from harness.record.store import RunStore
+from harness.report import comparison_chart, sides
+from harness.report.comparison_html import render_comparison, write_comparison
+from harness.report.comparison_table import show_comparison
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "run"
+
+
+@pytest.fixture
+def comparison() -> ComparisonRecord:
+    base, new = (RunRecord.model_validate_json((DATA / f"ab-{side}.json").read_text()) for side in ("base", "new"))
+    return compare(base, new, name="two-ab")
+
+
+def shown(comparison: ComparisonRecord, width: int = 100) -> str:
+    out = io.StringIO()
+    show_comparison(comparison, Console(file=out, width=width, force_terminal=False), Path("results/two-ab/x.html"))
+    return out.getvalue()
+
+
+def test_the_table_has_both_sides_and_their_ratio(comparison: ComparisonRecord) -> None:
+    said = shown(comparison)
+    assert "kernel: base 6.1.176, new 6.12.101 (server, client1)" in said
+    assert re.search(r"export=sync +23\.8 \(21\.3-26\.3\) +27\.8 \(22\.3-33\.2\) +2\+2 +1\.167 +not comparable", said)
+    assert re.search(r"export=async +9,602 of 9,602 +2,897 of 2,897 .*PASS / PASS", said)
+    assert "comparison: INCONCLUSIVE: 2 cells: 2 not comparable" in said
+    assert "report: results/two-ab/x.html" in said
+
+
+def test_no_figure_is_lost_on_a_narrow_terminal(comparison: ComparisonRecord) -> None:
+    said = shown(comparison, width=60)
+    assert max(len(line) for line in said.splitlines() if line.startswith("\u2500")) <= 60
+    for figure in ("5,670", "4,770", "0.842"):
+        assert figure in said
+
+
+def test_a_name_cannot_steer_the_terminal_or_the_page(comparison: ComparisonRecord) -> None:
+    comparison.pairs[0].name = "level=5\x1b[2J<script>"
+    assert "\x1b" not in shown(comparison)
+    page = render_comparison(comparison)
+    assert "\x1b" not in page
+    assert "<script" not in page
+
+
+def test_the_page_needs_nothing_else(comparison: ComparisonRecord) -> None:
+    page = render_comparison(comparison)
+    assert not re.search(r"https?://|<script|<link|@import", page)
+    assert '<a href="../two-base/report.html">' in page
+    assert "6.12.101" in page
+    assert "stands idle" in page
+
+
+def test_every_chart_is_well_formed_and_said_in_words(comparison: ComparisonRecord) -> None:
+    charts = re.findall(r"<svg viewBox[^>]*role=.*?</svg>", render_comparison(comparison), re.DOTALL)
+    assert len(charts) == 2
+    for chart in charts:
+        tree = ET.fromstring(chart)  # noqa: S314  written by ourselves
+        said = tree.findtext("desc") or ""
+        assert "export=sync" in said
+        assert "base" in said
+
+
+def test_bars_end_where_their_values_are(comparison: ComparisonRecord) -> None:
+    [group] = sides.groups(comparison)
+    chart = comparison_chart.speed(group)
+    for row, pair in zip(chart.rows, group.pairs, strict=True):
+        for bar, side in zip(row.bars, (pair.base, pair.new), strict=True):
+            assert bar.end == chart.x.at(side.median or 0)
+            assert len(bar.dots) == len(side.values)
+            assert bar.hatched
+            assert row.top < bar.top < row.top + comparison_chart.ROW - comparison_chart.BAR
+        assert not row.strong
+
+
+def test_a_difference_stands_out(comparison: ComparisonRecord) -> None:
+    comparison.pairs[0].finding = Finding.HIGHER
+    row = comparison_chart.speed(sides.groups(comparison)[0]).rows[0]
+    assert row.strong
+    assert row.said == "new/base 1.167, higher"
+    assert not row.bars[0].hatched
+
+
+def test_a_side_without_a_figure_has_no_bar(comparison: ComparisonRecord) -> None:
+    pair = comparison.pairs[0]
+    pair.new.median, pair.new.values, pair.ratio, pair.finding = None, [], None, Finding.ONE_SIDED
+    pair.why = "new: ERROR, no answer"
+    row = comparison_chart.speed(sides.groups(comparison)[0]).rows[0]
+    assert row.bars[1].end == comparison_chart.LEFT
+    assert row.words == "export=sync: base 23.8, new not measured; not measured"
+    assert "no answer" in shown(comparison)
+    assert "no answer" in render_comparison(comparison)
+
+
+def test_losses_are_drawn_where_power_was_cut(comparison: ComparisonRecord) -> None:
+    chart = comparison_chart.loss(comparison)
+    assert chart is not None
+    assert [[bar.words for bar in row.bars] for row in chart.rows] == [["0", "0"], ["9,602", "2,897"]]
+    comparison.cuts = []
+    assert comparison_chart.loss(comparison) is None
+    assert 'id="cuts"' not in render_comparison(comparison)
+
+
+def test_machines_with_the_same_versions_share_a_line() -> None:
+    versions = [
+        Version(machine=machine, what=what, base="1", new=new)
+        for machine, what, new in (("server", "zlib", "2"), ("server", "kernel", "2"), ("client1", "kernel", "2"))
+    ]
+    versions.append(Version(machine="server", what="attr", base="1", new=None))
+    assert sides.by_versions(versions) == [
+        ("kernel", "1", "2", "server, client1"),
+        ("zlib", "1", "2", "server"),
+        ("attr", "1", "not there", "server"),
+    ]
+
+
+def test_many_packages_are_counted(comparison: ComparisonRecord) -> None:
+    comparison.versions += [Version(machine="server", what=f"lib{n}", base="1", new="2") for n in range(20)]
+    said = shown(comparison)
+    assert "and 15 more packages differ; the report has them" in said
+    assert "Packages that differ: 20" in render_comparison(comparison)
+
+
+def test_an_a_a_run_says_so(comparison: ComparisonRecord) -> None:
+    comparison.alike, comparison.versions = True, [Version(machine="server", what="kernel", base="6.1", new="6.1")]
+    assert "kernel: both 6.1 (server); no package differs" in shown(comparison)
+    assert "A/A run" in render_comparison(comparison)
+
+
+def test_record_and_page_are_stored(comparison: ComparisonRecord, tmp_path: Path) -> None:
+    page = write_comparison(comparison, RunStore(tmp_path))
+    assert page.read_text().lstrip().startswith("<!doctype html>")
+    stored = ComparisonRecord.model_validate_json((tmp_path / "comparison.json").read_text())
+    assert stored == comparison
