@@ -61,38 +61,35 @@ def render(record: RunRecord) -> str:
     sections = list(sections_of(record, [*filter(None, timelines)]))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
-    return (
-        templates()
-        .get_template("report.html.j2")
-        .render(
-            run=record,
-            took=duration(record),
-            columns=columns.COLUMNS,
-            note=columns.note,
-            blames=columns.blames,
-            losses=columns.losses,
-            happening=columns.happening,
-            signs=SIGNS,
-            scatter=scatter.scatter(record.cycles),
-            scatter_module=scatter,
-            timelines=[timeline for timeline in timelines if timeline],
-            timeline_module=moments,
-            layers=configuration(stacks),
-            layers_of=lambda cell: configuration([cell]),
-            caveats=caveats(stacks),
-            rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
-            sections=sections,
-            shown={anchor for anchor, _ in sections},
-            cells=cells,
-            cells_chart=cells_chart,
-            rankings=cells.rankings(record),
-            published=published_figures(record),
-            numbers=cells_chart.numbered(record),
-            cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
-            topology=topology(record.topology),
-            counters=counters,
-            checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
-        )
+    page = templates().get_template("report.html.j2")
+    return page.render(
+        run=record,
+        took=duration(record),
+        columns=columns.COLUMNS,
+        note=columns.note,
+        blames=columns.blames,
+        losses=columns.losses,
+        happening=columns.happening,
+        signs=SIGNS,
+        scatter=scatter.scatter(record.cycles),
+        scatter_module=scatter,
+        timelines=[timeline for timeline in timelines if timeline],
+        timeline_module=moments,
+        layers=configuration(stacks),
+        layers_of=lambda cell: configuration([cell]),
+        caveats=caveats(stacks),
+        rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
+        sections=sections,
+        shown={anchor for anchor, _ in sections},
+        cells=cells,
+        cells_chart=cells_chart,
+        rankings=cells.rankings(record),
+        published=published_figures(record),
+        numbers=cells_chart.numbered(record),
+        cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
+        topology=topology(record.topology),
+        counters=counters,
+        checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
     )
 
 
