@@ -1,0 +1,57 @@
+"""A plan on two sides: what differs is told by the machines themselves, and where nothing does nothing is measured."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import Status, main
+from harness.interrupt import unwinding_on_signals
+from harness.machine.kernel.catalogue import DEFAULT
+from harness.record import RunStore
+from harness.record.comparison import ComparisonRecord, Finding
+from harness.verdict.outcome import Outcome
+
+ONE_CELL = """
+hardware = { disks = { count = 3, size = "512MiB" } }
+workload = { tool = "dd", count = 16 }
+run = { repeats = 1, allow_cache = true }
+"""
+KERNELS = {"debian/bookworm": "6.1.", "debian/trixie": "6.12."}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "one.toml"
+    path.write_text(ONE_CELL)
+    return path
+
+
+def compared(plan: Path, *words: str) -> tuple[int, ComparisonRecord]:
+    with unwinding_on_signals():
+        status = main(["ab", str(plan), "--provider", "uml", "--results", str(plan.parent), *words])
+    (stored,) = plan.parent.glob("*-one-ab/comparison.json")
+    assert (stored.parent / "comparison.html").is_file()
+    return status, ComparisonRecord.model_validate_json(stored.read_text())
+
+
+def test_a_new_server_is_compared_with_an_old_one(plan: Path) -> None:
+    base, new = KERNELS
+    status, comparison = compared(plan, f"--base=kernel={base}", f"--new=kernel={base}", f"--new=server.kernel={new}")
+    [kernel] = comparison.different
+    assert (kernel.machine, kernel.what) == ("server", "kernel")
+    assert str(kernel.base).startswith(KERNELS[base])
+    assert str(kernel.new).startswith(KERNELS[new])
+    [pair] = comparison.pairs
+    assert (len(pair.base.values), len(pair.new.values)) == (1, 1)
+    # One visit a side cannot tell anything, whatever it measured.
+    assert pair.finding in {Finding.SINGLE, Finding.NOT_COMPARABLE}
+    assert (status, comparison.outcome) == (Status.INCONCLUSIVE, Outcome.INCONCLUSIVE)
+    for side in (comparison.base, comparison.new):
+        assert RunStore.find(side.run, plan.parent).load().ended_early is None
+
+
+def test_the_default_and_its_name_are_no_comparison(plan: Path) -> None:
+    status, comparison = compared(plan, f"--new=kernel={DEFAULT}")
+    assert (status, comparison.outcome) == (Status.INVALID, Outcome.INVALID)
+    assert "nothing was compared" in comparison.reason
+    assert all(not pair.base.values and not pair.new.values for pair in comparison.pairs)
