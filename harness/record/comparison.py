@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from harness.record.built import Built, built_differently
 from harness.record.cell import CellRecord, Strict
 from harness.record.environment import MachineRecord
 from harness.record.ranking import what_was_lost, why_not_of_the_hardware
@@ -128,6 +129,8 @@ class ComparisonRecord(Strict):
     alike: bool
     """Both sides were asked to run the same: what differs then is chance."""
     versions: list[Version]
+    built: list[Built]
+    """What was built otherwise on one side than on the other, of the same request."""
     pairs: list[Pair]
     cuts: list[CutPair]
     notes: list[str] = Field(default_factory=list)
@@ -145,7 +148,8 @@ class ComparisonRecord(Strict):
 def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
     """Put two runs of one plan side by side, and judge what that shows."""
     others = {cell.name: cell for cell in new.cells}
-    pairs = [pair_of(cell, others[cell.name]) for cell in base.cells if cell.name in others]
+    both = [(cell, others[cell.name]) for cell in base.cells if cell.name in others]
+    pairs = [pair_of(*sides) for sides in both]
     outcome, reason = conclude_comparison(base, new, pairs)
     environments = [one for one in (base.environment, new.environment) if one is not None]
     return ComparisonRecord(
@@ -157,6 +161,7 @@ def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
         new=side_of(new),
         alike=asked_alike(base, new),
         versions=list(versions_of(base, new)),
+        built=built_differently(both),
         pairs=pairs,
         cuts=cut_pairs(base, new),
         notes=list(dict.fromkeys(note for one in environments for note in one.notes)),

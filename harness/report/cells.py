@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.record.cell import CellRecord
+from harness.record.leaves import flat
 from harness.record.run import RunRecord
-from harness.report.configuration import flat, value
+from harness.report.configuration import value
 from harness.report.words import UNKNOWN, data, number, plural
 
 _UNITS = {

@@ -49,6 +49,11 @@ def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
     if not rows:
         for what, base, _, machines in sides.by_versions(sides.kernels(comparison)):
             say(console, f"{what}: both {base} ({machines}); no package differs")
+    for one in comparison.built:
+        say(
+            console,
+            f"built otherwise: {one.field}: base {one.base}, new {one.new} ({sides.cells_of(one, comparison)})",
+        )
 
 
 def cell_table(group: sides.Group) -> Table:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.record.leaves import flat
 from harness.report.words import UNKNOWN
 from harness.units import format_size
 
@@ -84,18 +85,6 @@ def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
             yield layer, asked, found.pop(layer, None)
     for layer, state in found.items():
         yield layer, None, state
-
-
-def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a nested record by dotted path; a list of plain values is one leaf."""
-    if isinstance(tree, Mapping):
-        for key, branch in tree.items():
-            yield from flat(branch, f"{path}.{key}" if path else str(key))
-    elif isinstance(tree, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in tree):
-        for place, branch in enumerate(tree):
-            yield from flat(branch, f"{path}.{place}" if path else str(place))
-    elif tree is not None or path:
-        yield path or "value", list(tree) if isinstance(tree, tuple) else tree
 
 
 def counterpart(field: str, there: Mapping[str, Any]) -> str | None:

@@ -10,10 +10,11 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
 from harness.report import cells, cells_chart, columns, moments, scatter, words
-from harness.report.configuration import caveats, configuration, flat, value
+from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.record.built import Built
 from harness.record.comparison import BASE, NEW, ComparisonRecord, Finding, Pair, SideCell, SideCut, Version
 from harness.report.cells import measure
 from harness.report.words import UNKNOWN, count, number, plural
@@ -104,6 +105,11 @@ def asked(comparison: ComparisonRecord) -> list[tuple[str, str, str]]:
     """Return machine, and what it was asked to run on each side."""
     new = comparison.new.asked
     return [(machine, words, new.get(machine, UNKNOWN)) for machine, words in comparison.base.asked.items()]
+
+
+def cells_of(built: Built, comparison: ComparisonRecord) -> str:
+    """Name the cells in which something was built otherwise."""
+    return "all cells" if len(built.cells) == len(comparison.pairs) else "; ".join(built.cells)
 
 
 def took(comparison: ComparisonRecord) -> str:

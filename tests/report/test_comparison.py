@@ -33,6 +33,7 @@ def shown(comparison: ComparisonRecord, width: int = 100) -> str:
 def test_the_table_has_both_sides_and_their_ratio(comparison: ComparisonRecord) -> None:
     said = shown(comparison)
     assert "kernel: base 6.1.176, new 6.12.101 (server, client1)" in said
+    assert "built otherwise: filesystem.features: base nrext64=0, new nrext64=1 (all cells)" in said
     assert re.search(r"export=sync +23\.8 \(21\.3-26\.3\) +27\.8 \(22\.3-33\.2\) +2\+2 +1\.167 +not comparable", said)
     assert re.search(r"export=async +9,602 of 9,602 +2,897 of 2,897 .*PASS / PASS", said)
     assert "comparison: INCONCLUSIVE: 2 cells: 2 not comparable" in said
@@ -60,6 +61,7 @@ def test_the_page_needs_nothing_else(comparison: ComparisonRecord) -> None:
     assert '<a href="../two-base/report.html">' in page
     assert "6.12.101" in page
     assert "stands idle" in page
+    assert "nrext64=1" in page
 
 
 def test_every_chart_is_well_formed_and_said_in_words(comparison: ComparisonRecord) -> None:
