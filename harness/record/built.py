@@ -23,7 +23,10 @@ class Built(Strict):
 
 
 def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]:
-    """Return the fields in which the two sides of a cell were found to differ; cells that differ alike share one."""
+    """Return the fields in which the two sides of a cell were found to differ; cells that differ alike share one.
+
+    So do members, and clients: then the field has a star where their names would stand.
+    """
     found: dict[tuple[str, str, str], list[str]] = {}
     for base, new in pairs:
         # A side where nothing was built has not built it differently.
@@ -34,7 +37,22 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
             words = apart(ours.get(field), theirs.get(field))
             if words[0] != words[1]:
                 found.setdefault((field, *words), []).append(base.name)
-    return [Built(field=field, base=ours, new=theirs, cells=cells) for (field, ours, theirs), cells in found.items()]
+    alike: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
+    for (field, *words), cells in found.items():
+        layer, leaf = field.partition(".")[0], field.rpartition(".")[2]
+        alike.setdefault((layer, leaf, words[0], words[1], tuple(cells)), []).append(field)
+    return [
+        Built(field=starred(fields), base=base, new=new, cells=list(cells))
+        for (_, _, base, new, cells), fields in alike.items()
+    ]
+
+
+def starred(fields: list[str]) -> str:
+    """Return what several fields of one layer have in common, with a star for each part that differs."""
+    parts = [field.split(".") for field in fields]
+    if len({len(one) for one in parts}) > 1:
+        return f"{parts[0][0]}.*.{parts[0][-1]}"
+    return ".".join(part[0] if len(set(part)) == 1 else "*" for part in zip(*parts, strict=True))
 
 
 def leaves(cell: CellRecord) -> dict[str, Any]:

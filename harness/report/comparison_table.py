@@ -67,8 +67,8 @@ def cell_table(group: sides.Group) -> Table:
 
 
 def figure(side: SideCell) -> str:
-    """Write median and range."""
-    return number(side.median) if side.spread is None else f"{number(side.median)} ({sides.spread(side)})"
+    """Write median and range; a single visit has none."""
+    return number(side.median) if len(side.values) < 2 else f"{number(side.median)} ({sides.spread(side)})"
 
 
 def cut_table(comparison: ComparisonRecord) -> Table:

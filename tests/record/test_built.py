@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.record.built import apart, built_differently
+from harness.record.built import apart, built_differently, starred
 from harness.record.cell import CellRecord
 from harness.record.run import RunRecord
 
@@ -32,6 +32,20 @@ def test_cells_that_differ_otherwise_are_told_apart(pairs: list[tuple[CellRecord
     assert [(one.field, one.new, one.cells) for one in built_differently(pairs)][1:] == [
         ("export.threads", "16", ["export=sync"])
     ]
+
+
+def test_members_that_differ_alike_share_a_line(pairs: list[tuple[CellRecord, CellRecord]]) -> None:
+    for base, new in pairs:
+        for side, scheduler in ((base, "mq-deadline"), (new, "none")):
+            side.effective["tuning"] = {"members": {f"/dev/vd{one}": {"scheduler": scheduler} for one in "abc"}}
+    assert [(one.field, one.base, one.new) for one in built_differently(pairs)][1:] == [
+        ("tuning.members.*.scheduler", "mq-deadline", "none")
+    ]
+
+
+def test_fields_that_lie_at_different_depths_share_their_ends() -> None:
+    assert starred(["array.a.b.level"]) == "array.a.b.level"
+    assert starred(["array.a.b.level", "array.a.level"]) == "array.*.level"
 
 
 def test_what_was_not_built_is_not_built_otherwise(pairs: list[tuple[CellRecord, CellRecord]]) -> None:
