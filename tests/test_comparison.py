@@ -1,6 +1,7 @@
 """Two sides of one plan: what they are asked to run, in which order they are visited, what ends both."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,15 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli import Status, main
 from harness.comparison import announce, in_turn, measure, side_of
 from harness.errors import RequestError, RequirementMissing, RigError
 from harness.execution import Execution
+from harness.interrupt import unwinding_on_signals
 from harness.plan.cell import Matrix, matrix_of
 from harness.plan.plan import read_plan
 from harness.record import RunRecord
 from harness.record.environment import Environment, MachineRecord
 from harness.topology import Platform, SoftwareSpec
 from harness.waiting import wall_clock
+
+PLAN = Path(__file__).resolve().parents[1] / "scenarios" / "plans" / "tiny.toml"
 
 
 def test_a_word_is_said_of_all_machines_or_of_a_role() -> None:
@@ -71,6 +76,24 @@ def test_both_sides_and_what_they_take_are_announced() -> None:
     ]
     assert "3.0 GiB of memory" in said[-1]
     assert any("A/A" in line for line in announce(tiny(), Platform(), Platform()))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--new=server.kernel=debian/sid", "--kernel=debian/trixie"], Status.PASS, "new: server kernel=debian/sid; "),
+        (["--new=kernel=debian/trixi"], Status.BAD_REQUEST, "did you mean 'debian/trixie'?"),
+        (["--base=kernle=debian/trixie"], Status.BAD_REQUEST, "did you mean 'kernel'?"),
+        ([], Status.PASS, "an A/A run"),
+    ],
+)
+def test_the_command_says_what_it_would_do(
+    words: list[str], status: Status, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with unwinding_on_signals():
+        assert main(["ab", str(PLAN), "--dry-run", "--provider=uml", *words]) == status
+    out = capfd.readouterr()
+    assert said in out.out + out.err
 
 
 @dataclass

@@ -38,12 +38,12 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
             if words[0] != words[1]:
                 found.setdefault((field, *words), []).append(base.name)
     alike: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
-    for (field, *words), cells in found.items():
+    for (field, old, changed), cells in found.items():
         layer, leaf = field.partition(".")[0], field.rpartition(".")[2]
-        alike.setdefault((layer, leaf, words[0], words[1], tuple(cells)), []).append(field)
+        alike.setdefault((layer, leaf, old, changed, tuple(cells)), []).append(field)
     return [
-        Built(field=starred(fields), base=base, new=new, cells=list(cells))
-        for (_, _, base, new, cells), fields in alike.items()
+        Built(field=starred(fields), base=old, new=changed, cells=list(cells))
+        for (_, _, old, changed, cells), fields in alike.items()
     ]
 
 
