@@ -21,7 +21,7 @@ from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
 from harness.record.run import ControlSpec, CycleRecord, Throughput
-from harness.stack import Stack, StackSpec
+from harness.stack import Stack, StackSpec, on_disks
 from harness.waiting import Deadline, now_ns, pause, wait_until
 from harness.workload.fio import FioSpec, fio_command, parse_fio
 from harness.workload.ledger import Ledger, LedgerSpec
@@ -77,7 +77,7 @@ class Cycle:
         self.spec = spec
         self.record = record
         self.files = CycleFiles(record, directory, spec.name)
-        self.stack = Stack(spec.stack, lab.server, lab.clients)
+        self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
         self.fault = fault_of(spec, self.stack)
         self.target = lab.clients[-1] if spec.fault == CLIENT_POWER_CUT else lab.server
 

@@ -232,7 +232,7 @@ class Link:
         made = self.machine.run(["ip", "-force", "-batch", "-"], stdin=_lines(interface_commands(self.spec)))
         if f'Cannot find device "{INTERFACE}"' in made.stderr:
             raise RequirementMissing(
-                f"{self.machine.name} has no {INTERFACE}: only the network of a lab that raidproof made is conditioned",
+                f"{self.machine.name} has no {INTERFACE}: only networks that raidproof made are conditioned",
                 remedy="ask for no link conditions, or for another provider",
             )
         if commands := link_commands(self.spec):

@@ -80,6 +80,13 @@ class StackSpec(Spec):
             )
 
 
+def on_disks(spec: StackSpec, *, zeroed: bool) -> StackSpec:
+    """Return what can be built on disks: where they are not zero, the first resync is not skipped."""
+    if zeroed or not spec.array.assume_clean:
+        return spec
+    return spec.model_copy(update={"array": spec.array.model_copy(update={"assume_clean": False})})
+
+
 class StackState(State):
     """The effective configuration of every layer, for the record."""
 

@@ -177,7 +177,16 @@ def test_raid5() -> None:
     spec = ArraySpec(level=Level.RAID5, members=disks(3), spares=("hot",), chunk_size=65536, assume_clean=True)
     assert create_commands(spec) == [
         [
-            *("mdadm", "--create", "/dev/md0", "--run", "--assume-clean", "--metadata=1.2", "--level=5"),
+            *(
+                "mdadm",
+                "--create",
+                "/dev/md0",
+                "--run",
+                "--assume-clean",
+                "--metadata=1.2",
+                "--homehost=raidproof",
+                "--level=5",
+            ),
             *("--raid-devices=3", "--spare-devices=1", "--chunk=64K", "--layout=left-symmetric"),
             *("--bitmap=internal", *paths("disk0", "disk1", "disk2", "hot")),
         ]

@@ -26,6 +26,7 @@ from harness.filesystem import (
     xfs,
 )
 from harness.filesystem.state import few
+from harness.ours import uuid_of
 from harness.units import KIB, MIB
 
 DATA = Path(__file__).parent / "data"
@@ -103,7 +104,7 @@ def test_mkfs_xfs() -> None:
     spec = XfsSpec(log="disk9", sector_size=4096)
     assert mkfs_command(spec, "/dev/md0", GEOMETRY) == [
         *("mkfs.xfs", "-f", "-K", "-b", "size=4096", "-s", "size=4096", "-d", "su=65536,sw=3"),
-        *("-l", "logdev=/dev/disk/by-id/raidproof-disk9", "/dev/md0"),
+        *("-l", "logdev=/dev/disk/by-id/raidproof-disk9", "-m", f"uuid={uuid_of('disk9')}", "/dev/md0"),
     ]
     assert "noalign" in mkfs_command(XfsSpec(), "/dev/md0", None)
     assert "-K" not in mkfs_command(XfsSpec(discard=True), "/dev/md0", None)
@@ -132,7 +133,7 @@ def test_log_and_journal() -> None:
     path = "/dev/disk/by-id/raidproof-d"
     assert ext4.journal_command(none) is None
     assert ext4.journal_command(external) == [
-        *("mke2fs", "-F", "-q", "-O", "journal_dev", "-b", "4096", path, "16384")
+        *("mke2fs", "-F", "-q", "-O", "journal_dev", "-U", uuid_of("d"), "-b", "4096", path, "16384")
     ]
     assert mkfs_command(external, "/dev/md0", None)[-3:] == ["-J", f"device={path}", "/dev/md0"]
     assert f"data=ordered,journal_path={path}" in mount_command(external, "/dev/md0")

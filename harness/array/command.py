@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from harness.array.spec import ArraySpec, Level, Md
+from harness.ours import HOMEHOST
 
 
 def create_command(md: Md) -> list[str]:
@@ -21,6 +22,7 @@ def create_command(md: Md) -> list[str]:
         # Without --run mdadm asks whether a member that carries something may be overwritten.
         "--run",
         "--metadata=1.2",
+        f"--homehost={HOMEHOST}",
         f"--level={md.level}",
         f"--raid-devices={len(md.members)}",
         *([f"--spare-devices={len(md.spares)}"] if md.spares else []),

@@ -9,7 +9,7 @@ from harness.layer import Machine, try_all
 from harness.log import step
 from harness.monitor import Monitor
 from harness.plan.works import CLIENTS, SERVER
-from harness.stack import Stack, StackSpec
+from harness.stack import Stack, StackSpec, on_disks
 from harness.tuning.knob import write_command
 from harness.workload.sample import Place
 
@@ -39,7 +39,7 @@ class Standing:
             RigError: a command failed; the lab is of no more use.
         """
         self.take_no_time()
-        spec = slowed(spec, self.lab.topology.slow_motion)
+        spec = on_disks(slowed(spec, self.lab.topology.slow_motion), zeroed=self.lab.disks.zeroed)
         # What was written to the bare array has no file system on it any more.
         same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
         built = lowest_difference(same.spec if same else None, spec)

@@ -72,6 +72,8 @@ class EngineClient:
             self._socket.close()
             self._socket = None
 
+    zeroed = True
+
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Refuse nothing: simulated disks can be all that there is."""
 

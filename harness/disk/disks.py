@@ -14,6 +14,10 @@ class Disks(Protocol):
     What real disks cannot do is refused with RequirementMissing.
     """
 
+    @property
+    def zeroed(self) -> bool:
+        """Whether `reset` leaves zeroes everywhere: then the members of an array agree before their first resync."""
+
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Refuse, before anything is built, what these disks cannot do.
 

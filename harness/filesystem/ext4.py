@@ -6,6 +6,7 @@ from harness.errors import RigError
 from harness.filesystem.spec import Ext4Spec
 from harness.filesystem.state import FilesystemCheck, Superblock, few
 from harness.layer import found_in
+from harness.ours import uuid_of
 from harness.units import MIB
 
 _UNCORRECTED = 4
@@ -18,7 +19,8 @@ def journal_command(spec: Ext4Spec) -> list[str] | None:
         return None
     size = [str(spec.log_size // spec.block_size)] if spec.log_size else []
     # A journal's blocks are as large as those of the filesystem.
-    return ["mke2fs", "-F", "-q", "-O", "journal_dev", "-b", str(spec.block_size), disk_path(spec.log), *size]
+    own = ["-U", uuid_of(spec.log)]
+    return ["mke2fs", "-F", "-q", "-O", "journal_dev", *own, "-b", str(spec.block_size), disk_path(spec.log), *size]
 
 
 def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list[str]:

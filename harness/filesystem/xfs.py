@@ -9,6 +9,7 @@ from harness.errors import RigError
 from harness.filesystem.spec import XfsSpec
 from harness.filesystem.state import FilesystemCheck, Superblock, few
 from harness.layer import found_in
+from harness.ours import uuid_of
 
 # Phrases of xfs_repair: it ends with status 1 both for damage and for a device that it may not read.
 _DIRTY = "valuable metadata changes in a log"
@@ -51,6 +52,8 @@ def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[
         "-d",
         f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
         *(["-l", ",".join(log)] if log else []),
+        # An external log has the filesystem's.
+        *(["-m", f"uuid={uuid_of(spec.log)}"] if spec.log else []),
         device,
     ]
 

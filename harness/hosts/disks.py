@@ -1,7 +1,7 @@
 """The member disks of a server that exists: real ones, of which only what the gate permits is ever touched."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from harness.disk.cache import CacheMode, CutPolicy
@@ -30,7 +30,9 @@ CANNOT_PROVE = (
 class HostDisks:
     """The disks of an inventory, behind the names that commands use: /dev/disk/by-id/raidproof-disk0, ..."""
 
-    def __init__(self, inventory: Inventory, server: Machine) -> None:
+    def __init__(self, inventory: Inventory, server: Machine, on: Callable[[], bool] = lambda: True) -> None:
+        """``on`` tells whether the server has power: disks of one that has none cannot be asked."""
+        self._on = on
         self._inventory = inventory
         self._server = server
         self._names: dict[str, str] = {}
@@ -108,6 +110,9 @@ class HostDisks:
         if len(discarded) < len(permissions):
             step(f"{len(permissions) - len(discarded)} disks cannot discard: their middle keeps its old content")
 
+    zeroed = False
+    """Many disks that discard do not promise zeroes afterwards, and others keep their middle."""
+
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Refuse what real disks cannot be made to do.
 
@@ -157,9 +162,13 @@ class HostDisks:
     def counters(self) -> dict[str, Counters]:
         """Return what each disk has done since the machine booted. What it keeps in its cache nobody knows: 0.
 
+        After a power cut nothing is known, until the machine is back.
+
         Raises:
             RigError: the counters could not be read.
         """
+        if not self._on():
+            return {}
         if not self._names:
             self.link()
         paths = {serial: f"/sys/block/{name}/stat" for serial, name in self._names.items()}

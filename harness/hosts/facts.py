@@ -2,11 +2,7 @@
 
 from harness.hosts.mark import Mark
 from harness.layer import State
-
-HOMEHOST = "raidproof"
-"""What our arrays are created with (mdadm --homehost): each member's superblock has it before the array's name."""
-UUID_PREFIX = "72616964-7072-6f6f-66"
-"""``raidproof`` in ASCII: how the UUID of a log or journal that lies on a disk of its own begins, if it is ours."""
+from harness.ours import HOMEHOST, UUID_PREFIX
 
 
 class Signature(State):

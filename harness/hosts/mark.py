@@ -1,8 +1,9 @@
-"""What an adopted disk carries: our mark, in its first and in its last 4 KiB, which our arrays leave alone.
+"""What an adopted disk carries: our mark, in its first and in its last 4 KiB.
 
 An md member with metadata 1.2 begins 4 KiB behind the disk's start, so the first copy stays while the disk is in an
-array. A log or journal outside of a file system begins at byte 0 and overwrites it, but rarely fills the disk: then
-the last copy stays. Whoever else takes the disk overwrites the first copy, or leaves a signature, or both.
+array; the last one may be overwritten. A log or journal outside of a file system begins at byte 0 and overwrites the
+first, but rarely fills the disk: then the last one stays. Whoever else takes the disk overwrites the first copy, or
+leaves a signature, or both.
 """
 
 import json

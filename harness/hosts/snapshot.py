@@ -60,6 +60,16 @@ def unrestored(machine: Remote) -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix(PREFIX) for name in listed.stdout.split()))
 
 
+def require_restored(machine: Remote) -> None:
+    """Make sure that no earlier run has left a machine changed.
+
+    Raises:
+        RequestError: one has; says how it is put back.
+    """
+    if runs := unrestored(machine):
+        raise RequestError(f"{machine.name} has not been put back since run {', '.join(runs)}", remedy=REMEDY)
+
+
 def take(machine: Remote, orders: Orders, folder: Path) -> None:
     """Save all that a run may change, before its first change; the copy goes to ``folder / run``.
 
@@ -148,6 +158,11 @@ def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None =
     except ValueError as error:
         raise RigError(f"{machine.name}: the keeper's answer is not whole: {ended.stdout[-200:]!r}") from error
     return answer
+
+
+def copies() -> Path:
+    """Return the folder of this host, a user's own, in which copies are kept until a machine is as it was."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state").absolute() / "raidproof"
 
 
 def copy_of(folder: Path, run: str, machine: str) -> Path:

@@ -3,17 +3,19 @@
 from pathlib import Path
 
 from harness.errors import RequestError, nearest
+from harness.lab import hosts
 from harness.lab.enclosed import EnclosedLab
 from harness.lab.lab import Lab
 from harness.lab.provider import Provider
 from harness.lab.qemu import Qemu
 from harness.lab.uml import Uml
+from harness.lab.vagrant import Vagrants
 from harness.topology import Topology
 
 __all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare"]
 
-ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu}
-PROVIDERS = (*ENCLOSED,)
+ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu, "vagrant": Vagrants}
+PROVIDERS = (*ENCLOSED, hosts.NAME)
 
 
 def provider_of(topology: Topology) -> Provider:
@@ -35,7 +37,8 @@ def prepare(topology: Topology) -> None:
         RequirementMissing: this host lacks something for it.
         RigError: something could not be fetched or built.
     """
-    provider_of(topology).prepare(topology)
+    if topology.provider != hosts.NAME:
+        provider_of(topology).prepare(topology)
 
 
 def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
@@ -46,4 +49,6 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
     Raises:
         RequestError: there is no such provider.
     """
+    if topology.provider == hosts.NAME:
+        return hosts.HostsLab(topology, keep=keep)
     return EnclosedLab(topology, provider_of(topology), logs=logs, keep=keep)

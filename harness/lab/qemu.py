@@ -10,7 +10,7 @@ from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.kvm import KvmAnswer
 from harness.machine.provider import packages_of_qemu, qemu_lacks
-from harness.machine.qemu import CANNOT_PROVE, EMULATED, NAME, QemuPower
+from harness.machine.qemu import CANNOT_PROVE, EMULATED, NAME, QemuPower, program_for
 from harness.network import create_network, tap_name
 from harness.topology import MachineSpec, Topology
 
@@ -25,6 +25,7 @@ class Qemu:
         """By the machine's name."""
         self.images: dict[str, Image] = {}
         self._kvm = KvmAnswer(works=False, reason="not tried yet")
+        self._program: tuple[str, ...] = ()
 
     def prepare(self, topology: Topology) -> None:
         """Fetch kernels and images, and find out whether KVM works.
@@ -40,6 +41,7 @@ class Qemu:
             self.kernels[machine.name] = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
             self.images[machine.name] = image.get(asked)
         self._kvm = kvm.find_out(self.kernels[topology.server.name])
+        self._program = program_for(self._kvm.accelerator)
 
     def enclose(self, directory: Path) -> Enclosure:
         """Return namespaces for network and processes."""
@@ -60,6 +62,7 @@ class Qemu:
             site.enclosure,
             tap_name(spec.name),
             self._kvm.accelerator,
+            self._program,
             site.members_of(spec),
         )
 

@@ -3,6 +3,7 @@
 import io
 import shlex
 import tarfile
+from hashlib import sha256
 
 from harness.machine.keys import LabKeys
 from harness.topology import MachineSpec, Role, Topology
@@ -22,6 +23,7 @@ def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
     files = {
         "etc/hostname": (spec.name + "\n", 0o644),
         "etc/hosts": (hosts, 0o644),
+        "etc/machine-id": (sha256(f"{spec.name} {keys.host.public}".encode()).hexdigest()[:32] + "\n", 0o444),
         "etc/ssh/ssh_host_ed25519_key": (keys.host.private, 0o600),
         "etc/ssh/ssh_host_ed25519_key.pub": (keys.host.public, 0o644),
         "root/.ssh/authorized_keys": (keys.user.public, 0o600),

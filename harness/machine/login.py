@@ -10,7 +10,6 @@ import paramiko
 
 from harness.machine.keys import LabKeys
 
-
 Way = socket.socket | paramiko.ProxyCommand
 """What carries the bytes of an SSH connection."""
 

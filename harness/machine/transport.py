@@ -148,15 +148,30 @@ class Transport:
         Raises:
             RigError: there is no connection, or it broke; names the purpose.
         """
-        transport = self._client.get_transport() if self._client else None
-        if transport is None or not transport.is_active():
-            raise RigError(f"{self.where}: no connection, cannot run: {purpose}")
         try:
-            channel = transport.open_session(timeout=max(0.1, deadline.remaining_s))
+            channel = self.connected.open_session(timeout=max(0.1, deadline.remaining_s))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
         channel.settimeout(max(0.1, deadline.remaining_s))
         return channel
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a connection, as far as this side knows."""
+        transport = self._client.get_transport() if self._client else None
+        return transport is not None and transport.is_active()
+
+    @property
+    def connected(self) -> paramiko.Transport:
+        """The connection itself.
+
+        Raises:
+            RigError: there is none.
+        """
+        transport = self._client.get_transport() if self._client else None
+        if transport is None or not transport.is_active():
+            raise RigError(f"{self.where}: no connection")
+        return transport
 
     def close(self) -> None:
         """Drop the connection, and one that another thread tries to make; commands that run see it broken."""

@@ -77,9 +77,7 @@ class Ear(Protocol):
 class Ledger:
     """One run of the ledger on the clients of a lab."""
 
-    def __init__(
-        self, spec: LedgerSpec, clients: Sequence[Machine], ear: Ear, root: str, path: Path
-    ) -> None:
+    def __init__(self, spec: LedgerSpec, clients: Sequence[Machine], ear: Ear, root: str, path: Path) -> None:
         self.spec = spec
         self.clients = {client.name: client for client in clients}
         self.workers = spec.workers([client.name for client in clients])

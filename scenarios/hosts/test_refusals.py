@@ -16,7 +16,6 @@ from harness.disk.cache import CacheMode
 from harness.errors import RequestError, RequirementMissing, RigError
 from harness.hosts.adopt import adopt, propose
 from harness.hosts.disks import HostDisks
-from harness.hosts.facts import HOMEHOST
 from harness.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
 from harness.lab import Lab
 from harness.machine.machine import Machine
@@ -199,7 +198,7 @@ def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware
     disks.reset()
     spec = ArraySpec(level="5", members=tuple(inventory.disks))
     for command in create_commands(spec):
-        hardware.succeed([*command[:3], f"--homehost={HOMEHOST}", *command[3:]])
+        hardware.succeed(command)
     hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
     with pytest.raises(RequestError, match="in use by md0"):
         disks.reset()

@@ -74,7 +74,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Standing:
     monkeypatch.setattr("harness.cell.standing.Stack", FakeStack)
     monkeypatch.setattr("harness.cell.standing.Monitor", lambda *_: None)
     engine = SimpleNamespace(
-        reset=lambda: FakeStack.done.append("blank disks"), describe=lambda: SimpleNamespace(members=())
+        reset=lambda: FakeStack.done.append("blank disks"), describe=lambda: SimpleNamespace(members=()), zeroed=True
     )
     topology = SimpleNamespace(timed=False, slow_motion=1.0)
     lab = SimpleNamespace(server=None, clients=(), disks=engine, topology=topology)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import RequestError
-from harness.hosts.facts import HOMEHOST, UUID_PREFIX, DiskFacts, Signature, Survey
+from harness.hosts.facts import DiskFacts, Signature, Survey
 from harness.hosts.gate import Permission, Refusal, judge, judge_all, require_permitted
 from harness.hosts.inventory import MemberDisk
 from harness.hosts.mark import Identity, Mark
+from harness.ours import HOMEHOST, UUID_PREFIX
 
 GIB = 1 << 30
 INVENTORY = "0" * 64

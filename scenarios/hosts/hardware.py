@@ -1,0 +1,113 @@
+"""The machines of a lab in the role of hardware that nobody made: reached by SSH alone, their power on a switch."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.disk.cache import CutPolicy
+from harness.lab import EnclosedLab
+from harness.machine.machine import Machine
+
+CLIENT = """\
+import socket, sys
+with socket.socket(socket.AF_UNIX) as outlet:
+    outlet.connect(sys.argv[1])
+    outlet.sendall(sys.argv[2].encode())
+    sys.exit(outlet.recv(16) != b"done")
+"""
+
+
+class Outlet:
+    """A switch for one machine's power, which takes it from the machine's disks too: as a PDU does."""
+
+    def __init__(self, machine: Machine, path: Path) -> None:
+        self._machine = machine
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._switch(connection.recv(16).decode())
+                connection.sendall(b"done")
+
+    def _switch(self, word: str) -> None:
+        power = self._machine.power
+        if word == "off" and self._on:
+            power.cut(CutPolicy.DROP, 0)
+            self._on = False
+        elif word == "on" and not self._on:
+            power.on()
+            self._on = True
+
+    _on = True
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+class Hardware:
+    """A lab as its owner knows it: a home folder with SSH's configuration, and an inventory."""
+
+    def __init__(self, lab: EnclosedLab, home: Path) -> None:
+        self.lab = lab
+        self.home = home
+        self.inventory = home / "inventory.toml"
+        (home / ".ssh").mkdir()
+        key = home / ".ssh" / "key"
+        key.touch(mode=0o600)
+        key.write_text(lab.keys.user.private)
+        machines = lab.machines.values()
+        hosts = [f"Host {one.name}\n HostName {one.address}\n User root\n IdentityFile {key}\n" for one in machines]
+        (home / ".ssh" / "config").write_text("".join(hosts))
+        known = [f"{one.address} {lab.keys.host.public}" for one in machines]
+        (home / ".ssh" / "known_hosts").write_text("".join(known))
+        self.inventory.write_text(self._inventory())
+
+    def _inventory(self) -> str:
+        outlet = [sys.executable, "-c", CLIENT, str(self.home / "outlet")]
+        tables = ['[server]\nname = "server"\nhost = "server"\n']
+        tables += [f'[[client]]\nname = "{one.name}"\nhost = "{one.name}"\n' for one in self.lab.clients]
+        tables += [f'[[disk]]\nid = "/dev/disk/by-id/virtio-{serial}"\n' for serial in self.lab.serials]
+        off, on = (json.dumps([*outlet, word]) for word in ("off", "on"))
+        tables.append(f'[power.server]\nkind = "command"\noff = {off}\non = {on}\n')
+        return "\n".join(tables)
+
+    @contextmanager
+    def powered(self) -> Iterator[None]:
+        """Serve the power switch while the body runs."""
+        outlet = Outlet(self.lab.server, self.home / "outlet")
+        try:
+            yield
+        finally:
+            outlet.close()
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs raidproof from where only the machines' network is."""
+        environment = [f"HOME={self.home}", f"XDG_STATE_HOME={self.home / 'state'}", "COLUMNS=200"]
+        keeper = ["nsenter", f"--target={self.lab.enclosure.pid}", "--net", "--"]
+        return ["env", *environment, *keeper, sys.executable, "-m", "harness", *words]
+
+    def raidproof(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run raidproof to its end."""
+        return subprocess.run(self.command(words), capture_output=True, text=True, check=False, timeout=600)
+
+    def adopt(self) -> None:
+        """Agree that the disks may be destroyed, as their owner does."""
+        shown = self.raidproof("hosts", "adopt", str(self.inventory)).stdout
+        fingerprint = next(line for line in shown.splitlines() if line.startswith("fingerprint")).split()[1]
+        adopted = self.raidproof("hosts", "adopt", str(self.inventory), "--yes", fingerprint)
+        assert adopted.returncode == 0, adopted.stderr
