@@ -211,6 +211,23 @@ def compare_sides(
     raise typer.Exit(Status[comparison.outcome.name])
 
 
+@app.command("box")
+def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None, package: Package = None) -> None:
+    """Build the box that provider vagrant boots, of our own image and kernel, and say where it is."""
+    from harness.log import progress  # noqa: PLC0415
+    from harness.machine import box, libvirt  # noqa: PLC0415
+    from harness.machine import image as images  # noqa: PLC0415
+    from harness.machine import kernel as kernels  # noqa: PLC0415
+    from harness.topology import SoftwareSpec  # noqa: PLC0415
+
+    libvirt.require()
+    software = SoftwareSpec(kernel=kernel, modules=modules, image=image, packages=tuple(package or ()))
+    with progress("preparing kernel and image"):
+        boots = kernels.get(software.kernel, modules=software.modules, provider="vagrant")
+        made = box.get(images.get(software), boots)
+    print(f"{made.name}: {made.file}")  # noqa: T201
+
+
 @app.command()
 def judge(
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],

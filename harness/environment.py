@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import harness
@@ -19,12 +20,15 @@ HOST_TOOLS = {
     "qemu": ["qemu-system-x86_64", "--version"],
     "vagrant": ["vagrant", "--version"],
 }
+PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
+"""How the names of packages begin that take part; nfs-utils is called so by Fedora, and nfs-common by Debian."""
 TOOLS_OF = {
     "uml": ("nbdkit", "qemu-storage-daemon"),
     "qemu": ("nbdkit", "qemu"),
     "vagrant": ("nbdkit", "qemu", "vagrant"),
 }
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
+_BUILD = "/proc/version"
 
 
 def environment_of(lab: Lab) -> Environment:
@@ -47,18 +51,24 @@ def environment_of(lab: Lab) -> Environment:
 def machine_record(machine: Machine) -> MachineRecord:
     """Read what a machine is and runs."""
     software = software_of(machine)
-    found = read_files(machine, [_CPUS, _NODES])
+    found = read_files(machine, [_CPUS, _NODES, _BUILD])
     return MachineRecord(
         name=machine.name,
         role=machine.spec.role.value,
         asked=str(machine.spec.software),
         kernel=software.kernel,
-        packages=dict(software.packages),
+        build=found.get(_BUILD, ""),
+        packages=of_interest(software.packages),
         cpus=count_of(found[_CPUS]) if _CPUS in found else 1,
         # A kernel without NUMA has one node and does not say so.
         numa_nodes=count_of(found[_NODES]) if _NODES in found else 1,
         boot_s=machine.boot_s,
     )
+
+
+def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
+    """Keep the packages that take part in what is tested."""
+    return {name: version for name, version in packages.items() if name.startswith(PACKAGES)}
 
 
 def count_of(ranges: str) -> int:

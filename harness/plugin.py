@@ -18,9 +18,10 @@ from harness.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, me
 from harness.lab import Lab
 from harness.options import OPTIONS
 from harness.platform import platform_of, refuse_unknown
+from harness.suites import suite
 from harness.verdict.outcome import Outcome
 
-__all__ = ["campaign", "cycle", "lab", "measure", "plans"]
+__all__ = ["campaign", "cycle", "lab", "measure", "plans", "suite"]
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"
@@ -57,6 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
+    group.addoption(
+        "--suite-path", action="append", metavar="NAME=PATH", help="where a peer's suite is, as fsx=/usr/local/bin/fsx"
+    )
     group.addoption("--exhaustive", action="store_true", help="run the slow scenarios, too")
 
 
@@ -197,8 +201,8 @@ def mark_junit(path: Path) -> None:
     """Turn failures whose end has another word into errors of that type; a file without any stays as it is."""
     tree = ElementTree.parse(path)  # noqa: S314  pytest has just written it
     changed = False
-    for suite in tree.iter("testsuite"):
-        for case in suite.iter("testcase"):
+    for group in tree.iter("testsuite"):
+        for case in group.iter("testcase"):
             word = case.find(f"properties/property[@name='{PROPERTY}call']")
             failure = case.find("failure")
             if word is None or failure is None or word.get("value") == Outcome.FAIL:
@@ -207,6 +211,6 @@ def mark_junit(path: Path) -> None:
             failure.set("type", word.get("value", ""))
             changed = True
         for counted, tag in (("failures", "failure"), ("errors", "error")):
-            suite.set(counted, str(len(suite.findall(f"testcase/{tag}"))))
+            group.set(counted, str(len(group.findall(f"testcase/{tag}"))))
     if changed:
         tree.write(path, encoding="utf-8", xml_declaration=True)

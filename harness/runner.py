@@ -12,7 +12,7 @@ from harness.log import progress, say
 from harness.plan.cell import Matrix
 from harness.record import RunRecord, RunStore
 from harness.record.store import RECORD
-from harness.topology import Platform
+from harness.topology import Platform, Topology
 
 
 def run_plan(
@@ -36,7 +36,7 @@ def run_plan(
     plan = matrix.plan
     topology = plan.hardware.topology(platform or plan.run.platform)
     if resumed is not None:
-        require_same(resumed, matrix)
+        require_same(resumed, matrix, topology)
     with progress("preparing kernel and image"):
         prepare(topology)
         with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
@@ -50,8 +50,8 @@ def run_plan(
     return campaign.record, campaign.report
 
 
-def require_same(store: RunStore, matrix: Matrix) -> None:
-    """Make sure that a stored run was made of this very plan.
+def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:
+    """Make sure that a stored run was made of this very plan, on machines like these.
 
     Raises:
         RequestError: it was not.
@@ -63,6 +63,11 @@ def require_same(store: RunStore, matrix: Matrix) -> None:
         raise RequestError(
             f"the plan is no longer the one of {record.run}: its figures would not compare",
             remedy="run it anew, without --resume",
+        )
+    if record.topology != topology.model_dump(mode="json"):
+        raise RequestError(
+            f"{record.run} was made on other machines, or with other software: its figures would not compare",
+            remedy="give the options that it was begun with, or run it anew, without --resume",
         )
 
 

@@ -9,8 +9,10 @@ from harness.plan.cell import Matrix, matrix_of
 from harness.plan.plan import load_plan
 from harness.record import RunRecord, RunStore
 from harness.runner import newest_of, require_same
+from harness.topology import Platform, SoftwareSpec, server_and_clients
 from harness.waiting import wall_clock
 
+TOPOLOGY = server_and_clients()
 PLAN = Path(__file__).resolve().parents[1] / "scenarios" / "plans" / "tiny.toml"
 
 
@@ -22,7 +24,15 @@ def stored(path: Path, matrix: Matrix | None = None) -> RunStore:
     path.mkdir(parents=True)
     store = RunStore(path)
     plan = None if matrix is None else record_of(matrix, PLAN)
-    store.save(RunRecord(run=path.name, started=wall_clock(), command=[], plan=plan))
+    store.save(
+        RunRecord(
+            run=path.name,
+            started=wall_clock(),
+            command=[],
+            plan=plan,
+            topology=TOPOLOGY.model_dump(mode="json"),
+        )
+    )
     return store
 
 
@@ -42,23 +52,29 @@ def test_the_record_holds_what_cannot_be(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_with_its_own_plan(tmp_path: Path) -> None:
-    require_same(stored(tmp_path / "a", tiny()), tiny())
+    require_same(stored(tmp_path / "a", tiny()), tiny(), TOPOLOGY)
 
 
 @pytest.mark.parametrize("change", [{"repeats": 7}, {"seed": 2}, {"kernel": "debian/sid"}])
 def test_a_run_does_not_go_on_with_another_plan(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=r"no longer the one of a: .*without --resume"):
-        require_same(stored(tmp_path / "a", tiny()), tiny(**change))
+        require_same(stored(tmp_path / "a", tiny()), tiny(**change), TOPOLOGY)
 
 
 def test_other_cells_are_another_plan(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no longer the one"):
-        require_same(stored(tmp_path / "a", tiny()), tiny().select("level=5"))
+        require_same(stored(tmp_path / "a", tiny()), tiny().select("level=5"), TOPOLOGY)
 
 
 def test_a_run_of_scenarios_is_no_plans(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="did not carry out a plan"):
-        require_same(stored(tmp_path / "a"), tiny())
+        require_same(stored(tmp_path / "a"), tiny(), TOPOLOGY)
+
+
+def test_a_run_does_not_go_on_with_other_software(tmp_path: Path) -> None:
+    other = server_and_clients(platform=Platform(server=SoftwareSpec(kernel="debian/sid")))
+    with pytest.raises(RequestError, match="with other software"):
+        require_same(stored(tmp_path / "a", tiny()), tiny(), other)
 
 
 def test_the_newest_run_is_found_also_among_those_of_one_second(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from harness.errors import (
 )
 from harness.lab import Lab
 from harness.log import logger
-from harness.record.suite import SuiteRecord
+from harness.record.suite import SuiteRecord, judge_suite_record
 from harness.stack import Stack, StackSpec
 from harness.verdict.outcome import Outcome
-from harness.verdict.suite import judge_suite
 from harness.workload.suite import SuiteSpec, run_suite
 
 _ERRORS: dict[Outcome, type[RaidproofError]] = {
@@ -119,7 +118,7 @@ class Suites:
         except RigError as error:
             logger.exception("suite %s", name)
             record.rig_error = str(error)
-        judge_record(record)
+        judge_suite_record(record)
         return SuiteEnded(record, self._run)
 
     def _visit(
@@ -160,17 +159,3 @@ class Suites:
         (self._run / path).parent.mkdir(parents=True, exist_ok=True)
         (self._run / path).write_text(said)
         return str(path)
-
-
-def judge_record(record: SuiteRecord) -> None:
-    """Judge a record, also one that is read again."""
-    if record.rig_error is not None:
-        record.outcome, record.reason = Outcome.ERROR, record.rig_error
-    elif record.not_effective is not None:
-        record.outcome, record.reason = Outcome.FAIL, record.not_effective
-    elif record.requirement_missing is not None:
-        record.outcome, record.reason = Outcome.SKIP, record.requirement_missing
-    else:
-        verdict = judge_suite(record.outcomes, record.known)
-        record.verdicts = [verdict]
-        record.outcome, record.reason = verdict.outcome, verdict.reason

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.doctor.finding import Finding, Outcome
+from harness.doctor.packages import HostPackage, command_findings, parse_host_packages
 from harness.errors import RaidproofError
+
+VAGRANT = Path(__file__).resolve().parents[2] / "vms" / "host-packages-vagrant.txt"
 
 if TYPE_CHECKING:
     from harness.machine.kvm import KvmAnswer
@@ -37,6 +40,17 @@ def qemu_finding(lacks: str | None, packages: str) -> Finding:
     return Finding("provider qemu", Outcome.WARNING, reason, f"apt-get install {packages}")
 
 
+def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
+    """Say whether provider vagrant can run: what it lacks is no obstacle to the others."""
+    absent = [one for one in command_findings(packages) if one.outcome is not Outcome.OK]
+    if not absent:
+        yield Finding("provider vagrant", Outcome.OK, "can run, as root: machines by Vagrant and libvirt")
+        return
+    names = " ".join(package.names[0] for package in packages)
+    lacks = ", ".join(one.name for one in absent)
+    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {lacks}", f"apt-get install {names}")
+
+
 def kvm_finding(answer: "KvmAnswer | None") -> Finding:
     """Say what the trial of KVM found; None: there was none yet."""
     if answer is None:
@@ -63,6 +77,7 @@ def provider_findings() -> Iterator[Finding]:
     if lacks is None:
         answer = kvm.find_out() if pc.at_hand() else kvm.remembered()
         yield kvm_finding(answer)
+    yield from vagrant_findings(parse_host_packages(VAGRANT.read_text()))
     try:
         choice = provider.choose(qemu_lacks=lacks, uml_lacks=provider.uml_lacks(), answer=answer)
     except RaidproofError as error:

@@ -75,4 +75,7 @@ class Qemu:
     def notes(self) -> tuple[str, ...]:
         """With what the machines ran."""
         how = "KVM" if self._kvm.works else "emulated processors (TCG): KVM does not work here"
-        return (f"qemu with {how}: {self._kvm.reason}",)
+        said = f"qemu with {how}: {self._kvm.reason}"
+        # Requested by nobody, so it has to be said.
+        words = " ".join(self._kvm.accelerator.arguments)
+        return (said, f"emulated kernels are booted with {words}") if words else (said,)

@@ -30,8 +30,11 @@ class RunSpec(Table):
     """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
     provider: str = "uml"
     """How the machines come to be."""
-    software: SoftwareSpec = SoftwareSpec()
-    """What the machines run, for example ``software.kernel = "debian/sid"``."""
+    kernel: str | None = None
+    """What the machines run, for example ``debian/sid``; see `SoftwareSpec` for this and the next three."""
+    modules: str | None = None
+    image: str | None = None
+    packages: tuple[str, ...] = ()
     server: SoftwareSpec = SoftwareSpec()
     """Where the server differs."""
     clients: SoftwareSpec = SoftwareSpec()
@@ -40,7 +43,8 @@ class RunSpec(Table):
     @property
     def platform(self) -> Platform:
         """How the machines come to be, and what they run."""
-        server, clients = (one.over(self.software) for one in (self.server, self.clients))
+        both = SoftwareSpec(kernel=self.kernel, modules=self.modules, image=self.image, packages=self.packages)
+        server, clients = (one.over(both) for one in (self.server, self.clients))
         return Platform(provider=self.provider, server=server, clients=clients)
 
     @model_validator(mode="after")

@@ -209,6 +209,8 @@ def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
 def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
     """Yield what one machine was found to run on both sides."""
     yield Version(machine=base.name, what="kernel", base=base.kernel, new=new.kernel)
+    if base.kernel == new.kernel and base.build != new.build:
+        yield Version(machine=base.name, what="kernel's build", base=base.build, new=new.build)
     for package in sorted({*base.packages, *new.packages}):
         versions = (base.packages.get(package), new.packages.get(package))
         yield Version(machine=base.name, what=package, base=versions[0], new=versions[1])

@@ -12,6 +12,8 @@ class MachineRecord(Strict):
     """Kernel, image and packages in the words of the command line."""
     kernel: str
     """As ``uname -r`` says it."""
+    build: str = ""
+    """As /proc/version says it: tells two builds of one release apart."""
     packages: dict[str, str]
     """Version of each installed package that takes part; empty if nobody could tell."""
     cpus: int

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
+from harness.record.suite import SuiteRecord, judge_suite_record
 from harness.verdict.contract import (
     Conditions,
     judge_blocks,
@@ -26,6 +27,8 @@ def judge_run(record: RunRecord, directory: Path) -> None:
     """Judge every cycle from its files, then the run from its cycles."""
     for cycle in record.cycles:
         judge_cycle(cycle, directory)
+    for suite in record.suites:
+        judge_suite_record(suite)
     conclude_run(record)
     if record.ended is None or record.ended_early is not None:
         record.outcome = Outcome.ERROR
@@ -35,7 +38,7 @@ def judge_run(record: RunRecord, directory: Path) -> None:
 def conclude_run(record: RunRecord) -> None:
     """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
     judge_cells(record)
-    record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record.cycles)
+    record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
@@ -207,15 +210,17 @@ def conclude_control(
     return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations are there"
 
 
-def conclude(cycles: list[CycleRecord]) -> tuple[Outcome, str]:
+def conclude(record: RunRecord) -> tuple[Outcome, str]:
     """Return how a run ended: a control that misbehaved overrules everything else."""
-    if not cycles:
+    cycles = record.cycles
+    parts: list[CycleRecord | SuiteRecord] = [*cycles, *record.suites]
+    if not parts:
         return Outcome.INCONCLUSIVE, "no cycle ran"
-    outcome = worst(cycle.outcome for cycle in cycles)
+    outcome = worst(part.outcome for part in parts)
     if outcome is Outcome.PASS:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
         return outcome, f"every promise that holds by design was kept{controls}"
-    culprit = next(cycle for cycle in cycles if cycle.outcome is outcome)
+    culprit = next(part for part in parts if part.outcome is outcome)
     return outcome, f"{culprit.title}: {culprit.reason}"
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from harness.record.cell import CellRecord, PlanRecord, Strict
 from harness.record.environment import Environment
+from harness.record.suite import SuiteRecord
 from harness.verdict.evidence import Evidence
 from harness.verdict.outcome import Outcome, Verdict
 
@@ -140,5 +141,6 @@ class RunRecord(Strict):
     cycles: list[CycleRecord] = Field(default_factory=list)
     plan: PlanRecord | None = None
     cells: list[CellRecord] = Field(default_factory=list)
+    suites: list[SuiteRecord] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"

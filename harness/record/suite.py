@@ -6,6 +6,7 @@ from pydantic import Field
 
 from harness.record.cell import Strict
 from harness.verdict.outcome import Outcome, Verdict
+from harness.verdict.suite import judge_suite
 from harness.workload.suite.outcome import SuiteOutcome
 
 
@@ -37,3 +38,17 @@ class SuiteRecord(Strict):
     verdicts: list[Verdict] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
+
+
+def judge_suite_record(record: SuiteRecord) -> None:
+    """Judge a record, also one that is read again."""
+    if record.rig_error is not None:
+        record.outcome, record.reason = Outcome.ERROR, record.rig_error
+    elif record.not_effective is not None:
+        record.outcome, record.reason = Outcome.FAIL, record.not_effective
+    elif record.requirement_missing is not None:
+        record.outcome, record.reason = Outcome.SKIP, record.requirement_missing
+    else:
+        verdict = judge_suite(record.outcomes, record.known)
+        record.verdicts = [verdict]
+        record.outcome, record.reason = verdict.outcome, verdict.reason

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
-from harness.report import cells, cells_chart, columns, moments, scatter, words
+from harness.report import cells, cells_chart, columns, moments, scatter, suites_table, words
 from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
@@ -83,6 +83,7 @@ def render(record: RunRecord) -> str:
         sections=sections,
         shown={anchor for anchor, _ in sections},
         cells=cells,
+        suites_table=suites_table,
         cells_chart=cells_chart,
         rankings=cells.rankings(record),
         published=published_figures(record),
@@ -111,6 +112,8 @@ def sections_of(record: RunRecord, timelines: Sequence[moments.Moments]) -> Iter
         yield "controls", "Controls"
     if record.cycles or not planned:
         yield "verdicts", "Verdicts"
+    if record.suites:
+        yield "suites", "Suites"
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"

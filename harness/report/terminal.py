@@ -11,6 +11,7 @@ from rich.text import Text
 from harness.record.run import CycleRecord, RunRecord
 from harness.report.cells_table import show_cells
 from harness.report.columns import COLUMNS, Column, blames, happening, losses, note
+from harness.report.suites_table import show_suites
 from harness.report.words import printable
 from harness.verdict.outcome import Outcome
 
@@ -33,8 +34,9 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
     if record.plan is not None:
         show_cells(record, console)
         show_cuts(record, console)
-    else:
+    elif record.cycles or not record.suites:
         show_cycles(record, console)
+    show_suites(record, console)
     end = Text("run: ").append_text(verdict_text(record.outcome)).append(f": {printable(record.reason)}")
     console.print(end, soft_wrap=not console.is_terminal)
     if report is not None:

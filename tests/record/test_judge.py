@@ -170,8 +170,9 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: C
     assert told == [one for one in whole.operations if one in set(told)]
 
 
-def test_a_run_without_cycles_has_not_passed() -> None:
-    assert conclude([])[0] is Outcome.INCONCLUSIVE
+def test_a_run_without_cycles_has_not_passed(run: RunRecord) -> None:
+    empty = RunRecord(run="a", started=run.started, command=[])
+    assert conclude(empty)[0] is Outcome.INCONCLUSIVE
 
 
 def test_one_invalid_control_voids_the_run(store: RunStore, run: RunRecord) -> None:
