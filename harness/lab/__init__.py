@@ -12,7 +12,7 @@ from harness.lab.uml import Uml
 from harness.lab.vagrant import Vagrants
 from harness.topology import Topology
 
-__all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare"]
+__all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare", "provider_of"]
 
 ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu, "vagrant": Vagrants}
 PROVIDERS = (*ENCLOSED, hosts.NAME)

@@ -97,9 +97,17 @@ class Hardware:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """Return the command that runs raidproof from where only the machines' network is."""
+        return self._there([sys.executable, "-m", "harness", *words])
+
+    def pytest(self, scenarios: Path, results: Path) -> list[str]:
+        """Return the command that runs scenarios on the machines."""
+        options = [f"--inventory={self.inventory}", f"--results={results}", "-p", "no:cacheprovider"]
+        return self._there([sys.executable, "-m", "pytest", str(scenarios), *options])
+
+    def _there(self, command: Sequence[str]) -> list[str]:
         environment = [f"HOME={self.home}", f"XDG_STATE_HOME={self.home / 'state'}", "COLUMNS=200"]
         keeper = ["nsenter", f"--target={self.lab.enclosure.pid}", "--net", "--"]
-        return ["env", *environment, *keeper, sys.executable, "-m", "harness", *words]
+        return ["env", *environment, *keeper, *command]
 
     def raidproof(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run raidproof to its end."""

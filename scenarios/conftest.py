@@ -1,0 +1,30 @@
+"""Fixtures of several folders of scenarios."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.errors import RequirementMissing
+from harness.lab import EnclosedLab
+from scenarios.hosts.hardware import Hardware
+
+
+@pytest.fixture
+def hardware(campaign: Campaign) -> Iterator[Hardware]:
+    """The machines of a lab as hardware: nothing else uses them, and their disks are adopted."""
+    if os.geteuid() != 0:
+        raise RequirementMissing("only root may enter another lab's network")
+    campaign.discard_lab()
+    lab = campaign.lab
+    if not isinstance(lab, EnclosedLab):
+        raise RequirementMissing("the machines of this run were not made by it")
+    with tempfile.TemporaryDirectory(prefix="hw-") as folder:
+        made = Hardware(lab, Path(folder))
+        with made.powered():
+            made.adopt()
+            yield made
+    campaign.discard_lab()

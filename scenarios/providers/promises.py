@@ -1,0 +1,18 @@
+"""One scenario file for every provider. `test_same_verdicts.py` runs it; pytest does not collect it by itself."""
+
+from harness.disk.cache import CacheMode
+from harness.fixtures import Cycle, stack_of
+from harness.record import ControlSpec
+
+
+def test_sync_export_keeps_every_promise(cycle: Cycle) -> None:
+    cycle(stack_of()).must_keep_every_promise()
+
+
+def test_async_export_loses_acknowledged_work(cycle: Cycle) -> None:
+    cycle(stack_of(sync=False)).must_lose_by_design()
+
+
+def test_lying_disks_are_found_out(cycle: Cycle) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle(stack_of(), cache_mode=CacheMode.LYING, control=control).must_pass()

@@ -1,0 +1,61 @@
+"""The same file, unchanged, on each provider: the same verdicts; each report says what its provider cannot prove."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness import log
+from harness.campaign import Campaign
+from harness.lab import provider_of
+from harness.record import RunRecord, RunStore
+from harness.topology import Platform, server_and_clients
+from harness.verdict.outcome import Outcome
+from scenarios.hosts.hardware import Hardware
+
+PROMISES = Path(__file__).with_name("promises.py")
+DEADLINE_S = 900.0
+EXPECTED = {
+    "sync-export-keeps-every-promise": Outcome.PASS,
+    "async-export-loses-acknowledged-work": Outcome.PASS,
+    "lying-disks-are-found-out": Outcome.PASS,
+}
+
+
+def run_of(command: Sequence[str], results: Path) -> RunRecord:
+    """Run the file to its end, and return the record of its run."""
+    log.step("  " + " ".join(command[-4:]))
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    runs = [*results.iterdir()] if results.exists() else []
+    assert len(runs) == 1, said.stdout + said.stderr
+    return RunStore(runs[0]).load()
+
+
+def outcomes(record: RunRecord) -> dict[str, Outcome]:
+    return {cycle.name: cycle.outcome for cycle in record.cycles}
+
+
+@pytest.mark.parametrize("provider", ["uml", "qemu", pytest.param("vagrant", marks=pytest.mark.exhaustive)])
+def test_every_provider(campaign: Campaign, tmp_path: Path, provider: str) -> None:
+    topology = server_and_clients(platform=Platform(provider=provider))
+    # What it lacks here is a skip, with its reasons; and nothing else takes the processors meanwhile.
+    provider_of(topology).prepare(topology)
+    campaign.discard_lab()
+    options = [f"--provider={provider}", f"--results={tmp_path / 'results'}", "-p", "no:cacheprovider"]
+    record = run_of([sys.executable, "-m", "pytest", str(PROMISES), *options], tmp_path / "results")
+    assert outcomes(record) == EXPECTED, record.reason
+    assert record.environment is not None
+    assert record.environment.provider == provider
+    assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
+
+
+def test_machines_that_exist(hardware: Hardware) -> None:
+    results = hardware.home / "results"
+    record = run_of(hardware.pytest(PROMISES, results), results)
+    # What they cannot do is not called passed.
+    assert outcomes(record) == EXPECTED | {"lying-disks-are-found-out": Outcome.SKIP}, record.reason
+    assert record.environment is not None
+    assert any("write log" in line for line in record.environment.cannot_prove)
+    assert all(line.startswith("hosts:") for line in record.environment.cannot_prove)
