@@ -108,7 +108,9 @@ def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> 
     """
     known = suite_of(spec)
     if (source := host_path(spec, paths)) is None:
-        return _in_machine(spec, machine)
+        if (path := _in_machine(spec, machine)) is not None:
+            return path
+        source = _built_here(spec, machine)
     content = packed(source)
     home = f"{DIRECTORY}/{spec.suite}-{hashlib.sha256(content).hexdigest()[:16]}"
     path = f"{home}/{source.name}"
@@ -120,18 +122,24 @@ def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> 
     return path
 
 
-def _in_machine(spec: SuiteSpec, machine: Target) -> str:
-    known = suite_of(spec)
+def _in_machine(spec: SuiteSpec, machine: Target) -> str | None:
     if spec.path is not None:
         if machine.run(["test", "-e", spec.path]).ok:
             return spec.path
         raise RequirementMissing(f"{spec.suite}: neither this host nor {machine.name} has {spec.path}")
-    for name in known.programs:
+    for name in suite_of(spec).programs:
         if (found := machine.run(["command", "-v", name])).ok:
             return found.stdout.strip()
+    return None
+
+
+def _built_here(spec: SuiteSpec, machine: Target) -> Path:
+    known = suite_of(spec)
+    if known.built is not None:
+        return known.built()
     raise RequirementMissing(
         f"{spec.suite} is neither on this host nor in {machine.name}'s image",
-        remedy=f"{known.remedy}; then say where: {variable_of(spec)}=PATH",
+        remedy=f"{known.remedy}; then say where: --suite-path {spec.suite}=PATH",
     )
 
 

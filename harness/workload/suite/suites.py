@@ -1,6 +1,7 @@
 """All suites, in one table: a new one is a word of the union and a row."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -8,8 +9,10 @@ from pydantic import Field
 from harness.command import Completed
 from harness.layer import Spec
 from harness.workload.suite import cthon, fsstress, fstests, fsx, ltp, pynfs
+from harness.workload.suite.crate import built_fsx
 from harness.workload.suite.outcome import SuiteOutcome
 from harness.workload.suite.place import SuitePlace, SuiteStep
+from harness.workload.suite.tarball import built_fsstress
 
 SuiteSpec = Annotated[
     fsx.Fsx | fsstress.Fsstress | cthon.Cthon | pynfs.Pynfs | fstests.Fstests | ltp.Ltp,
@@ -30,6 +33,8 @@ class Suite(NamedTuple):
     remedy: str = ""
     directories: tuple[str, ...] = ()
     """What must exist in the client."""
+    built: Callable[[], Path] | None = None
+    """Builds it here where nobody has it, once, and returns where it is."""
     trees: bool = False
     """Whether what it leaves is compared with what the server has."""
 
@@ -39,14 +44,15 @@ _SUITES: dict[type[Spec], Suite] = {
         fsx.fsx_steps,
         fsx.parse_fsx,
         ("fsx", "fsx-linux"),
-        remedy="no package of Debian has it: build that of xfstests (ltp/fsx) or of LTP (fsx-linux), or install the "
-        "crate fsx",
+        remedy="build that of fstests (ltp/fsx) or of LTP (fsx-linux), or install the crate fsx",
+        built=built_fsx,
     ),
     fsstress.Fsstress: Suite(
         fsstress.fsstress_steps,
         fsstress.parse_fsstress,
         ("fsstress",),
-        remedy="no package of Debian has it: build that of LTP or of xfstests (ltp/fsstress)",
+        remedy="build that of LTP or of fstests (ltp/fsstress)",
+        built=built_fsstress,
         trees=True,
     ),
     cthon.Cthon: Suite(

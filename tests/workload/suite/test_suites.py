@@ -20,7 +20,7 @@ from harness.workload.suite.ltp_result import parse_ltp
 from harness.workload.suite.outcome import failed, passed, skipped, unknown
 from harness.workload.suite.place import step_command
 from harness.workload.suite.pynfs import parse_pynfs
-from harness.workload.suite.suites import suite_of
+from harness.workload.suite.suites import _SUITES, suite_of
 
 DATA = Path(__file__).parents[2] / "data" / "suites"
 PLACE = SuitePlace(
@@ -239,11 +239,22 @@ def test_install_refuses_what_cannot_be_loaded(tmp_path: Path) -> None:
         install(Fsx(path=str(program)), machine)
 
 
-def test_suite_that_is_nowhere_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("RAIDPROOF_SUITE_FSX", raising=False)
-    with pytest.raises(RequirementMissing, match="RAIDPROOF_SUITE_FSX=PATH"):
-        install(Fsx(), Machine({"command": ended("", 1)}))
+def test_suite_that_is_nowhere_names_the_remedy() -> None:
+    with pytest.raises(RequirementMissing, match="--suite-path cthon=PATH"):
+        install(Cthon(), Machine({}))
+
+
+@pytest.mark.parametrize("spec", [Fsx(), Fsstress()])
+def test_what_is_nowhere_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spec: SuiteSpec) -> None:
+    program = tmp_path / "built" / spec.suite
+    program.parent.mkdir()
+    program.write_bytes(b"x")
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    monkeypatch.setitem(_SUITES, type(spec), suite_of(spec)._replace(built=lambda: program))
+    path = install(spec, Machine({"command": ended("", 1), "test": ended("", 1)}))
+    assert path.endswith(f"/{spec.suite}")
+    assert install(spec, Machine({"command": ended("/usr/bin/own\n")})) == "/usr/bin/own"
 
 
 def test_wrong_folder_is_refused(tmp_path: Path) -> None:
