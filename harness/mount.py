@@ -106,6 +106,10 @@ def _refuse_transfer_size(name: str, size: int) -> None:
         raise RequestError(f"{written}: the client would round it down to whole pages of 4KiB")
 
 
+NO_LAYOUT = "not configured"
+"""What mountstats says of NFSv4.1 and later without pNFS (nfs4_show_pnfs in fs/nfs/super.c)."""
+
+
 class MountState(State):
     """A mount, as found in /proc/self/mountstats, which leaves out no default."""
 
@@ -129,6 +133,8 @@ class MountState(State):
     port: int
     lease_s: int | None
     """What the server told an NFSv4 client."""
+    pnfs: str
+    """The layout driver by which the client would write past the server, or ``not configured``."""
     options: tuple[str, ...]
 
 
@@ -156,6 +162,7 @@ def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
     words = line.group(1).split(",")
     values = dict(word.split("=", 1) for word in words if "=" in word)
     lease = re.search(r"^\tnfsv4:\t.*\blease_time=(\d+)", entry, re.MULTILINE)
+    layout = re.search(r"^\tnfsv4:\t.*\bpnfs=([^,\n]+)", entry, re.MULTILINE)
     try:
         return MountState(
             source=entries[-1].group(1),
@@ -177,6 +184,7 @@ def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
             # The one that even mountstats leaves out where it is the usual one.
             port=int(values.get("port", NFS_PORT)),
             lease_s=int(lease.group(1)) if lease else None,
+            pnfs=layout.group(1) if layout else NO_LAYOUT,
             options=tuple(words),
         )
     except (KeyError, ValueError, StopIteration) as error:
@@ -241,6 +249,8 @@ class Mount:
             "noac": spec.noac,
             "proto": spec.proto,
             "port": spec.port,
+            # No export of ours offers layouts; where clients find them all the same, their writes go elsewhere.
+            "pnfs": NO_LAYOUT,
         }
 
 
@@ -249,7 +259,7 @@ def found_of(state: MountState) -> dict[str, Value]:
     times = (state.acregmin, state.acregmax, state.acdirmin, state.acdirmax)
     return {
         **state.model_dump(include={"source", "vers", "rsize", "wsize", "sync", "recovery", "retrans", "nconnect"}),
-        **state.model_dump(include={"noac", "proto", "port"}),
+        **state.model_dump(include={"noac", "proto", "port", "pnfs"}),
         "timeo": round(state.timeo_s * 10),
         "actimeo": tuple(sorted(set(map(str, times)))),
     }

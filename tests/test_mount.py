@@ -175,3 +175,8 @@ def test_attribute_times_are_compared_as_one() -> None:
         "acregmin=3,acregmax=60,acdirmin=30,acdirmax=60", "acregmin=7,acregmax=7,acdirmin=7,acdirmax=7"
     )
     Mount(MountSpec(actimeo=7), Client(text), SOURCE).activate()
+
+
+def test_layouts_that_nobody_asked_for_are_told() -> None:
+    text = stats("4.2").replace("pnfs=not configured", "pnfs=LAYOUT_BLOCK_VOLUME")
+    assert parse_mountstats(text).pnfs == "LAYOUT_BLOCK_VOLUME"

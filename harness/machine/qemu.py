@@ -27,7 +27,8 @@ CANNOT_PROVE = (
     "qemu: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
     "configurations, and prove nothing of a particular drive",
     "qemu: drivers and firmware of the deployed machine's disks, controllers and network do not run: all is virtio",
-    "qemu: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
+    "qemu: system disks are files of this host, and lose at a cut what QEMU had not written; only member disks lose "
+    "their caches as disks do",
 )
 EMULATED = (
     "qemu: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
