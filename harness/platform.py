@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.errors import RequestError, nearest
 from harness.lab import PROVIDERS
-from harness.machine import image, kernel
+from harness.machine import image, kernel, user_box
 from harness.machine.kernel import catalogue
 from harness.machine.provider import AUTO, decide
 from harness.topology import Platform, SoftwareSpec, Topology
@@ -56,9 +56,12 @@ def refuse_unknown(platform: Platform) -> None:
     if platform.provider not in PROVIDERS:
         raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, PROVIDERS))
     for software in (platform.server, platform.clients):
+        user_box.refuse(software, platform.provider)
         if (name := software.kernel) is not None and not kernel.is_path(name):
             (catalogue.user_mode if platform.provider == kernel.USER_MODE else catalogue.metapackage)(name)
-        if (folder := software.image) is not None and not Path(folder).is_dir() and folder not in image.names():
+        if (folder := software.image) is None or user_box.asked(software) or Path(folder).is_dir():
+            continue
+        if folder not in image.names():
             raise RequestError(f"no image {folder!r}: {nearest(folder, image.names())}")
 
 

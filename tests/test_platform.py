@@ -49,6 +49,8 @@ def test_an_inventory_is_for_hosts_and_hosts_need_one() -> None:
         (Platform(server=SoftwareSpec(kernel="debian/sit")), "debian/sid"),
         (Platform(server=SoftwareSpec(kernel="debian/sid/rt")), "debian/sid"),
         (Platform(clients=SoftwareSpec(image="debian/trixi")), "debian/trixie"),
+        (Platform(clients=SoftwareSpec(image="box:stock")), "uml has no boxes"),
+        (Platform(provider="vagrant", clients=SoftwareSpec(image="box:", kernel="debian/sid")), "its own kernel"),
     ],
 )
 def test_unknown_names_are_refused_with_the_nearest(platform: Platform, said: str) -> None:

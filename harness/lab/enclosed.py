@@ -15,10 +15,8 @@ from harness.lab_directory import LabDirectory
 from harness.log import step
 from harness.machine.config_disk import config_disk
 from harness.machine.keys import LabKeys
-from harness.machine.login import LabLogin
 from harness.machine.machine import Machine
-from harness.machine.transport import Transport
-from harness.topology import GATEWAY, MachineSpec, Topology
+from harness.topology import GATEWAY, Topology
 from harness.waiting import Deadline, wait_until
 
 ENGINE_DEADLINE_S = 15.0
@@ -90,7 +88,7 @@ class EnclosedLab(Lab):
         for spec in self.topology.machines:
             site.config_disk(spec.name).write_bytes(config_disk(spec, self.topology, self.keys))
         self.provider.furnish(site)
-        self.machines = {spec.name: self._make(spec, site) for spec in self.topology.machines}
+        self.machines = {spec.name: self.provider.machine(spec, site) for spec in self.topology.machines}
         step(f"booting {', '.join(self.machines)}")
         self.start(list(self.machines.values()))
 
@@ -120,10 +118,6 @@ class EnclosedLab(Lab):
     def engine_socket(self) -> Path:
         """Where the disk engine speaks NBD."""
         return self.directory.path / "nbd.sock"
-
-    def _make(self, spec: MachineSpec, site: Site) -> Machine:
-        login = LabLogin(str(spec.address.ip), self.keys, self.enclosure.socket)
-        return Machine(spec, self.provider.power(spec, site), Transport(spec.name, login))
 
     def listen(self) -> socket.socket:
         """Listen on the harness's own address in the lab's network."""

@@ -7,7 +7,10 @@ from typing import Protocol
 from harness.disk.client import EngineClient
 from harness.enclosure import Enclosure
 from harness.machine.keys import LabKeys
+from harness.machine.login import LabLogin
+from harness.machine.machine import Machine
 from harness.machine.power import Power
+from harness.machine.transport import Transport
 from harness.machine.uml import MemberDisks
 from harness.topology import MachineSpec, Role, Topology
 
@@ -38,7 +41,7 @@ class Site:
 
 
 class Provider(Protocol):
-    """A way of making machines. It is asked in this order: prepare, enclose, furnish, then for each machine power."""
+    """A way of making machines. Asked in this order: prepare, enclose, furnish, then machine for each."""
 
     name: str
 
@@ -58,6 +61,11 @@ class Provider(Protocol):
 
     def power(self, spec: MachineSpec, site: Site) -> Power:
         """Return the switch of a machine, which is off."""
+
+    def machine(self, spec: MachineSpec, site: Site) -> Machine:
+        """Return a machine, which is off: as it is here, one that runs our own init and knows the lab's keys."""
+        login = LabLogin(str(spec.address.ip), site.keys, site.enclosure.socket)
+        return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:

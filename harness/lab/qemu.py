@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.enclosure import Enclosure
 from harness.errors import RequirementMissing
-from harness.lab.provider import Site
+from harness.lab.provider import Provider, Site
 from harness.machine import image, kernel, kvm
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
@@ -15,7 +15,7 @@ from harness.network import create_network, tap_name
 from harness.topology import MachineSpec, Topology
 
 
-class Qemu:
+class Qemu(Provider):
     """Makes the machines of one lab."""
 
     name: str = NAME

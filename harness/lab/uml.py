@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.enclosure import Enclosure
 from harness.errors import RequestError
-from harness.lab.provider import Site
+from harness.lab.provider import Provider, Site
 from harness.machine import image, kernel
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
@@ -14,7 +14,7 @@ from harness.network import create_network, tap_name
 from harness.topology import MachineSpec, Topology
 
 
-class Uml:
+class Uml(Provider):
     """Makes the machines of one lab."""
 
     name: str = NAME

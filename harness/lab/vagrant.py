@@ -3,44 +3,69 @@
 from pathlib import Path
 
 from harness.enclosure import Enclosure
-from harness.lab.provider import Site
+from harness.lab.box_guest import BoxGuest
+from harness.lab.provider import Provider, Site
 from harness.log import step
-from harness.machine import box, image, kernel, kvm, libvirt
+from harness.machine import box, image, kernel, kvm, libvirt, user_box
 from harness.machine.box import Box
+from harness.machine.box_login import BoxLogin, learn_host_key
 from harness.machine.kernel import Kernel
 from harness.machine.kvm import KvmAnswer
 from harness.machine.libvirt import Libvirt
+from harness.machine.machine import Machine
+from harness.machine.power import OWN_POWEROFF
 from harness.machine.qemu import Accelerator
+from harness.machine.transport import Transport
 from harness.machine.uml import hardware_address
-from harness.machine.vagrant import CANNOT_PROVE, EMULATED, NAME, Vagrant, VagrantPower
+from harness.machine.user_box import UserBox
+from harness.machine.vagrant import (
+    CANNOT_PROVE,
+    EMULATED,
+    NAME,
+    USERS,
+    USERS_POWEROFF,
+    SshConfig,
+    Vagrant,
+    VagrantPower,
+)
 from harness.machine.vagrantfile import Guest
 from harness.topology import MachineSpec, Topology
+from harness.waiting import Deadline
+
+HOST_KEY_DEADLINE_S = 60.0
 
 
-class Vagrants:
+class Vagrants(Provider):
     """Makes the machines of one lab."""
 
     name: str = NAME
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By the machine's name."""
-        self.boxes: dict[str, Box] = {}
+        """By the machine's name; a user's box has its own."""
+        self.boxes: dict[str, Box | UserBox] = {}
         self.answer = KvmAnswer(works=False, reason="not tried")
         """Whether KVM boots a guest here."""
         self._powers: dict[str, VagrantPower] = {}
+        self._ways: dict[str, SshConfig] = {}
+        """Into machines of a user's boxes."""
+        self._fitted: dict[str, BoxGuest] = {}
 
     def prepare(self, topology: Topology) -> None:
         """Fetch kernels and images, make boxes of them, and find out whether KVM works.
 
         Raises:
-            RequestError: there is no such kernel or image.
+            RequestError: there is no such kernel, image or box.
             RequirementMissing: not root, or this host has no Vagrant, libvirt or QEMU.
         """
         libvirt.require()
         self.answer = kvm.find_out()
         for machine in topology.machines:
             asked = machine.software
+            user_box.refuse(asked, NAME)
+            if (name := user_box.asked(asked)) is not None:
+                self.boxes[machine.name] = user_box.find(name)
+                continue
             self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
             self.boxes[machine.name] = box.get(image.get(asked), found)
 
@@ -56,18 +81,25 @@ class Vagrants:
         key.touch(mode=0o600)
         key.write_text(site.keys.user.private)
         guests = [self._guest(spec, site, key) for spec in site.topology.machines]
-        self._powers = {one.spec.name: VagrantPower(one, own, site.logs) for one in guests}
+        for one in guests:
+            poweroff = OWN_POWEROFF if one.config is not None else USERS_POWEROFF
+            self._powers[one.spec.name] = VagrantPower(one, own, site.logs, poweroff)
         made = Vagrant(site.enclosure, own, site.directory, site.logs, guests)
-        made.prepare({one.name: one.folder for one in self.boxes.values()}, accelerated=self.answer.works)
+        made.prepare(self.boxes.values(), accelerated=self.answer.works)
         step("vagrant makes the machines")
         made.up(list(self._powers.values()))
+        if self._users:
+            self._ways = made.ssh_config()
 
     def _guest(self, spec: MachineSpec, site: Site, key: Path) -> Guest:
-        own = self.boxes[spec.name]
+        own, console = self.boxes[spec.name], site.directory / f"{spec.name}.console"
+        if isinstance(own, UserBox):
+            version = None if own.version == "0" else own.version
+            return Guest(spec, own.name, console, version=version, disks=site.members_of(spec))
         return Guest(
             spec,
             own.name,
-            site.directory / f"{spec.name}.console",
+            console,
             config=site.config_disk(spec.name),
             modules=own.modules,
             arguments=box.arguments(self.kernels[spec.name], *self.accelerator.arguments),
@@ -79,6 +111,35 @@ class Vagrants:
         """Return the switch of a machine; Vagrant has switched it on for the first time."""
         return self._powers[spec.name]
 
+    def machine(self, spec: MachineSpec, site: Site) -> Machine:
+        """Return a machine; into one of a user's box one logs in as Vagrant does.
+
+        Raises:
+            DeadlineExceeded: it does not show its host key.
+        """
+        own = self.boxes[spec.name]
+        if not isinstance(own, UserBox):
+            return super().machine(spec, site)
+        way = self._ways[spec.name]
+        deadline = Deadline.after(HOST_KEY_DEADLINE_S)
+        # Nobody knows a box's host keys beforehand. It has just booted for the first time: what it shows is pinned.
+        key = learn_host_key(site.enclosure.socket, way.address, way.port, deadline)
+        login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.enclosure.socket)
+        members = site.members_of(spec)
+        fitted = self._fitted[spec.name] = BoxGuest(str(own), members.serials if members else ())
+        machine = Machine(
+            spec,
+            self.power(spec, site),
+            Transport(spec.name, login),
+            own_init=False,
+            on_boot=lambda: fitted.prepare(machine),
+        )
+        return machine
+
+    @property
+    def _users(self) -> dict[str, UserBox]:
+        return {name: one for name, one in self.boxes.items() if isinstance(one, UserBox)}
+
     @property
     def accelerator(self) -> Accelerator:
         """What executes the guests' instructions."""
@@ -87,9 +148,17 @@ class Vagrants:
     @property
     def cannot_prove(self) -> tuple[str, ...]:
         """What a run on it says nothing about."""
-        return CANNOT_PROVE if self.answer.works else (*CANNOT_PROVE, EMULATED)
+        emulated = () if self.answer.works else (EMULATED,)
+        return (*CANNOT_PROVE, *emulated, *((USERS,) if self._users else ()))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """With what the machines ran."""
-        return (f"vagrant with {self.accelerator.name}: {self.answer.reason}",)
+        said = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
+        said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
+        said += [
+            f"{name}: its kernel says nothing on the serial console, so its complaints after a crash are not seen"
+            for name, one in self._fitted.items()
+            if one.silent
+        ]
+        return tuple(said)

@@ -11,7 +11,7 @@ from harness.log import step
 from harness.machine import cache
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.libvirt import virtual_size_gib
+from harness.machine.libvirt import pool_volume, virtual_size_gib
 
 VERSION = "1"
 """Part of the address: to be raised when what is built here changes."""
@@ -56,6 +56,11 @@ class Box:
     def content(self) -> Path:
         """The folder of its files, unpacked."""
         return self.folder / "0" / "libvirt"
+
+    @property
+    def images(self) -> tuple[tuple[Path, str], ...]:
+        """Its disk with the name under which Vagrant would upload it."""
+        return ((self.content / DISK, pool_volume(self.name, self.content / DISK, "box")),)
 
     @property
     def modules(self) -> Path:

@@ -198,9 +198,10 @@ class Libvirt:
         return words[-1] if words else "it said nothing"
 
 
-def pool_volume(box: str, image: Path, disk: str) -> str:
-    """Return how vagrant-libvirt names the volume that it makes of a box's disk, for a box without a version."""
-    return f"{box.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_0_{int(image.stat().st_mtime)}_{disk}.img"
+def pool_volume(box: str, image: Path, disk: str, version: str = "0") -> str:
+    """Return how vagrant-libvirt names the volume that it makes of a box's disk; ``0`` is a box without a version."""
+    known = version if version != "0" else f"0_{int(image.stat().st_mtime)}"
+    return f"{box.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_{known}_{disk}.img"
 
 
 def virtual_size_gib(image: Path) -> int:

@@ -35,6 +35,24 @@ CONNECT_S = 0.25
 """A SYN that is lost while the machine boots is only repeated after a second: give up early, try again."""
 
 
+def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
+    """Return a fresh connection on the lab's network.
+
+    Raises:
+        OSError: nobody answers now.
+    """
+    connection = make_socket()
+    try:
+        # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(CONNECT_S)
+        connection.connect((address, port))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
 @dataclass(frozen=True)
 class LabLogin:
     """The way into a machine of a lab that we made, as root, by keys made for that lab."""
@@ -50,16 +68,7 @@ class LabLogin:
         Raises:
             OSError: it does not answer now.
         """
-        connection = self.make_socket()
-        try:
-            # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(CONNECT_S)
-            connection.connect((self.address, 22))
-        except OSError:
-            connection.close()
-            raise
-        return connection
+        return connect_in_lab(self.make_socket, self.address)
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
         """Log in as root; the machine must prove itself by the lab's host key."""

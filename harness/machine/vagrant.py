@@ -1,7 +1,7 @@
 """Vagrant with libvirt: how it is run and what it says, and the power of a machine of its making."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from harness.disk.cache import CutPolicy, Fate
 from harness.enclosure import Enclosure
 from harness.errors import RigError
 from harness.log import logger
-from harness.machine.box import environment
-from harness.machine.libvirt import Libvirt, pool_volume
+from harness.machine.box import Box, environment
+from harness.machine.libvirt import Libvirt
 from harness.machine.power import OWN_POWEROFF, Cut
 from harness.machine.uml import cause_of_death
+from harness.machine.user_box import UserBox
 from harness.machine.vagrantfile import FILE, Guest, lab_json
 from harness.waiting import Deadline, now_ns, wait_until
 
@@ -29,6 +30,12 @@ EMULATED = (
     "with other odds than on hardware"
 )
 """What emulation cannot prove besides."""
+USERS = (
+    "vagrant: what a user's box runs, kernel and packages, is as its maker built it: differences to another box or "
+    "image are not of one component alone"
+)
+"""What boxes of the user's cannot prove besides."""
+USERS_POWEROFF = ("systemctl", "poweroff")
 UP_DEADLINE_S = 150.0
 """For all machines together; once more if some did not come up: Vagrant's own wait for an address can hang."""
 USERS_UP_DEADLINE_S = 600.0
@@ -116,16 +123,15 @@ class Vagrant:
             "RAIDPROOF_LAB": str(self.directory / "vagrant.json"),
         }
 
-    def prepare(self, boxes: Mapping[str, Path], *, accelerated: bool) -> None:
-        """Show Vagrant the boxes (name -> its folder, not copied), and write what it is to make."""
+    def prepare(self, boxes: Iterable[Box | UserBox], *, accelerated: bool) -> None:
+        """Show Vagrant the boxes, which are not copied, and write what it is to make."""
         shown = self.home / "boxes"
         shown.mkdir(parents=True)
-        images = []
-        for name, folder in boxes.items():
-            (shown / folder.name).symlink_to(folder)
-            # The name under which it would upload the image: so it finds it there.
-            images += [(disk, pool_volume(name, disk, "box")) for disk in folder.glob("0/libvirt/box.img")]
-        self.libvirt.offer(images)
+        distinct = {one.name: one for one in boxes}.values()
+        for one in distinct:
+            (shown / one.folder.name).symlink_to(one.folder)
+        # Under the name that it would have once uploaded Vagrant finds a disk in the pool.
+        self.libvirt.offer([image for one in distinct for image in one.images])
         (self.directory / "vagrant.json").write_text(lab_json(self.guests, accelerated=accelerated))
 
     def run(self, *words: str, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> str:

@@ -33,6 +33,8 @@ class Guest:
     box: str
     console: Path
     """Where its serial console is written."""
+    version: str | None = None
+    """Of the box; None is the one that there is."""
     config: Path | None = None
     """What makes it that machine, if its box is ours; a user's box is told nothing."""
     modules: Path | None = None
@@ -62,8 +64,8 @@ def machine(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
         "allow_fstab_modification": False,
         "allow_hosts_modification": False,
     }
-    if guest.config is None:
-        vm["hostname"] = spec.name
+    if guest.version is not None:
+        vm["box_version"] = guest.version
     options: dict[str, Any] = {
         "driver": "kvm" if accelerated else "qemu",
         "default_prefix": "",

@@ -57,3 +57,4 @@ def test_a_volume_has_the_name_under_which_the_box_would_be_uploaded(tmp_path: P
     assert pool_volume("raidproof/debian-trixie-b289ea6d", image, "box") == (
         "raidproof-VAGRANTSLASH-debian-trixie-b289ea6d_vagrant_box_image_0_1795249753_box.img"
     )
+    assert pool_volume("one", image, "box", "4.3.12") == "one_vagrant_box_image_4.3.12_box.img"

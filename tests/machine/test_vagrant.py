@@ -51,3 +51,11 @@ def test_how_to_log_in_is_read_for_each_machine() -> None:
     assert found["server"].user == "root"
     assert found["server"].port == 22
     assert found["server"].keys == (Path("/tmp/raidproof-0/0123abcd/key"),)
+
+
+def test_into_a_users_box_one_logs_in_as_the_box_says() -> None:
+    said = parse_messages((DATA / "ssh-config-user.txt").read_text())
+    texts = [message.data[-1] for message in said if message.kind == "ssh-config"]
+    found = parse_ssh_config("\n".join(texts))
+    assert (found["server"].user, found["client1"].user) == ("root", "vagrant")
+    assert found["client1"].keys == (Path("/tmp/raidproof-0/0123abcd/vagrant/insecure_private_key"),)

@@ -65,9 +65,11 @@ def test_numa_nodes_share_processors_and_memory() -> None:
     ]
 
 
-def test_a_users_box_is_told_its_name_and_no_configuration() -> None:
-    machine = told(Guest(client_spec(1, Platform(), memory=512 * MIB), "theirs/box", Path("/lab/console")))
-    assert machine["vm"]["hostname"] == "client1"
+def test_a_users_box_is_told_no_configuration_and_keeps_its_host_name() -> None:
+    machine = told(Guest(client_spec(1, Platform(), memory=512 * MIB), "theirs/box", Path("/lab/console"), "4.3.12"))
+    assert machine["vm"]["box_version"] == "4.3.12"
+    assert "hostname" not in machine["vm"]
+    assert "cmd_line" not in machine["libvirt"]
     assert "private_key_path" not in machine["ssh"]
     assert machine["qemu_arguments"] == ["-no-reboot"]
 
