@@ -74,9 +74,8 @@ class BoxGuest:
 
     def _require_programs(self, machine: Machine) -> None:
         wanted = PROGRAMS[machine.spec.role]
-        lacks = [
-            f"{program} ({reason})" for program, reason in wanted.items() if not machine.run(["which", program]).ok
-        ]
+        found = {line.rpartition("/")[2] for line in machine.run(["which", *wanted]).stdout.splitlines()}
+        lacks = [f"{program} ({reason})" for program, reason in wanted.items() if program not in found]
         if lacks:
             raise RequirementMissing(
                 f"{machine.name}: box {self.box} lacks {', '.join(lacks)}",
@@ -84,13 +83,14 @@ class BoxGuest:
             )
 
     def _serve(self, machine: Machine, *, first: bool) -> None:
+        # Before it is masked: a masked unit has forgotten how it is stopped.
+        machine.run(["systemctl", "stop", *SERVER_UNITS], deadline_s=60)
         if first:
             # Else the next boot would serve before the file system is mounted, and clients find stale handles.
             machine.succeed(["systemctl", "mask", *SERVER_UNITS], deadline_s=60)
             for rules in ASSEMBLY:
                 machine.succeed(["ln", "--symbolic", "--force", "/dev/null", f"/etc/udev/rules.d/{rules}"])
             machine.succeed(["udevadm", "control", "--reload"])
-        machine.run(["systemctl", "stop", *SERVER_UNITS], deadline_s=60)
         machine.run(["systemctl", "start", "rpcbind.socket", "rpc_pipefs.target"], deadline_s=60)
         machine.succeed(["modprobe", "nfsd"])
         if not machine.run(["mountpoint", "--quiet", "/proc/fs/nfsd"]).ok:
@@ -104,7 +104,9 @@ class BoxGuest:
         # Its own start-up may have assembled them already. Arrays in use, as that of a root, say no.
         stopped = machine.run(["mdadm", "--stop", "--scan"])
         logger.debug("%s: %s", machine.name, (stopped.stdout + stopped.stderr).strip())
-        shown = [f"/dev/disk/by-id/virtio-{serial}" for serial in self._serials]
+        if not self._serials:
+            return
+        shown = [f"{BY_ID}virtio-{serial}" for serial in self._serials]
         devices = machine.succeed(["realpath", "--canonicalize-existing", *shown]).split()
         for serial, device in zip(self._serials, devices, strict=True):
             # Not after udev's link, which goes and comes with each event of the disk.
