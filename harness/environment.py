@@ -3,7 +3,7 @@
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import harness
@@ -14,19 +14,8 @@ from harness.machine.machine import Machine
 from harness.machine.software import software_of
 from harness.record.environment import Environment, MachineRecord
 
-HOST_TOOLS = {
-    "nbdkit": ["nbdkit", "--version"],
-    "qemu-storage-daemon": ["qemu-storage-daemon", "--version"],
-    "qemu": ["qemu-system-x86_64", "--version"],
-    "vagrant": ["vagrant", "--version"],
-}
 PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
 """How the names of packages begin that take part; nfs-utils is called so by Fedora, and nfs-common by Debian."""
-TOOLS_OF = {
-    "uml": ("nbdkit", "qemu-storage-daemon"),
-    "qemu": ("nbdkit", "qemu"),
-    "vagrant": ("nbdkit", "qemu", "vagrant"),
-}
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
 
@@ -34,18 +23,22 @@ _BUILD = "/proc/version"
 def environment_of(lab: Lab) -> Environment:
     """Read it from the host and from every machine, once."""
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    tools = TOOLS_OF.get(lab.topology.provider, ())
     return Environment(
         raidproof=harness.__version__,
         provider=lab.topology.provider,
         host_kernel=platform.release(),
         host_cpu=cpu.group(1) if cpu else "unknown",
         host_cpus=os.cpu_count() or 0,
-        host_tools={name: command.succeed(HOST_TOOLS[name]).splitlines()[0] for name in tools},
+        host_tools={name: version_of(words) for name, words in lab.programs.items()},
         machines=[machine_record(machine) for machine in lab.machines.values()],
         notes=list(lab.notes),
         cannot_prove=list(lab.cannot_prove),
     )
+
+
+def version_of(program: Sequence[str]) -> str:
+    """Return what a program of this host says of its version."""
+    return command.succeed([*program, "--version"]).splitlines()[0]
 
 
 def machine_record(machine: Machine) -> MachineRecord:

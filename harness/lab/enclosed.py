@@ -3,7 +3,6 @@
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
 
 from harness.disk.assignment import disks_of
 from harness.disk.client import EngineClient
@@ -35,22 +34,11 @@ class EnclosedLab(Lab):
         super().__init__(topology, keep=keep)
         self.provider = provider
         self._logs = logs
-        self._undo = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self._build(undo)
-            self._undo = undo.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.keep and kind is not KeyboardInterrupt:
-            self.directory.mark_kept(self.keys)
-            self.enclosure.keep()
-            self.enclosure.detach()
-            self._disconnect()
-        else:
-            self._undo.close()
+    def _leave(self) -> None:
+        self.directory.mark_kept(self.keys)
+        self.enclosure.keep()
+        self.enclosure.detach()
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
@@ -61,6 +49,11 @@ class EnclosedLab(Lab):
     def notes(self) -> tuple[str, ...]:
         """What a reader of the report must know about how its machines ran."""
         return self.provider.notes
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part, by name, each as the words that start it."""
+        return self.provider.programs
 
     def _build(self, undo: ExitStack) -> None:
         # First of all, because it is the first to find that there is no place for a lab.

@@ -5,7 +5,6 @@ import tempfile
 from contextlib import ExitStack
 from ipaddress import IPv4Interface
 from pathlib import Path
-from typing import Self
 
 from harness.errors import RequestError, RequirementMissing
 from harness.hosts.adopt import require_adopted
@@ -45,22 +44,9 @@ class HostsLab(Lab):
             raise RequestError("provider hosts needs to know its machines", remedy="name them with --inventory FILE")
         self.inventory = load_inventory(Path(topology.inventory))
         super().__init__(of_inventory(topology, self.inventory), keep=keep)
-        self._undo = ExitStack()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self._build(undo)
-            self._undo = undo.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.keep and kind is not KeyboardInterrupt:
-            step(
-                f"the machines are left as they are: raidproof hosts restore {self.topology.inventory} puts them back"
-            )
-            self._disconnect()
-        else:
-            self._undo.close()
+    def _leave(self) -> None:
+        step(f"the machines are left as they are: raidproof hosts restore {self.topology.inventory} puts them back")
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:

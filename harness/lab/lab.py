@@ -4,6 +4,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from typing import Self
 
 from harness.disk.disks import Disks
@@ -25,13 +26,28 @@ class Lab(ABC):
         self.keep = keep
         self.machines = {}
 
-    @abstractmethod
+        self._undo = ExitStack()
+
     def __enter__(self) -> Self:
-        """Bring it about."""
+        with ExitStack() as undo:
+            self._build(undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.keep and kind is not KeyboardInterrupt:
+            self._leave()
+            self._disconnect()
+        else:
+            self._undo.close()
 
     @abstractmethod
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End it."""
+    def _build(self, undo: ExitStack) -> None:
+        """Bring it about; ``undo`` gets all that ends it."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Let it go on without this process."""
 
     @property
     @abstractmethod
@@ -42,6 +58,11 @@ class Lab(ABC):
     def notes(self) -> tuple[str, ...]:
         """What a reader of the report must know about how its machines ran."""
         return ()
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part, by name, each as the words that start it."""
+        return {}
 
     @abstractmethod
     def listen(self) -> socket.socket:

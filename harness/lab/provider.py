@@ -1,17 +1,18 @@
 """How the machines of a lab come to be: what each way of making them has to offer."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from harness.disk.client import EngineClient
 from harness.enclosure import Enclosure
 from harness.machine.keys import LabKeys
 from harness.machine.login import LabLogin
 from harness.machine.machine import Machine
+from harness.machine.member_disks import MemberDisks
 from harness.machine.power import Power
 from harness.machine.transport import Transport
-from harness.machine.uml import MemberDisks
+from harness.network import create_network
 from harness.topology import MachineSpec, Role, Topology
 
 
@@ -40,11 +41,12 @@ class Site:
         return self.directory / f"{machine}.config"
 
 
-class Provider(Protocol):
+class Provider(ABC):
     """A way of making machines. Asked in this order: prepare, enclose, furnish, then machine for each."""
 
     name: str
 
+    @abstractmethod
     def prepare(self, topology: Topology) -> None:
         """Fetch and build all that the machines need, before anything is started.
 
@@ -54,11 +56,14 @@ class Provider(Protocol):
         """
 
     def enclose(self, directory: Path) -> Enclosure:
-        """Return what will hold the lab together; it is not entered yet."""
+        """Return what will hold the lab together, not entered yet: namespaces for network and processes."""
+        return Enclosure(directory)
 
     def furnish(self, site: Site) -> None:
-        """Bring up what all machines share: the network, and daemons."""
+        """Bring up what all machines share: bridge and taps."""
+        create_network(site.enclosure, site.topology)
 
+    @abstractmethod
     def power(self, spec: MachineSpec, site: Site) -> Power:
         """Return the switch of a machine, which is off."""
 
@@ -68,9 +73,16 @@ class Provider(Protocol):
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property
+    @abstractmethod
     def cannot_prove(self) -> tuple[str, ...]:
         """What a run on it says nothing about."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the report must know about how these machines ran."""
+        return ()
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part, by name, each as the words that start it."""
+        return {"nbdkit": ("nbdkit",)}

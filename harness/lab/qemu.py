@@ -1,8 +1,5 @@
 """Provider ``qemu``: virtual PCs with any kernel, with KVM or emulated, and the disk engine behind their members."""
 
-from pathlib import Path
-
-from harness.enclosure import Enclosure
 from harness.errors import RequirementMissing
 from harness.lab.provider import Provider, Site
 from harness.machine import image, kernel, kvm
@@ -11,7 +8,7 @@ from harness.machine.kernel import Kernel
 from harness.machine.kvm import KvmAnswer
 from harness.machine.provider import packages_of_qemu, qemu_lacks
 from harness.machine.qemu import CANNOT_PROVE, EMULATED, NAME, QemuPower, program_for
-from harness.network import create_network, tap_name
+from harness.network import tap_name
 from harness.topology import MachineSpec, Topology
 
 
@@ -43,14 +40,6 @@ class Qemu(Provider):
         self._kvm = kvm.find_out(self.kernels[topology.server.name])
         self._program = program_for(self._kvm.accelerator)
 
-    def enclose(self, directory: Path) -> Enclosure:
-        """Return namespaces for network and processes."""
-        return Enclosure(directory)
-
-    def furnish(self, site: Site) -> None:
-        """Make bridge and taps."""
-        create_network(site.enclosure, site.topology)
-
     def power(self, spec: MachineSpec, site: Site) -> QemuPower:
         """Return the switch of a machine."""
         return QemuPower(
@@ -70,6 +59,11 @@ class Qemu(Provider):
     def cannot_prove(self) -> tuple[str, ...]:
         """What a run on it says nothing about."""
         return CANNOT_PROVE if self._kvm.works else (*CANNOT_PROVE, EMULATED)
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part; of QEMU the one that the machines run by."""
+        return {**super().programs, "qemu": self._program}
 
     @property
     def notes(self) -> tuple[str, ...]:

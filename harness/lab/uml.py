@@ -1,16 +1,14 @@
 """Provider ``uml``: machines that are processes, with the disk engine behind their member disks."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from harness.enclosure import Enclosure
 from harness.errors import RequestError
 from harness.lab.provider import Provider, Site
 from harness.machine import image, kernel
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.uml import CANNOT_PROVE, NAME, UmlPower, uml_environment
-from harness.network import create_network, tap_name
+from harness.network import tap_name
 from harness.topology import MachineSpec, Topology
 
 
@@ -43,14 +41,6 @@ class Uml(Provider):
             self.images[machine.name] = image.get(asked)
             self._environment[machine.name] = uml_environment(found, memory)
 
-    def enclose(self, directory: Path) -> Enclosure:
-        """Return namespaces for network and processes."""
-        return Enclosure(directory)
-
-    def furnish(self, site: Site) -> None:
-        """Make bridge and taps."""
-        create_network(site.enclosure, site.topology)
-
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
         """Return the switch of a machine."""
         return UmlPower(
@@ -69,6 +59,11 @@ class Uml(Provider):
     def cannot_prove(self) -> tuple[str, ...]:
         """What a run on it says nothing about."""
         return CANNOT_PROVE
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part."""
+        return {**super().programs, "qemu-storage-daemon": ("qemu-storage-daemon",)}
 
     @property
     def notes(self) -> tuple[str, ...]:

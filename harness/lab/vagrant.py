@@ -9,6 +9,7 @@ from harness.log import step
 from harness.machine import box, image, kernel, kvm, libvirt, user_box
 from harness.machine.box import Box
 from harness.machine.box_login import BoxLogin, learn_host_key
+from harness.machine.emulator import PROGRAM
 from harness.machine.kernel import Kernel
 from harness.machine.kvm import KvmAnswer
 from harness.machine.libvirt import Libvirt
@@ -16,7 +17,6 @@ from harness.machine.machine import Machine
 from harness.machine.power import OWN_POWEROFF
 from harness.machine.qemu import Accelerator
 from harness.machine.transport import Transport
-from harness.machine.uml import hardware_address
 from harness.machine.user_box import UserBox
 from harness.machine.vagrant import (
     CANNOT_PROVE,
@@ -29,6 +29,7 @@ from harness.machine.vagrant import (
     VagrantPower,
 )
 from harness.machine.vagrantfile import Guest
+from harness.network import hardware_address
 from harness.topology import MachineSpec, Topology
 from harness.waiting import Deadline
 
@@ -144,6 +145,11 @@ class Vagrants(Provider):
     def accelerator(self) -> Accelerator:
         """What executes the guests' instructions."""
         return self.answer.accelerator
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part."""
+        return {**super().programs, "vagrant": ("vagrant",), "libvirt": ("libvirtd",), "qemu": (PROGRAM,)}
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:

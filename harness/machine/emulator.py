@@ -1,7 +1,7 @@
 """The QEMU that runs a machine: this host's own, or for emulation a newer one where this host's is not to be trusted.
 
-Guests emulated by QEMU 7.2 on a busy host oops with bits in EFLAGS that nobody sets: 11 of 70 boots, and under QEMU 10.0
-none of 20 (docs/findings.md). A guest that dies of its processor would be taken for one that dies of its kernel.
+Guests that QEMU 7.2 emulates on a busy host oops with bits in EFLAGS that nobody sets: 11 of 70 boots, and under QEMU
+10.0 none of 20 (docs/findings.md). A guest that dies of its processor would be taken for one that dies of its kernel.
 """
 
 import re

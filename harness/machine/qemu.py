@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from harness import command
-from harness.disk.cache import CutPolicy, Fate
+from harness.disk.cache import CutPolicy
 from harness.enclosure import Enclosure, Process
 from harness.errors import RequestError, RigError
 from harness.machine import emulator
+from harness.machine.console import cause_of_death, console_logs
 from harness.machine.emulator import PROGRAM
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
+from harness.machine.member_disks import MemberDisks, cut_power
 from harness.machine.power import OWN_POWEROFF, Cut
-from harness.machine.uml import MemberDisks, cause_of_death, hardware_address
+from harness.network import hardware_address
 from harness.topology import MachineSpec
 from harness.units import MIB
-from harness.waiting import Deadline, now_ns
+from harness.waiting import Deadline
 
 NAME = "qemu"
 CANNOT_PROVE = (
@@ -222,21 +224,19 @@ class QemuPower:
     boots: int = 0
     poweroff: tuple[str, ...] = OWN_POWEROFF
     _guest: Process | None = None
-    _lost_power: bool = False
 
     @property
     def consoles(self) -> tuple[Path, ...]:
         """The console log of each boot, the present one last."""
-        return tuple(self.logs / f"{self.spec.name}.console.{boot}.log" for boot in range(1, self.boots + 1))
+        return console_logs(self.logs, self.spec.name, self.boots)
 
     def on(self) -> None:
         """Give the disks their power, then start QEMU."""
         overlay = overlay_path(self.directory, self.spec.name)
         if not overlay.exists():
             command.succeed(overlay_command(self.image.path, overlay))
-        if self.disks is not None and self._lost_power:
-            self.disks.engine.power_on()
-            self._lost_power = False
+        if self.disks is not None:
+            self.disks.power_on()
         self.boots += 1
         argv = qemu_command(
             self.spec,
@@ -252,23 +252,18 @@ class QemuPower:
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
         """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
-        guest = self._running()
-        at_ns = now_ns() if self.disks is None else self.disks.engine.freeze()
+        self._running()
+        return cut_power(self.disks, self._kill, policy, seed)
+
+    def _kill(self) -> None:
         # SIGKILL: QEMU's own ways to end send a flush to its disks.
-        guest.kill()
+        self._running().kill()
         self._guest = None
-        fates: tuple[Fate, ...] = ()
-        if self.disks is not None:
-            fates = self.disks.engine.resolve(policy, seed)
-            self._lost_power = True
-        return Cut(at_ns, policy, seed, fates)
 
     def wait_off(self, deadline: Deadline) -> None:
         """Wait for QEMU's own end, which is the guest's."""
-        guest = self._running()
-        guest.wait(deadline)
-        guest.kill()
-        self._guest = None
+        self._running().wait(deadline)
+        self._kill()
 
     def require_on(self) -> None:
         """Raise RigError with the console's last words if QEMU has ended."""

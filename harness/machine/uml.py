@@ -1,24 +1,25 @@
 """The embedded provider: User-mode Linux. A machine is a process; its member disks come from the disk engine."""
 
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.disk.cache import CutPolicy, Fate
-from harness.disk.client import EngineClient
+from harness.disk.cache import CutPolicy
 from harness.disk.daemon import storage_daemon_command
 from harness.enclosure import Enclosure, Process
 from harness.errors import RequirementMissing, RigError
+from harness.machine.console import cause_of_death, console_logs
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
+from harness.machine.member_disks import MemberDisks, cut_power
 from harness.machine.power import OWN_POWEROFF, Cut
 from harness.machine.preload import libraries
+from harness.network import hardware_address
 from harness.topology import MachineSpec
 from harness.units import MIB
-from harness.waiting import Deadline, now_ns, wait_until
+from harness.waiting import Deadline, wait_until
 
 NAME = "uml"
 CANNOT_PROVE = (
@@ -31,15 +32,6 @@ CANNOT_PROVE = (
 )
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 SOCKET_DEADLINE_S = 10.0
-
-
-@dataclass(frozen=True)
-class MemberDisks:
-    """The disks of one machine and the engine that serves them."""
-
-    engine: EngineClient
-    engine_socket: Path
-    serials: tuple[str, ...]
 
 
 def uml_command(
@@ -90,11 +82,6 @@ def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path
     )
 
 
-def hardware_address(spec: MachineSpec) -> str:
-    """Return a MAC address that survives reboots: with a new one each time, the others' ARP caches are wrong."""
-    return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
-
-
 @dataclass
 class UmlPower:
     """The power of a machine that is a process."""
@@ -112,12 +99,11 @@ class UmlPower:
     poweroff: tuple[str, ...] = OWN_POWEROFF
     _guest: Process | None = None
     _storage: Process | None = None
-    _lost_power: bool = False
 
     @property
     def consoles(self) -> tuple[Path, ...]:
         """The console log of each boot, the present one last."""
-        return tuple(self.logs / f"{self.spec.name}.console.{boot}.log" for boot in range(1, self.boots + 1))
+        return console_logs(self.logs, self.spec.name, self.boots)
 
     def on(self) -> None:
         """Start the storage daemon, then the kernel."""
@@ -132,9 +118,7 @@ class UmlPower:
         sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]
         for socket in sockets:
             socket.unlink(missing_ok=True)
-        if self._lost_power:
-            disks.engine.power_on()
-            self._lost_power = False
+        disks.power_on()
         self._storage = storage = self.enclosure.spawn(
             storage_daemon_command(
                 nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
@@ -151,16 +135,17 @@ class UmlPower:
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
         """Freeze the disks, kill the kernel, then decide what the disks' caches kept."""
+        self._running()
+        return cut_power(self.disks, self._kill, policy, seed)
+
+    def _kill(self) -> None:
+        self._running().kill()
+        self._disconnect()
+
+    def _running(self) -> Process:
         if self._guest is None:
             raise RigError(f"{self.spec.name} is not switched on")
-        at_ns = now_ns() if self.disks is None else self.disks.engine.freeze()
-        self._guest.kill()
-        self._disconnect()
-        fates: tuple[Fate, ...] = ()
-        if self.disks is not None:
-            fates = self.disks.engine.resolve(policy, seed)
-            self._lost_power = True
-        return Cut(at_ns, policy, seed, fates)
+        return self._guest
 
     def _disconnect(self) -> None:
         self._guest = None
@@ -170,26 +155,14 @@ class UmlPower:
 
     def wait_off(self, deadline: Deadline) -> None:
         """Wait for the kernel's own end, then stop the storage daemon."""
-        if self._guest is None:
-            raise RigError(f"{self.spec.name} is not switched on")
-        self._guest.wait(deadline)
-        self._guest.kill()
-        self._disconnect()
+        self._running().wait(deadline)
+        self._kill()
 
     def require_on(self) -> None:
         """Raise RigError with the console's last words if the kernel has ended."""
-        if self._guest is None:
-            raise RigError(f"{self.spec.name} is not switched on")
-        if (status := self._guest.status) is not None:
+        if (status := self._running().status) is not None:
             said = self.consoles[-1].read_text(errors="replace")
             raise RigError(
                 f"{self.spec.name}: its kernel ended with status {status}: {cause_of_death(said)}; "
                 f"see {self.consoles[-1]}"
             )
-
-
-def cause_of_death(console: str) -> str:
-    """Return the line of a console that says most about the kernel's end: the first complaint, or the last line."""
-    lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
-    fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
-    return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import paramiko
 
-from harness.disk.cache import CutPolicy, Fate
+from harness.disk.cache import CutPolicy
 from harness.enclosure import Enclosure
 from harness.errors import RigError
 from harness.log import logger
 from harness.machine.box import Box, environment
+from harness.machine.console import cause_of_death, console_logs
 from harness.machine.libvirt import Libvirt
+from harness.machine.member_disks import cut_power
 from harness.machine.power import OWN_POWEROFF, Cut
-from harness.machine.uml import cause_of_death
 from harness.machine.user_box import UserBox
 from harness.machine.vagrantfile import FILE, Guest, lab_json
 from harness.waiting import Deadline, now_ns, wait_until
@@ -219,7 +220,6 @@ class VagrantPower:
     logs: Path
     poweroff: tuple[str, ...] = OWN_POWEROFF
     boots: int = 0
-    _lost_power: bool = False
     _made: bool = False
 
     @property
@@ -230,7 +230,7 @@ class VagrantPower:
     @property
     def consoles(self) -> tuple[Path, ...]:
         """The console log of each boot, the present one last."""
-        return tuple(self.logs / f"{self.name}.console.{boot}.log" for boot in range(1, self.boots + 1))
+        return console_logs(self.logs, self.name, self.boots)
 
     @property
     def running(self) -> bool:
@@ -260,24 +260,17 @@ class VagrantPower:
             self._made = True
             return
         self._next_console()
-        if self._lost_power and self.guest.disks is not None:
-            self.guest.disks.engine.power_on()
-        self._lost_power = False
+        if self.guest.disks is not None:
+            self.guest.disks.power_on()
         # What `vagrant up` does with a machine that is off, without its waiting; Vagrant asks libvirt what runs.
         self.libvirt.start_machine(self.name)
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
         """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
         self._require_running()
-        disks = self.guest.disks
-        at_ns = now_ns() if disks is None else disks.engine.freeze()
-        self.libvirt.kill(self.name)
-        fates: tuple[Fate, ...] = ()
-        if disks is not None:
-            fates = disks.engine.resolve(policy, seed)
-        self._lost_power = True
+        cut = cut_power(self.guest.disks, lambda: self.libvirt.kill(self.name), policy, seed)
         self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
-        return Cut(at_ns, policy, seed, fates)
+        return cut
 
     def wait_off(self, deadline: Deadline) -> None:
         """Wait until libvirt has seen its end."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from harness.machine import recipe
 from harness.machine.libvirt import NETWORK, POOL
-from harness.machine.uml import MemberDisks, hardware_address
+from harness.machine.member_disks import MemberDisks
+from harness.network import hardware_address
 from harness.topology import GATEWAY, MachineSpec
 from harness.units import MIB
 

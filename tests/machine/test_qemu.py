@@ -13,6 +13,7 @@ from harness.errors import RequestError, RigError
 from harness.machine import emulator
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
+from harness.machine.member_disks import MemberDisks
 from harness.machine.qemu import (
     Accelerator,
     QemuPower,
@@ -21,7 +22,6 @@ from harness.machine.qemu import (
     program_for,
     qemu_command,
 )
-from harness.machine.uml import MemberDisks
 from harness.topology import MachineSpec, server_and_clients
 from harness.units import MIB
 from harness.waiting import Deadline

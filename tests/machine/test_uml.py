@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RequirementMissing
+from harness.machine.console import cause_of_death
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.uml import cause_of_death, hardware_address, memory_folder, uml_command
+from harness.machine.uml import memory_folder, uml_command
+from harness.network import hardware_address
 from harness.topology import server_and_clients
 from harness.units import MIB
 

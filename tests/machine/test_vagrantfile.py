@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.disk.client import EngineClient
-from harness.machine.uml import MemberDisks
+from harness.machine.member_disks import MemberDisks
 from harness.machine.vagrantfile import FILE, Guest, lab_json, qemu_arguments
 from harness.topology import MachineSpec, Platform, Role, client_spec, server_and_clients, server_spec
 from harness.units import MIB
