@@ -18,7 +18,7 @@ __all__ = ["Finding", "Outcome", "examine", "missing", "require", "require_host"
 
 
 def examine() -> list[Finding]:
-    """Run every check. Takes a fraction of a second."""
+    """Run every check, in a fraction of a second; but KVM, if a kernel is at hand, is tried once, for 8 s at most."""
     home = Path(__file__).resolve().parents[2]
     return [
         Finding("python", Outcome.OK, f"{platform.python_version()} ({sys.executable})"),
