@@ -177,6 +177,17 @@ def test_fstests_lists() -> None:
     assert cut_off.unknown
 
 
+def test_fstests_of_which_one_failed() -> None:
+    outcome = parse_fstests("fstests", ended(real("fstests.txt"), 1))
+    assert outcome.passed == ("generic/001",)
+    assert [(one.name, one.reason.split(" (see")[0]) for one in outcome.failed] == [
+        ("generic/013", "[failed, exit status 1]- output mismatch")
+    ]
+    cut_off = parse_fstests("fstests", ended(real("fstests.txt").partition("Ran:")[0], 1))
+    assert not cut_off.passed
+    assert {one.name for one in cut_off.unknown} == {"generic/001", "generic/013", "fstests"}
+
+
 def test_pynfs_passed() -> None:
     outcome = parse_pynfs("pynfs", ended(real("pynfs.txt")))
     assert len(outcome.passed) == outcome.total == 4
