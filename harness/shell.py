@@ -16,6 +16,7 @@ import paramiko
 from harness.enclosure import Enclosure
 from harness.errors import RequestError, RigError, nearest
 from harness.lab_directory import LabDirectory, LabEntry, all_labs
+from harness.machine import box_login
 from harness.machine.login import LabLogin
 from harness.machine.transport import CHUNK, Transport
 from harness.topology import MachineSpec
@@ -92,18 +93,23 @@ def enter(machine: str, lab: str | None = None) -> int:
         raise RigError(f"the keys of lab {chosen.directory.name} are lost")
     enclosure = Enclosure(chosen.directory.path)
     enclosure.attach()
-    login = LabLogin(str(spec.address.ip), keys, lambda: _watched(enclosure.socket()))
+
+    def connection() -> socket.socket:
+        return _watched(enclosure.socket())
+
+    theirs = box_login.saved(chosen.directory.path, spec.name, connection)
+    login = theirs or LabLogin(str(spec.address.ip), keys, connection)
     transport = Transport(spec.name, login)
     deadline = Deadline.after(LOGIN_DEADLINE_S)
     try:
         transport.connect(deadline)
         channel = transport.session(deadline, "a shell")
         if not sys.stdin.isatty():
-            channel.exec_command("exec sh -s")
+            channel.exec_command(login.command(["exec", "sh", "-s"]))
             return _converse(channel, spec.name)
         columns, rows = os.get_terminal_size(sys.stdin.fileno())
         channel.get_pty(os.environ.get("TERM", "vt100"), columns, rows)
-        channel.exec_command("exec bash -l")
+        channel.exec_command(login.command(["exec", "bash", "-l"]))
         with _raw_terminal(), _resizes() as resized:
             return _converse(channel, spec.name, resized)
     except (paramiko.SSHException, EOFError) as error:

@@ -126,6 +126,7 @@ class Vagrants(Provider):
         # Nobody knows a box's host keys beforehand. It has just booted for the first time: what it shows is pinned.
         key = learn_host_key(site.enclosure.socket, way.address, way.port, deadline)
         login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.enclosure.socket)
+        login.save(site.directory, spec.name)
         members = site.members_of(spec)
         fitted = self._fitted[spec.name] = BoxGuest(str(own), members.serials if members else ())
         machine = Machine(

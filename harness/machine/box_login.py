@@ -1,10 +1,13 @@
 """The way into a machine of a user's box: as Vagrant would log in, with the host key that its first boot showed."""
 
+import base64
+import json
 import shlex
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import paramiko
 
@@ -61,6 +64,32 @@ class BoxLogin:
             return shlex.join(argv)
         # A shell of root's, because some of what is asked is the shell's own: `command -v`.
         return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+
+    def save(self, directory: Path, machine: str) -> None:
+        """Write it into a lab's directory, for whoever logs in to a kept lab."""
+        said: dict[str, Any] = {
+            "address": self.address,
+            "port": self.port,
+            "user": self.user,
+            "keys": [str(one) for one in self.keys],
+        }
+        said["host_key"] = [self.host_key.get_name(), self.host_key.get_base64()]
+        _file(directory, machine).write_text(json.dumps(said))
+
+
+def saved(directory: Path, machine: str, make_socket: Callable[[], socket.socket]) -> BoxLogin | None:
+    """Return the way into a machine of a kept lab, with its host key as it was pinned; None if it is of our making."""
+    if not (file := _file(directory, machine)).exists():
+        return None
+    said = json.loads(file.read_text())
+    name, blob = said["host_key"]
+    host_key = paramiko.PKey.from_type_string(name, base64.b64decode(blob))
+    keys = tuple(map(Path, said["keys"]))
+    return BoxLogin(said["address"], said["port"], said["user"], keys, host_key, make_socket)
+
+
+def _file(directory: Path, machine: str) -> Path:
+    return directory / f"{machine}.login.json"
 
 
 def learn_host_key(

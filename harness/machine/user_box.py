@@ -61,7 +61,7 @@ def refuse(software: SoftwareSpec, provider: str) -> None:
     others = {"kernel": software.kernel, "modules": software.modules, "packages": software.packages}
     if also := [what for what, value in others.items() if value]:
         raise RequestError(
-            f"{software.image} brings its own kernel and packages, and {' and '.join(also)} are asked for besides",
+            f"{software.image} brings its own kernel and packages; asked for besides: {', '.join(also)}",
             remedy="ask for a box, or for the other image with these",
         )
     find(name)

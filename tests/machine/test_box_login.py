@@ -12,7 +12,7 @@ import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 
 from harness.errors import DeadlineExceeded, RigError
-from harness.machine.box_login import BoxLogin, learn_host_key
+from harness.machine.box_login import BoxLogin, learn_host_key, saved
 from harness.machine.keys import KeyPair
 from harness.machine.transport import Transport
 from harness.waiting import Deadline
@@ -97,10 +97,11 @@ def test_a_user_whom_the_box_does_not_know_is_not_let_in(server: Server, key: Pa
         Transport("client1", login(server, key, "nobody")).connect(Deadline.after(20))
 
 
-def test_a_machine_that_shows_no_key_in_time(server: Server) -> None:
-    server.close()
-    with pytest.raises(DeadlineExceeded, match=HOST):
-        learn_host_key(socket.socket, HOST, server.port, Deadline.after(0.1))
+def test_a_machine_that_shows_no_key_in_time() -> None:
+    with socket.socket() as deaf:
+        deaf.bind((HOST, 0))  # and does not listen
+        with pytest.raises(DeadlineExceeded, match=HOST):
+            learn_host_key(socket.socket, HOST, deaf.getsockname()[1], Deadline.after(0.1))
 
 
 def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
@@ -110,3 +111,18 @@ def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
     assert sudo == ["sudo", "-n", "--", "/bin/sh", "-c"]
     assert shlex.split(said) == argv
     assert shlex.split(login(server, key, "root").command(argv)) == argv
+
+
+def test_who_comes_later_finds_the_same_way_with_the_same_pin(server: Server, key: Path, tmp_path: Path) -> None:
+    way = login(server, key)
+    way.save(tmp_path, "client1")
+    found = saved(tmp_path, "client1", socket.socket)
+    assert found is not None
+    assert (found.user, found.keys) == ("vagrant", (key,))
+    transport = Transport("client1", found)
+    transport.connect(Deadline.after(20))
+    transport.close()
+    server.host = KeyPair.generate()
+    with pytest.raises(RigError, match="does not match"):
+        Transport("client1", found).connect(Deadline.after(20))
+    assert saved(tmp_path, "server", socket.socket) is None
