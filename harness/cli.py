@@ -197,6 +197,11 @@ def compare_sides(
 
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     common = platform_asked(asked, matrix.plan)
+    if not (base or new):
+        raise RequestError(
+            "nothing is to differ between the sides",
+            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same on both shows noise",
+        )
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)

@@ -82,9 +82,10 @@ def test_both_sides_and_what_they_take_are_announced() -> None:
     ("words", "status", "said"),
     [
         (["--new=server.kernel=debian/sid", "--kernel=debian/trixie"], Status.PASS, "new: server kernel=debian/sid; "),
+        ([], Status.BAD_REQUEST, "nothing is to differ between the sides"),
         (["--new=kernel=debian/trixi"], Status.BAD_REQUEST, "did you mean 'debian/trixie'?"),
         (["--base=kernle=debian/trixie"], Status.BAD_REQUEST, "did you mean 'kernel'?"),
-        ([], Status.PASS, "an A/A run"),
+        (["--base=kernel=debian/sid", "--new=kernel=debian/sid"], Status.PASS, "an A/A run"),
     ],
 )
 def test_the_command_says_what_it_would_do(
