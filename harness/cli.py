@@ -200,7 +200,7 @@ def compare_sides(
     if not (base or new):
         raise RequestError(
             "nothing is to differ between the sides",
-            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same on both shows noise",
+            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same twice shows noise",
         )
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
