@@ -39,7 +39,7 @@ DEADLINE_S = 60.0
 LOOKED = ("/etc", "/var/lib/nfs", "/run", "/srv", "/mnt", "/dev/disk")
 # A server that starts again tells its clients apart anew; mount and mdadm remember until the next boot what they did.
 RESTLESS = ("/var/lib/nfs/nfsdcld", "/run/rpcbind", "/run/rpc_pipefs", "/run/mount", "/run/mdadm")
-OF_THE_BOOT = ("/run", "/dev", "/etc/host", "/etc/ssh", "/etc/raidproof")
+OF_THE_BOOT = ("/run", "/dev", "/etc/host", "/etc/ssh", "/etc/raidproof", "/etc/machine-id")
 """What a machine of a lab is given anew by each boot, and no hardware is."""
 NFSD = ("threads", "versions", "nfsv4leasetime", "nfsv4gracetime", "portlist")
 VALUES = ("/proc/sys/vm/dirty_*", "/proc/sys/fs/leases-enable", *(f"/proc/fs/nfsd/{name}" for name in NFSD))
