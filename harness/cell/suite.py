@@ -59,6 +59,9 @@ class SuiteEnded:
             raise self._as(Inconclusive, f"nothing failed: {self.record.reason}")
         if not self.record.outcomes.failed:
             raise self._as(_ERRORS[self.record.outcome], self.record.reason)
+        # What had to fail is no failure of the run.
+        self.record.known = sorted({*self.record.known, *(case.name for case in self.record.outcomes.failed)})
+        judge_suite_record(self.record)
         return self
 
     def _as(self, kind: type[RaidproofError], reason: str) -> RaidproofError:

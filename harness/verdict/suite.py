@@ -18,7 +18,7 @@ def judge_suite(outcome: SuiteOutcome, known: Collection[str] = ()) -> Verdict:
     if outcome.unknown:
         reason = f"{counted}; {_named('nobody knows of', outcome.unknown)}"
         return Verdict(checker=CHECKER, outcome=Outcome.INCONCLUSIVE, reason=reason)
-    if not outcome.passed:
+    if not (outcome.passed or outcome.failed):
         reason = _named("nothing ran; skipped", outcome.skipped) if outcome.skipped else "nothing ran"
         end = Outcome.SKIP if outcome.skipped else Outcome.INCONCLUSIVE
         return Verdict(checker=CHECKER, outcome=end, reason=reason)
