@@ -84,6 +84,9 @@ class EnclosedLab(Lab):
         self.machines = {spec.name: self.provider.machine(spec, site) for spec in self.topology.machines}
         step(f"booting {', '.join(self.machines)}")
         self.start(list(self.machines.values()))
+        if self.provider.boots_together:
+            for machine in self.machines.values():
+                machine.boot_s = None
 
     def _start_engine(self, undo: ExitStack) -> EngineClient:
         directory = self.directory.path

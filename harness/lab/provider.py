@@ -45,6 +45,8 @@ class Provider(ABC):
     """A way of making machines. Asked in this order: prepare, enclose, furnish, then machine for each."""
 
     name: str
+    boots_together: bool = False
+    """Whether `furnish` has booted all machines at once: then nobody knows how long each took."""
 
     @abstractmethod
     def prepare(self, topology: Topology) -> None:

@@ -31,7 +31,7 @@ from harness.machine.vagrant import (
 from harness.machine.vagrantfile import Guest
 from harness.network import hardware_address
 from harness.topology import MachineSpec, Topology
-from harness.waiting import Deadline
+from harness.waiting import Deadline, now_ns
 
 HOST_KEY_DEADLINE_S = 60.0
 
@@ -40,6 +40,7 @@ class Vagrants(Provider):
     """Makes the machines of one lab."""
 
     name: str = NAME
+    boots_together = True
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
@@ -48,6 +49,7 @@ class Vagrants(Provider):
         self.answer = KvmAnswer(works=False, reason="not tried")
         """Whether KVM boots a guest here."""
         self._powers: dict[str, VagrantPower] = {}
+        self._up_s = 0.0
         self._ways: dict[str, SshConfig] = {}
         """Into machines of a user's boxes."""
         self._fitted: dict[str, BoxGuest] = {}
@@ -88,7 +90,9 @@ class Vagrants(Provider):
         made = Vagrant(site.enclosure, own, site.directory, site.logs, guests)
         made.prepare(self.boxes.values(), accelerated=self.answer.works)
         step("vagrant makes the machines")
+        begun = now_ns()
         made.up(list(self._powers.values()))
+        self._up_s = (now_ns() - begun) / 1e9
         if self._users:
             self._ways = made.ssh_config()
 
@@ -162,6 +166,7 @@ class Vagrants(Provider):
     def notes(self) -> tuple[str, ...]:
         """With what the machines ran."""
         said = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
+        said.append(f"vagrant up took {self._up_s:.0f} s for all machines")
         said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
         said += [
             f"{name}: its kernel says nothing on the serial console, so its complaints after a crash are not seen"
