@@ -52,7 +52,7 @@ class Qemu(Provider):
             tap_name(spec.name),
             self._kvm.accelerator,
             self._program,
-            site.members_of(spec),
+            disks=site.members_of(spec),
         )
 
     @property

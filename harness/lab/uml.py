@@ -52,7 +52,7 @@ class Uml(Provider):
             site.enclosure,
             tap_name(spec.name),
             self._environment[spec.name],
-            site.members_of(spec),
+            disks=site.members_of(spec),
         )
 
     @property

@@ -5,23 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness import command
-from harness.disk.cache import CutPolicy
-from harness.enclosure import Enclosure, Process
-from harness.errors import RequestError, RigError
+from harness.errors import RequestError
 from harness.machine import emulator
-from harness.machine.console import cause_of_death, console_logs
 from harness.machine.emulator import PROGRAM
+from harness.machine.guest_power import GuestPower
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.member_disks import MemberDisks, cut_power
-from harness.machine.power import OWN_POWEROFF, Cut
+from harness.machine.member_disks import MemberDisks
 from harness.network import hardware_address
 from harness.topology import MachineSpec
 from harness.units import MIB
-from harness.waiting import Deadline
 
 NAME = "qemu"
 CANNOT_PROVE = (
@@ -207,28 +203,13 @@ def overlay_command(image: Path, overlay: Path) -> list[str]:
 
 
 @dataclass
-class QemuPower:
+class QemuPower(GuestPower):
     """The power of a machine that is a QEMU."""
 
-    spec: MachineSpec
-    kernel: Kernel
-    image: Image
-    directory: Path
-    logs: Path
-    enclosure: Enclosure
-    tap: str
+    program_name: ClassVar[str] = "QEMU"
     accelerator: Accelerator
     program: tuple[str, ...]
     """The words that start QEMU: `program_for` has them."""
-    disks: MemberDisks | None = None
-    boots: int = 0
-    poweroff: tuple[str, ...] = OWN_POWEROFF
-    _guest: Process | None = None
-
-    @property
-    def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the present one last."""
-        return console_logs(self.logs, self.spec.name, self.boots)
 
     def on(self) -> None:
         """Give the disks their power, then start QEMU."""
@@ -249,31 +230,3 @@ class QemuPower:
             self.program,
         )
         self._guest = self.enclosure.spawn(argv, output=self.consoles[-1])
-
-    def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
-        self._running()
-        return cut_power(self.disks, self._kill, policy, seed)
-
-    def _kill(self) -> None:
-        # SIGKILL: QEMU's own ways to end send a flush to its disks.
-        self._running().kill()
-        self._guest = None
-
-    def wait_off(self, deadline: Deadline) -> None:
-        """Wait for QEMU's own end, which is the guest's."""
-        self._running().wait(deadline)
-        self._kill()
-
-    def require_on(self) -> None:
-        """Raise RigError with the console's last words if QEMU has ended."""
-        if (status := self._running().status) is not None:
-            said = self.consoles[-1].read_text(errors="replace")
-            raise RigError(
-                f"{self.spec.name}: QEMU ended with status {status}: {cause_of_death(said)}; see {self.consoles[-1]}"
-            )
-
-    def _running(self) -> Process:
-        if self._guest is None:
-            raise RigError(f"{self.spec.name} is not switched on")
-        return self._guest

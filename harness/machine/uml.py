@@ -3,18 +3,16 @@
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.disk.cache import CutPolicy
 from harness.disk.daemon import storage_daemon_command
-from harness.enclosure import Enclosure, Process
-from harness.errors import RequirementMissing, RigError
-from harness.machine.console import cause_of_death, console_logs
+from harness.enclosure import Process
+from harness.errors import RequirementMissing
+from harness.machine.guest_power import GuestPower
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
-from harness.machine.member_disks import MemberDisks, cut_power
-from harness.machine.power import OWN_POWEROFF, Cut
+from harness.machine.member_disks import MemberDisks
 from harness.machine.preload import libraries
 from harness.network import hardware_address
 from harness.topology import MachineSpec
@@ -83,27 +81,11 @@ def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path
 
 
 @dataclass
-class UmlPower:
-    """The power of a machine that is a process."""
+class UmlPower(GuestPower):
+    """The power of a machine that is a kernel as a process, with a storage daemon before its disks."""
 
-    spec: MachineSpec
-    kernel: Kernel
-    image: Image
-    directory: Path
-    logs: Path
-    enclosure: Enclosure
-    tap: str
     environment: Mapping[str, str]
-    disks: MemberDisks | None = None
-    boots: int = 0
-    poweroff: tuple[str, ...] = OWN_POWEROFF
-    _guest: Process | None = None
-    _storage: Process | None = None
-
-    @property
-    def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the present one last."""
-        return console_logs(self.logs, self.spec.name, self.boots)
+    _storage: Process | None = field(default=None, init=False)
 
     def on(self) -> None:
         """Start the storage daemon, then the kernel."""
@@ -133,36 +115,8 @@ class UmlPower:
         wait_until(listening, Deadline.after(SOCKET_DEADLINE_S), "the storage daemon's sockets", interval_s=0.002)
         return sockets
 
-    def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill the kernel, then decide what the disks' caches kept."""
-        self._running()
-        return cut_power(self.disks, self._kill, policy, seed)
-
     def _kill(self) -> None:
-        self._running().kill()
-        self._disconnect()
-
-    def _running(self) -> Process:
-        if self._guest is None:
-            raise RigError(f"{self.spec.name} is not switched on")
-        return self._guest
-
-    def _disconnect(self) -> None:
-        self._guest = None
+        super()._kill()
         if self._storage is not None:
             self._storage.kill()
             self._storage = None
-
-    def wait_off(self, deadline: Deadline) -> None:
-        """Wait for the kernel's own end, then stop the storage daemon."""
-        self._running().wait(deadline)
-        self._kill()
-
-    def require_on(self) -> None:
-        """Raise RigError with the console's last words if the kernel has ended."""
-        if (status := self._running().status) is not None:
-            said = self.consoles[-1].read_text(errors="replace")
-            raise RigError(
-                f"{self.spec.name}: its kernel ended with status {status}: {cause_of_death(said)}; "
-                f"see {self.consoles[-1]}"
-            )

@@ -194,7 +194,7 @@ def power_in(folder: Path, said: list[str]) -> QemuPower:
         "tap-server",
         Accelerator.TCG,
         ("ld.so", "qemu"),
-        members("a", said=said),
+        disks=members("a", said=said),
     )
 
 
