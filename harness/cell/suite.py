@@ -15,7 +15,7 @@ from harness.errors import (
 from harness.lab import Lab
 from harness.log import logger
 from harness.record.suite import SuiteRecord, judge_suite_record
-from harness.stack import Stack, StackSpec
+from harness.stack import Stack, StackSpec, on_disks
 from harness.verdict.outcome import Outcome
 from harness.workload.suite import SuiteSpec, run_suite
 
@@ -132,7 +132,7 @@ class Suites:
         meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None,
     ) -> None:
         lab = self._lab
-        stack = Stack(spec, lab.server, lab.clients)
+        stack = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
         stack.create()
         state = stack.activate()
         record.effective = state.model_dump(mode="json")
