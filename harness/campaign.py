@@ -114,8 +114,8 @@ class Campaign:
                 "fio": spec.fio.model_dump(mode="json") if spec.fio else None,
             },
             cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
-            fault=spec.fault,
-            policy=spec.policy.value if spec.fault == "power-cut" else None,
+            fault=spec.fault_name,
+            policy=spec.policy.value if spec.fault_name == "power-cut" else None,
             seed=spec.seed,
             control=spec.control,
         )

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from zlib import crc32
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from harness.command import CommandFailed
 from harness.disk.cache import CacheMode, CutPolicy
 from harness.errors import NotRecovered, RequestError, nearest
-from harness.fault import CleanReboot, Fault, KernelPanic, NfsdRestart, PowerCut
+from harness.fault import CleanReboot, ClientPowerCut, Fault, Injected, KernelPanic, NfsdRestart, PowerCut, Scene
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
@@ -32,20 +32,22 @@ RESUME_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 60.0
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
-CLIENT_POWER_CUT = "client-power-cut"
 NO_FAULT = "none"
 
 
 class CycleSpec(BaseModel):
     """What one cycle is to be."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     title: str
     stack: StackSpec
     cache_mode: CacheMode = CacheMode.VOLATILE
-    fault: str = PowerCut.name
+    fault: str | SkipValidation[Fault] = PowerCut.name
+    """A fault, or the name of one that needs nothing but ``policy`` and ``seed``; ``none`` is none."""
+    during: tuple[SkipValidation[Fault], ...] = ()
+    """What is wrong before the clients begin and stays so through the fault: a member that is missing, a rebuild."""
     policy: CutPolicy = CutPolicy.DROP
     cache_mode_of: tuple[str, ...] | None = None
     """Serials of the disks whose cache is of that mode; the others' is volatile. None is all of them."""
@@ -54,6 +56,11 @@ class CycleSpec(BaseModel):
     ledger_seconds: float = 3.0
     fio: FioSpec | None = None
     control: ControlSpec | None = None
+
+    @property
+    def fault_name(self) -> str:
+        """What the fault is called."""
+        return self.fault if isinstance(self.fault, str) else self.fault.name
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -78,8 +85,9 @@ class Cycle:
         self.record = record
         self.files = CycleFiles(record, directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
-        self.fault = fault_of(spec, self.stack)
-        self.target = lab.clients[-1] if spec.fault == CLIENT_POWER_CUT else lab.server
+        self.scene = Scene(lab, self.stack)
+        self.fault = fault_of(spec)
+        self.victim = self.fault.victim(self.scene) if self.fault else None
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
@@ -89,8 +97,12 @@ class Cycle:
         self.lab.disks.reset()
         begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
         try:
+            if self.spec.fio is not None:
+                self._provision()
+                self._measure(self.spec.fio)
+            # From blank disks on, or no crash state of it could be rebuilt.
+            self.lab.disks.log_start(self.files.path("write log", "write.log"))
             self._provision()
-            self._measure()
             self._promise_and_break()
             self._check()
         finally:
@@ -103,29 +115,22 @@ class Cycle:
 
     def _provision(self) -> None:
         self._say("building array and file system")
-        if self.spec.fio is None:
-            self._start_write_log()
         self.stack.create()
         self.record.effective = self.stack.activate().model_dump(mode="json")
 
-    def _start_write_log(self) -> None:
-        self.lab.disks.log_start(self.files.path("write log", "write.log"))
-
-    def _measure(self) -> None:
-        if self.spec.fio is None:
-            return
+    def _measure(self, fio: FioSpec) -> None:
+        """Measure on a stack of its own: to log every byte would be part of what was measured."""
         self._say("sequential write")
         client = self.lab.clients[0]
         path = f"{self._mount_point}/throughput"
         # Once for nothing: the first bytes on fresh disks pay for the memory behind them.
         for _ in range(2):
             client.succeed(["rm", "-f", path])
-            said = client.succeed(fio_command(self.spec.fio, path), deadline_s=FIO_DEADLINE_S)
+            said = client.succeed(fio_command(fio, path), deadline_s=FIO_DEADLINE_S)
         self.files.write("fio", "fio.json", said)
         self.record.throughput = Throughput(sequential_write_mb_s=parse_fio(said).mb_per_s)
-        client.succeed(["rm", path])
-        # Only now: logging every byte would be part of what was measured.
-        self._start_write_log()
+        self.stack.deactivate()
+        self.lab.disks.reset()
 
     @property
     def _mount_point(self) -> str:
@@ -141,6 +146,9 @@ class Cycle:
         ledger_spec = self.spec.ledger.model_copy(update={"seed": seed})
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
+        for condition in self.spec.during:
+            self._say(condition.name)
+            self.record.during.append(said_of(condition.inject(self.scene)))
         with ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
@@ -157,16 +165,18 @@ class Cycle:
         if "on_server" not in self.record.files:
             self._scan_server(ledger)
         self._look_through_client(ledger)
+        for condition in reversed(self.spec.during):
+            condition.heal(self.scene)
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)
         self.record.fault_begun_ns = now_ns()
-        injected = fault.inject(self.target)
+        injected = fault.inject(self.scene)
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
         self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
-        if self.spec.fault == CLIENT_POWER_CUT:
-            self.record.lost_power = [self.target.name]
+        if self.victim in self.lab.clients:
+            self.record.lost_power = [injected.target]
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:
             # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
@@ -181,11 +191,11 @@ class Cycle:
     def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
         self._say("coming back")
         recovery = self.record.recovery
-        if not fault.reboots:
+        if self.victim is None:
             resumed_ns = self.record.resumed_ns = now_ns()
-            fault.heal(self.target)
-        elif self.target is self.lab.server:
-            recovery.boot_s = timed(lambda: fault.heal(self.target))
+            fault.heal(self.scene)
+        elif self.victim is self.lab.server:
+            recovery.boot_s = timed(partial(fault.heal, self.scene))
             # Assemble and mount what is there. Nothing is created, nothing forced.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
             try:
@@ -199,8 +209,8 @@ class Cycle:
             export()
             self._rouse_clients()
         else:
-            recovery.boot_s = timed(lambda: fault.heal(self.target))
-            recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
+            recovery.boot_s = timed(partial(fault.heal, self.scene))
+            recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
 
@@ -254,23 +264,30 @@ def timed(action: Callable[[], object]) -> float:
     return (now_ns() - begun) / 1e9
 
 
-def fault_of(spec: CycleSpec, stack: Stack) -> Fault | None:
+def said_of(injected: Injected) -> dict[str, str]:
+    """Return what a record says of a condition."""
+    return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}
+
+
+def fault_of(spec: CycleSpec) -> Fault | None:
     """Return the fault that a cycle asks for.
 
     Raises:
         RequestError: there is none of that name.
     """
-    faults: dict[str, Callable[[], Fault | None]] = {
-        PowerCut.name: lambda: PowerCut(spec.policy, spec.seed),
-        CLIENT_POWER_CUT: lambda: PowerCut(spec.policy, spec.seed),
-        CleanReboot.name: CleanReboot,
-        KernelPanic.name: KernelPanic,
-        NfsdRestart.name: lambda: NfsdRestart(stack.export),
-        NO_FAULT: lambda: None,
+    if not isinstance(spec.fault, str):
+        return spec.fault
+    faults: dict[str, Fault | None] = {
+        PowerCut.name: PowerCut(spec.policy, spec.seed),
+        ClientPowerCut.name: ClientPowerCut(spec.policy, spec.seed),
+        CleanReboot.name: CleanReboot(),
+        KernelPanic.name: KernelPanic(),
+        NfsdRestart.name: NfsdRestart(),
+        NO_FAULT: None,
     }
     if spec.fault not in faults:
         raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
-    return faults[spec.fault]()
+    return faults[spec.fault]
 
 
 class CycleFiles:

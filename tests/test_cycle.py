@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import cast
 
 import pytest
 from pydantic import ValidationError
@@ -7,11 +6,9 @@ from pydantic import ValidationError
 from harness.cycle import CycleFiles, CycleSpec, fault_of
 from harness.disk.cache import CutPolicy
 from harness.errors import RequestError
-from harness.fault import PowerCut
+from harness.fault import KernelPanic, NfsdRestart, PowerCut
 from harness.fixtures import Cycle, Ended, name_of, stack_of
-from harness.machine.machine import Machine
 from harness.record import CycleRecord
-from harness.stack import Stack
 from harness.verdict.evidence import Evidence
 from harness.verdict.outcome import Outcome
 
@@ -25,24 +22,19 @@ def record(**fields: object) -> CycleRecord:
     return CycleRecord.model_validate(common | fields)
 
 
-def stack() -> Stack:
-    return Stack(stack_of(), cast("Machine", FakeServer()), [])
-
-
-class FakeServer:
-    name = "server"
-    address = "10.77.0.10"
-
-
 def test_a_fault_is_found_by_its_name() -> None:
-    fault = fault_of(spec(policy=CutPolicy.TORN, seed=9), stack())
-    assert fault == PowerCut(CutPolicy.TORN, 9)
-    assert fault_of(spec(fault="none"), stack()) is None
+    assert fault_of(spec(policy=CutPolicy.TORN, seed=9)) == PowerCut(CutPolicy.TORN, 9)
+    assert fault_of(spec(fault="none")) is None
+
+
+def test_a_fault_may_be_given_itself() -> None:
+    asked = spec(fault=KernelPanic(), during=[NfsdRestart()])
+    assert (asked.fault_name, fault_of(asked)) == ("kernel-panic", KernelPanic())
 
 
 def test_a_misspelt_fault_names_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean 'kernel-panic'"):
-        fault_of(spec(fault="kernel-panik"), stack())
+        fault_of(spec(fault="kernel-panik"))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "A"])

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from harness.disk.cache import Fate
+from harness.lab import Lab
 from harness.machine.machine import Machine
+from harness.stack import Stack
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a fault can touch: a lab, and the stack that stands in it."""
+
+    lab: Lab
+    stack: Stack
 
 
 @dataclass(frozen=True)
@@ -24,14 +34,15 @@ class Injected:
 
 
 class Fault(Protocol):
-    """A disturbance of one machine."""
+    """A disturbance of a lab or of the stack in it."""
 
     name: ClassVar[str]
-    reboots: ClassVar[bool]
-    """Whether the machine is off afterwards, so that everything on it has to be activated again."""
 
-    def inject(self, machine: Machine) -> Injected:
+    def victim(self, scene: Scene) -> Machine | None:
+        """Return the machine that it takes down, so that all on it has to be activated again; None if none."""
+
+    def inject(self, scene: Scene) -> Injected:
         """Let it happen, and return the proof that it did."""
 
-    def heal(self, machine: Machine) -> None:
-        """Give the machine what the fault took from it; nothing is created anew."""
+    def heal(self, scene: Scene) -> None:
+        """Give back what the fault took; nothing is created anew."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from harness.disk.cache import CutPolicy
 from harness.errors import RequirementMissing, RigError
-from harness.fault.fault import Injected
+from harness.fault.fault import Injected, Scene
 from harness.machine.machine import Machine
 from harness.waiting import Deadline, now_ns
 
@@ -16,22 +16,37 @@ CRASH_KEY = "/run/raidproof/crash-key"
 
 @dataclass(frozen=True)
 class PowerCut:
-    """The plug is pulled. ``policy`` says what the disks' volatile caches keep: drop, keep, random or torn."""
+    """The server's plug is pulled. ``policy`` says what its disks' caches keep: drop, keep, random or torn."""
 
     policy: CutPolicy = CutPolicy.DROP
     seed: int = 0
     name: ClassVar[str] = "power-cut"
-    reboots: ClassVar[bool] = True
 
-    def inject(self, machine: Machine) -> Injected:
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
         """Take the power away; nothing runs in the machine for it."""
+        machine = self.victim(scene)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed, caches resolved by {cut.policy.value}"
         return Injected(self.name, machine.name, cut.at_ns, proof, cut.fates)
 
-    def heal(self, machine: Machine) -> None:
+    def heal(self, scene: Scene) -> None:
         """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
-        machine.start()
+        self.victim(scene).start()
+
+
+@dataclass(frozen=True)
+class ClientPowerCut(PowerCut):
+    """The last client's plug is pulled; the server and the others go on."""
+
+    name: ClassVar[str] = "client-power-cut"
+
+    def victim(self, scene: Scene) -> Machine:
+        """Return the last client."""
+        return scene.lab.clients[-1]
 
 
 @dataclass(frozen=True)
@@ -39,16 +54,20 @@ class CleanReboot:
     """The control: the machine is stopped in good order and started again."""
 
     name: ClassVar[str] = "clean-reboot"
-    reboots: ClassVar[bool] = True
 
-    def inject(self, machine: Machine) -> Injected:
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
         """Shut it down. All that was acknowledged until it was off counts."""
+        machine = self.victim(scene)
         machine.shutdown()
         return Injected(self.name, machine.name, now_ns(), "powered off by itself")
 
-    def heal(self, machine: Machine) -> None:
+    def heal(self, scene: Scene) -> None:
         """Switch it on again."""
-        machine.start()
+        self.victim(scene).start()
 
 
 @dataclass(frozen=True)
@@ -56,15 +75,19 @@ class KernelPanic:
     """The kernel dies; the disks keep their power, so their caches are written out."""
 
     name: ClassVar[str] = "kernel-panic"
-    reboots: ClassVar[bool] = True
 
-    def inject(self, machine: Machine) -> Injected:
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
         """Make the kernel panic, and see on the console that it did.
 
         Raises:
             RequirementMissing: it has no console.
             RigError: the console does not say so.
         """
+        machine = self.victim(scene)
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
         machine.put("c", CRASH_KEY)
@@ -76,6 +99,6 @@ class KernelPanic:
             raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
         return Injected(self.name, machine.name, at_ns, "console says: Kernel panic")
 
-    def heal(self, machine: Machine) -> None:
+    def heal(self, scene: Scene) -> None:
         """Switch it on again."""
-        machine.start()
+        self.victim(scene).start()

@@ -77,6 +77,8 @@ class CycleRecord(Strict):
     """Specification of the ledger, its seconds, and fio's job."""
     cache_mode: str
     """The member disks' cache while the ledger ran."""
+    during: list[dict[str, str]] = Field(default_factory=list)
+    """What was wrong already when the clients began: fault, target, proof."""
     fault: str
     fault_begun_ns: int | None = None
     """When the fault began to be made: a shutdown takes time."""

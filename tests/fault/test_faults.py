@@ -1,14 +1,15 @@
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from harness.disk.cache import CutPolicy, Fate
 from harness.errors import RigError
-from harness.export import Export
-from harness.fault import FAULTS, CleanReboot, KernelPanic, NfsdRestart, PowerCut
-from harness.machine.machine import Machine
+from harness.fault import CleanReboot, ClientPowerCut, KernelPanic, NfsdRestart, PowerCut, Scene
+from harness.lab import Lab
 from harness.machine.power import Cut
+from harness.stack import Stack
 from harness.waiting import now_ns
 
 
@@ -41,12 +42,14 @@ def fake(tmp_path: Path) -> FakeMachine:
     return FakeMachine(console)
 
 
-def machine(fake: FakeMachine) -> Machine:
-    return cast("Machine", fake)
+def scene(fake: FakeMachine, client: object = None) -> Scene:
+    """A lab and a stack whose every part is the fake."""
+    lab = SimpleNamespace(server=fake, clients=(None, client))
+    return Scene(cast("Lab", lab), cast("Stack", SimpleNamespace(export=fake)))
 
 
 def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
-    injected = PowerCut(CutPolicy.TORN, 7).inject(machine(fake))
+    injected = PowerCut(CutPolicy.TORN, 7).inject(scene(fake))
     assert fake.done == ["crash torn 7"]
     assert (injected.at_ns, injected.fates[0].dropped) == (42, 2)
     assert "torn" in injected.proof
@@ -54,13 +57,13 @@ def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
 
 def test_a_clean_reboot_counts_what_was_told_until_the_machine_was_off(fake: FakeMachine) -> None:
     begun = now_ns()
-    assert CleanReboot().inject(machine(fake)).at_ns >= begun
+    assert CleanReboot().inject(scene(fake)).at_ns >= begun
     assert fake.done == ["shutdown"]
 
 
 def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
     fake.console.write_text("Kernel panic - not syncing: sysrq triggered crash\n")
-    injected = KernelPanic().inject(machine(fake))
+    injected = KernelPanic().inject(scene(fake))
     assert injected.at_ns <= now_ns()
     assert fake.done[-2:] == [
         "start_command dd if=/run/raidproof/crash-key of=/proc/sysrq-trigger status=none",
@@ -70,18 +73,22 @@ def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
 
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
     with pytest.raises(RigError, match="without a panic"):
-        KernelPanic().inject(machine(fake))
+        KernelPanic().inject(scene(fake))
 
 
 def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
-    fault = NfsdRestart(cast("Export", fake))
-    assert fault.inject(machine(fake)).proof == "0 nfsd threads"
-    fault.heal(machine(fake))
+    fault = NfsdRestart()
+    assert fault.inject(scene(fake)).proof == "0 nfsd threads"
+    fault.heal(scene(fake))
     assert fake.done == ["succeed rpc.nfsd 0", "get", "restart"]
 
 
 @pytest.mark.parametrize("fault", [PowerCut(), CleanReboot(), KernelPanic()])
 def test_healing_is_switching_on_and_nothing_else(fake: FakeMachine, fault: PowerCut | CleanReboot) -> None:
-    fault.heal(machine(fake))
+    fault.heal(scene(fake))
     assert fake.done == ["start"]
-    assert FAULTS[fault.name].reboots
+    assert fault.victim(scene(fake)) is fake  # type: ignore[comparison-overlap]
+
+
+def test_the_last_client_is_the_one_to_lose_its_power(fake: FakeMachine) -> None:
+    assert ClientPowerCut().victim(scene(FakeMachine(fake.console), fake)) is fake  # type: ignore[comparison-overlap]
