@@ -213,6 +213,14 @@ class Member:
         """Give power back; the disk holds what the cut left."""
         self.powered = True
 
+    def revert(self) -> None:
+        """Undo every request that is not durable, as a cut with policy DROP does; the power stays as it is."""
+        self._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
+
+    def settle(self) -> None:
+        """Make everything durable, whatever the mode."""
+        self._forget()
+
     def blank(self) -> None:
         """Make the whole disk zero and durable."""
         self._forget()

@@ -28,6 +28,7 @@ from harness.disk.messages import (
     SaveImage,
     SetMode,
     SetTiming,
+    Show,
     StartLog,
     StopLog,
     Use,
@@ -135,6 +136,17 @@ class EngineClient:
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
         """Write a member's image to a sparse file: what is durable, or else what a read would see."""
         self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
+
+    def show(self, path: Path, keep: bool = False) -> None:
+        """Undo what was written since the last kept state, then apply the write log at ``path``.
+
+        With ``keep`` the result is durable: the state to return to. All members must be LYING, so that nothing that
+        a guest flushes becomes durable; the power is on or off.
+
+        Raises:
+            RigError: another mode, frozen disks, a log being written, or a log of other members; nothing was changed.
+        """
+        self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
 
     def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:
         if self._socket is None:

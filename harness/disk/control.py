@@ -26,6 +26,7 @@ from harness.disk.messages import (
     SaveImage,
     SetMode,
     SetTiming,
+    Show,
     StartLog,
     StopLog,
     decode,
@@ -53,6 +54,7 @@ class ControlServer:
             MarkLog: lambda m: Done(engine.mark(m.text)),
             Reset: lambda _: self._done(engine.reset),
             SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
+            Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
         }
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -12,6 +12,7 @@ from harness.disk.image import save_platter
 from harness.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
 from harness.disk.platter import Buffer
 from harness.disk.port import Port
+from harness.disk.show import Change
 from harness.disk.timekeeper import Timekeeper
 from harness.disk.timing.controller import ControllerSpec
 from harness.disk.timing.hardware import Hardware
@@ -273,6 +274,34 @@ class Engine:
                 save_platter(drive.member.image(durable), path)
             except OSError as error:
                 raise RigError(f"cannot write {path}: {error.strerror}") from error
+
+    def show(self, path: Path, *, keep: bool = False) -> None:
+        """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is durable.
+
+        The guest's own caches know nothing of it.
+
+        Raises:
+            RigError: a member is not LYING, the members are frozen, a write log is being written (replayed, it would
+                not give what was shown), or the log at ``path`` does not fit these members; nothing was changed.
+        """
+        members = [drive.member for drive in self.drives]
+        change = Change(path, members)
+        with self.lock:
+            if self._power is Power.FROZEN:
+                raise RigError("frozen disks cannot be changed: resolve the cut first")
+            if self.log is not None:
+                raise RigError(f"a write log is being written: {self.log.path}")
+            honest = [member.serial for member in members if member.mode is not CacheMode.LYING]
+            if honest:
+                raise RigError(f"what these keep could not be undone, their mode must be lying: {', '.join(honest)}")
+            for member in members:
+                member.revert()
+                member.power_on()
+            change.apply()
+            for member in members:
+                member.powered = self._power is Power.ON
+                if keep:
+                    member.settle()
 
     def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
         """Log an event that is no request, under the lock; return its time."""

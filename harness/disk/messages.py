@@ -136,6 +136,15 @@ class SaveImage:
 
 
 @dataclass(frozen=True)
+class Show:
+    """Undo what was written since the last kept state, then do what the write log at ``path`` says."""
+
+    path: str
+    keep: bool
+    """Whether that becomes the state to return to."""
+
+
+@dataclass(frozen=True)
 class Done:
     """It was done. ``at_ns``: when, on the monotonic clock."""
 
@@ -251,6 +260,7 @@ Request = (
     | MarkLog
     | Reset
     | SaveImage
+    | Show
 )
 Reply = Done | Resolved | CountersReply | Use | LogClosed | Description | Refused
 Message = Request | Reply | Disks
