@@ -1,0 +1,135 @@
+"""Which crash states are looked at: every cut with every policy, in an order that makes each part of it fair."""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import zip_longest
+from random import Random
+from typing import NamedTuple
+
+from harness.crash.caches import Caches
+from harness.crash.recording import Recording
+from harness.crash.state import CrashState, Survivor
+from harness.disk.cache import tear
+from harness.disk.sunk import SECTOR
+
+MOST_SINGLES = 32
+"""Requests of one cut that are left out, or kept, one by one; of more, so many are drawn."""
+RANDOMS = 8
+"""Random subsets of one cut, and as many torn ones."""
+
+
+class Policy(StrEnum):
+    """What the caches kept of what was not durable."""
+
+    DROP_ALL = "drop-all"
+    KEEP_ALL = "keep-all"
+    ONE_MISSING = "one-missing"
+    ONE_KEPT = "one-kept"
+    MEMBER_MISSING = "member-missing"
+    """One member kept nothing, the others all: how parity and data come apart."""
+    MEMBER_KEPT = "member-kept"
+    RANDOM = "random"
+    TORN = "torn"
+    """A random subset, half of its requests of several sectors torn."""
+
+
+class Choice(NamedTuple):
+    """One state to look at, without its requests."""
+
+    cut: int
+    policy: Policy
+    number: int = 0
+    """Which of the policy's states at this cut; for ``one-...`` the place among the open requests."""
+
+
+class Choices:
+    """The states of a recording from one cut on, in an order drawn from a seed.
+
+    ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there.
+    """
+
+    def __init__(self, recording: Recording, seed: int, *, first: int = 0, unit: int = SECTOR) -> None:
+        self.recording = recording
+        self.seed = seed
+        self.unit = unit
+        self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
+        self.possible = 0
+        """How many states there are if every subset of the open requests is one; torn ones are not counted."""
+        groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
+        caches = Caches(recording)
+        for cut in self.cuts:
+            for _ in caches.roll(cut):
+                pass
+            self.possible += 1 << len(caches.open)
+            for choice in self._at(cut, caches.open):
+                groups[choice.policy].append(choice)
+        for policy, group in groups.items():
+            self._random(policy).shuffle(group)
+        # In turn from each policy, so that each beginning of the list has something of all.
+        turns = zip_longest(*groups.values())
+        self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
+
+    def _random(self, *what: object) -> Random:
+        return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311  a seeded choice, no secret
+
+    def _at(self, cut: int, requests: Sequence[int]) -> Iterator[Choice]:
+        yield Choice(cut, Policy.DROP_ALL)
+        if not requests:
+            return
+        yield Choice(cut, Policy.KEEP_ALL)
+        if any(self.recording.request(number).length > self.unit for number in requests):
+            yield from (Choice(cut, Policy.TORN, number) for number in range(RANDOMS))
+        if len(requests) == 1:
+            return
+        singles = list(range(len(requests)))
+        if len(singles) > MOST_SINGLES:
+            singles = self._random(cut, "singles").sample(singles, MOST_SINGLES)
+        for policy in (Policy.ONE_MISSING, Policy.ONE_KEPT):
+            yield from (Choice(cut, policy, place) for place in singles)
+        members = {self.recording.request(number).member for number in requests}
+        if len(members) > 1:
+            for policy in (Policy.MEMBER_MISSING, Policy.MEMBER_KEPT):
+                yield from (Choice(cut, policy, member) for member in sorted(members))
+        if len(requests) > 2:
+            yield from (Choice(cut, Policy.RANDOM, number) for number in range(RANDOMS))
+
+    def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
+        """Return the state that a choice stands for, given the open requests at its cut."""
+        return CrashState(choice.cut, tuple(self._survivors(choice, requests)))
+
+    def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:
+        number = choice.number
+        match choice.policy:
+            case Policy.DROP_ALL:
+                kept: Sequence[int] = ()
+            case Policy.KEEP_ALL:
+                kept = requests
+            case Policy.ONE_MISSING:
+                kept = [*requests[:number], *requests[number + 1 :]]
+            case Policy.ONE_KEPT:
+                kept = [requests[number]]
+            case Policy.MEMBER_MISSING:
+                kept = [one for one in requests if self.recording.request(one).member != number]
+            case Policy.MEMBER_KEPT:
+                kept = [one for one in requests if self.recording.request(one).member == number]
+            case Policy.RANDOM | Policy.TORN:
+                yield from self._drawn(choice, requests)
+                return
+        yield from map(Survivor, kept)
+
+    def _drawn(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:
+        draw = self._random(*choice)
+        share = draw.random()
+        for number in requests:
+            if draw.random() >= share:
+                continue
+            record = self.recording.request(number)
+            if choice.policy is Policy.TORN and record.length > self.unit and draw.random() < 0.5:
+                yield Survivor(number, tear(record.offset, record.offset + record.length, draw, self.unit))
+            else:
+                yield Survivor(number)
+
+    def batches(self, size: int, begin: int = 0) -> Iterator[list[Choice]]:
+        """Yield the order in pieces from a place on, each sorted by its cut: a window only goes forward."""
+        for at in range(begin, len(self.order), size):
+            yield sorted(self.order[at : at + size])

@@ -1,0 +1,70 @@
+from harness.crash.choice import Choice, Choices, Policy
+from harness.crash.state import CrashState, Survivor
+from harness.disk.writelog import Kind
+from tests.crash.conftest import Did, Record
+
+LOG = [
+    *(Did(Kind.WRITE, member, place * 4096, byte=place + 1) for place in range(3) for member in (0, 1)),
+    Did(Kind.FLUSH, 0),
+    Did(Kind.FLUSH, 1),
+]
+
+
+def test_the_same_seed_gives_the_same_states(record: Record) -> None:
+    made = record(*LOG)
+    assert Choices(made, 1).order == Choices(made, 1).order
+    assert Choices(made, 1).order != Choices(made, 2).order
+
+
+def test_each_policy_comes_early(record: Record) -> None:
+    order = Choices(record(*LOG), 1).order
+    assert {choice.policy for choice in order[: len(Policy)]} == set(Policy)
+
+
+def test_what_the_policies_keep(record: Record) -> None:
+    choices = Choices(record(*LOG), 1)
+    requests = (0, 1, 2, 3)
+
+    def kept(policy: Policy, number: int = 0) -> list[int]:
+        return [one.request for one in choices.state(Choice(4, policy, number), requests).survivors]
+
+    assert kept(Policy.DROP_ALL) == []
+    assert kept(Policy.KEEP_ALL) == [0, 1, 2, 3]
+    assert kept(Policy.ONE_MISSING, 1) == [0, 2, 3]
+    assert kept(Policy.ONE_KEPT, 2) == [2]
+    assert kept(Policy.MEMBER_MISSING, 0) == [1, 3]
+    assert kept(Policy.MEMBER_KEPT, 0) == [0, 2]
+    assert kept(Policy.RANDOM) == kept(Policy.RANDOM)
+    assert {len(kept(Policy.RANDOM, number)) for number in range(50)} > {1, 2, 3}
+
+
+def test_what_is_torn_is_torn_at_the_disks_unit(record: Record) -> None:
+    made = record(Did(Kind.WRITE, length=16384), Did(Kind.WRITE))
+    torn = [
+        span
+        for number in range(200)
+        for one in Choices(made, 1, unit=4096).state(Choice(1, Policy.TORN, number), (0,)).survivors
+        for span in one.spans or ()
+    ]
+    assert torn
+    assert not any(edge % 4096 for span in torn for edge in span)
+
+
+def test_all_subsets_are_counted(record: Record) -> None:
+    made = record(*LOG)
+    # Nothing open at 0; all six and the flush at the end of the writes.
+    assert Choices(made, 1, first=6).possible == 2**6 + 2**3 + 1
+
+
+def test_batches_go_forward_and_hold_all(record: Record) -> None:
+    choices = Choices(record(*LOG), 3)
+    batches = list(choices.batches(10, 5))
+    assert sorted(one for batch in batches for one in batch) == sorted(choices.order[5:])
+    assert all(batch == sorted(batch) for batch in batches)
+
+
+def test_a_single_open_request_has_two_states(record: Record) -> None:
+    made = record(Did(Kind.WRITE, length=512), Did(Kind.FLUSH))
+    choices = Choices(made, 1, first=1)
+    states = [choices.state(choice, (0,)) for choice in choices.order if choice.cut == 1]
+    assert sorted(states) == [CrashState(1), CrashState(1, (Survivor(0),))]
