@@ -315,14 +315,17 @@ class Member:
             elif policy is CutPolicy.DROP or rng.random() >= share:
                 yield ()
             elif policy is CutPolicy.TORN and rng.random() < 0.5:
-                yield _tear(offset, offset + length, rng)
+                yield tear(offset, offset + length, rng)
             else:
                 yield whole
 
 
-def _tear(start: int, end: int, rng: Random) -> tuple[tuple[int, int], ...]:
-    """Choose which sectors of a request survive: its head, its tail, or any of them, as regions in order."""
-    edges = [start, *range(start // SECTOR * SECTOR + SECTOR, end, SECTOR), end]
+def tear(start: int, end: int, rng: Random, unit: int = SECTOR) -> tuple[tuple[int, int], ...]:
+    """Choose which sectors of a request survive: its head, its tail, or any of them, as regions in order.
+
+    ``unit``: bytes that the disk writes whole.
+    """
+    edges = [start, *range(start // unit * unit + unit, end, unit), end]
     sectors = list(pairwise(edges))
     if len(sectors) == 1:
         return ((start, end),)
