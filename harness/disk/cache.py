@@ -109,6 +109,8 @@ class Member:
         self._mode = mode
         self._loses = mode.loses
         self._lies = mode is CacheMode.LYING
+        self._hoards = self._lies
+        """Whether flushes have been lies lately: then the notes may grow without bound, and the oldest are merged."""
 
     @property
     def mode(self) -> CacheMode:
@@ -118,7 +120,8 @@ class Member:
     @mode.setter
     def mode(self, mode: CacheMode) -> None:
         """Change the behaviour from now on: what is durable stays so, and a safe mode makes all of it durable."""
-        self._mode, self._loses, self._lies = mode, mode.loses, mode is CacheMode.LYING
+        self._mode, self._loses = mode, mode.loses
+        self._lies = self._hoards = mode is CacheMode.LYING
         if not mode.loses:
             self._forget()
 
@@ -138,8 +141,10 @@ class Member:
             raise PoweredOff(f"{self.serial}: no power")
         self._platter.read_into(buffer, offset)
 
-    def write(self, data: Buffer, offset: int, fua: bool = False) -> None:
-        """Take a write; with ``fua`` it is durable before it is acknowledged.
+    def write(self, data: Buffer, offset: int, fua: bool = False, lied: bool | None = None) -> None:
+        """Take a write; with ``fua`` it is durable before it is acknowledged, or, ``lied``, is only said to be.
+
+        By default the mode says whether it lies.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -147,18 +152,18 @@ class Member:
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
         if self._loses:
-            mark = self._mark(fua) if fua else _PLAIN
+            mark = self._mark(lied) if fua else _PLAIN
             if mark != _DURABLE:
                 self.pending_bytes += len(data)
             if mark != _DURABLE or self._pending:
                 old = self._platter.copy(offset, len(data))
                 self._pending.append((offset, len(data), old, mark))
-                if old is not None and self._lies:
+                if old is not None and self._hoards:
                     self._note(len(old))
         self._platter.write(data, offset)
 
-    def zero(self, offset: int, length: int, fua: bool = False) -> None:
-        """Take a discard or write-zeroes request: cached like a write, and reads as zeroes.
+    def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
+        """Take a discard or write-zeroes request: cached and forced like a write, and reads as zeroes.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -166,14 +171,14 @@ class Member:
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
         if self._loses:
-            mark = self._mark(fua) if fua else _PLAIN
+            mark = self._mark(lied) if fua else _PLAIN
             if mark != _DURABLE:
                 self.pending_bytes += length
             if mark != _DURABLE or self._pending:
                 spans = self._platter.extents(offset, offset + length)
                 old = tuple((start, bytes(self._platter.view(start, end))) for start, end in spans)
                 self._pending.append((offset, length, old, mark | _Mark.ZEROES))
-                if self._lies:
+                if self._hoards:
                     self._note(sum(len(data) for _, data in old))
         self._platter.zero(offset, length)
 
@@ -182,8 +187,8 @@ class Member:
         """What a flush that arrives now has to cover, as a number that only grows."""
         return self._forgotten + len(self._pending)
 
-    def flush(self, covered: int | None = None) -> None:
-        """Make everything that was acknowledged durable, or say so.
+    def flush(self, covered: int | None = None, lied: bool | None = None) -> None:
+        """Make everything that was acknowledged durable, or, ``lied``, only say so; by default the mode decides.
 
         ``covered`` is what `acknowledged` was when the flush arrived: a slow one owes nothing to later writes.
 
@@ -193,16 +198,19 @@ class Member:
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
         count = len(self._pending) if covered is None else max(0, covered - self._forgotten)
-        if self._lies:
+        if self._lies if lied is None else lied:
+            self._hoards = True
             self._promised = max(self._promised, min(count, len(self._pending)))
             if self._sunk:
                 self._sunk.promised = self._sunk.requests
         elif count >= len(self._pending):
             self._forget()
         else:
-            self.pending_bytes -= sum(length for _, length, _, mark in self._pending[:count] if not mark & _DURABLE)
             del self._pending[:count]
+            self.pending_bytes = sum(length for _, length, _, mark in self._pending if not mark & _DURABLE)
             self._forgotten += count
+            self._promised = max(0, self._promised - count)
+            self._sunk = None
 
     def cut(self, policy: CutPolicy, rng: Random) -> Fate:
         """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
@@ -236,13 +244,14 @@ class Member:
         twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
         return twin._platter
 
-    def _mark(self, fua: bool) -> int:
-        return int(_Mark.PROMISED if self._lies else _Mark.DURABLE) if fua else _PLAIN
+    def _mark(self, lied: bool | None) -> int:
+        return int(_Mark.PROMISED if (self._lies if lied is None else lied) else _Mark.DURABLE)
 
     def _forget(self) -> None:
         self._forgotten += len(self._pending)
         self._pending, self._sunk = [], None
         self._promised = self.pending_bytes = self._noted_bytes = 0
+        self._hoards = self._lies
 
     def _note(self, size: int) -> None:
         self._noted_bytes += size

@@ -8,7 +8,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.flaw import Flaw
 from harness.disk.messages import (
+    ClearFlaws,
+    Corrupt,
     Counters,
     CountersReply,
     Describe,
@@ -26,11 +29,13 @@ from harness.disk.messages import (
     Resolve,
     Resolved,
     SaveImage,
+    SetFlaw,
     SetMode,
     SetTiming,
     Show,
     StartLog,
     StopLog,
+    Swap,
     Use,
     decode,
     encode,
@@ -147,6 +152,22 @@ class EngineClient:
             RigError: another mode, frozen disks, a log being written, or a log of other members; nothing was changed.
         """
         self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
+
+    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+        """Let something be wrong with a drive from now on; see `harness.disk.flaw`. `counters` tell what struck."""
+        self._ask(SetFlaw(serial, flaw), Done)
+
+    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+        """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
+        self._ask(ClearFlaws(None if serials is None else tuple(serials)), Done)
+
+    def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
+        """Change every byte of a region of a drive, durably and silently."""
+        self._ask(Corrupt(serial, offset, length, seed), Done)
+
+    def swap(self, one: str, other: str) -> None:
+        """Let two drives exchange all that they hold; without power, or while nobody is connected to them."""
+        self._ask(Swap(one, other), Done)
 
     def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:
         if self._socket is None:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.disk import harm
 from harness.disk.engine import Engine
 from harness.disk.messages import (
+    ClearFlaws,
+    Corrupt,
     CountersReply,
     Describe,
     Done,
@@ -24,11 +27,13 @@ from harness.disk.messages import (
     Resolve,
     Resolved,
     SaveImage,
+    SetFlaw,
     SetMode,
     SetTiming,
     Show,
     StartLog,
     StopLog,
+    Swap,
     decode,
     encode,
 )
@@ -55,6 +60,10 @@ class ControlServer:
             Reset: lambda _: self._done(engine.reset),
             SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
             Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
+            SetFlaw: lambda m: self._done(lambda: harm.set_flaw(engine, m.serial, m.flaw)),
+            ClearFlaws: lambda m: self._done(lambda: harm.clear_flaws(engine, m.serials)),
+            Corrupt: lambda m: self._done(lambda: harm.corrupt(engine, m.serial, m.offset, m.length, m.seed)),
+            Swap: lambda m: self._done(lambda: harm.swap(engine, m.one, m.other)),
         }
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.disk.cache import CacheMode, CutPolicy
+from harness.disk.flaw import Flaw
 from harness.disk.messages import Counters, Description, LogClosed, Use
 
 
@@ -48,3 +49,15 @@ class Disks(Protocol):
 
     def log_stop(self) -> LogClosed | None:
         """End the write log; None if none can be written here."""
+
+    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+        """Let something be wrong with a drive from now on."""
+
+    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+        """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
+
+    def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
+        """Change every byte of a region of a drive, durably and silently."""
+
+    def swap(self, one: str, other: str) -> None:
+        """Let two drives without power exchange all that they hold."""

@@ -48,11 +48,11 @@ class Engine:
         """Which life of the machine this is: a connection belongs to the one in which it was made."""
         self.serving: int | None = 0
         """The epoch that is served now; ``None`` without power."""
+        self.power = Power.ON
         self.waiting = 0
         """Requests that a cut holds back."""
         self._by_serial = {drive.spec.serial: drive for drive in self.drives}
         self._released = threading.Condition(self.lock)
-        self._power = Power.ON
         self._frozen_at = 0
         self._log_error: str | None = None
         self._ports: set[Port] = set()
@@ -82,8 +82,8 @@ class Engine:
         with self.lock:
             if self.timekeeper is None:
                 raise RigError("these disks have no timing profile")
-            if on and self._power is not Power.ON:
-                raise RigError(f"disks take time only under power, the power is {self._power.value}")
+            if on and self.power is not Power.ON:
+                raise RigError(f"disks take time only under power, the power is {self.power.value}")
             if on is not self.timekeeper.running:
                 (self.timekeeper.start if on else self.timekeeper.stop)()
 
@@ -115,11 +115,16 @@ class Engine:
         Raises:
             RigError: there is no such member.
         """
-        drive = self._drive(serial)
+        drive = self.drive(serial)
         with self.lock:
             port = Port(self, drive, self.epoch)
             self._ports.add(port)
         return port
+
+    @property
+    def connected(self) -> set[str]:
+        """The members that somebody is connected to in this life of the machine; under the lock."""
+        return {port.serial for port in self._ports if port.epoch == self.epoch}
 
     def disconnect(self, port: Port) -> None:
         """Forget a connection."""
@@ -133,10 +138,10 @@ class Engine:
             RigError: the power is off.
         """
         with self.lock:
-            if self._power is Power.OFF:
+            if self.power is Power.OFF:
                 raise RigError("the disks cannot lose power: it is off")
-            if self._power is Power.ON:
-                self._power, self.serving = Power.FROZEN, None
+            if self.power is Power.ON:
+                self.power, self.serving = Power.FROZEN, None
                 self._frozen_at = self.clock()
                 self.note(Kind.FREEZE, at_ns=self._frozen_at)
                 if self.timekeeper is not None:
@@ -151,11 +156,11 @@ class Engine:
             RigError: the members were not frozen.
         """
         with self.lock:
-            if self._power is not Power.FROZEN:
-                raise RigError(f"only frozen disks can be resolved, the power is {self._power.value}")
+            if self.power is not Power.FROZEN:
+                raise RigError(f"only frozen disks can be resolved, the power is {self.power.value}")
             fates = tuple(drive.cut(policy, seed) for drive in self.drives)
             self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
-            self._power = Power.OFF
+            self.power = Power.OFF
             self.epoch += 1
             self._released.notify_all()
         return fates
@@ -167,11 +172,11 @@ class Engine:
             RigError: the power is not off.
         """
         with self.lock:
-            if self._power is not Power.OFF:
-                raise RigError(f"only disks without power can be powered on, the power is {self._power.value}")
+            if self.power is not Power.OFF:
+                raise RigError(f"only disks without power can be powered on, the power is {self.power.value}")
             for drive in self.drives:
                 drive.member.power_on()
-            self._power, self.serving = Power.ON, self.epoch
+            self.power, self.serving = Power.ON, self.epoch
             return self.note(Kind.POWER_ON)
 
     def set_mode(self, serials: Iterable[str] | None, mode: CacheMode) -> None:
@@ -181,7 +186,7 @@ class Engine:
             RigError: no such member; or a member that was connected to as cacheless would get a cache, whose guest
                 would never flush it.
         """
-        drives = self.drives if serials is None else [self._drive(serial) for serial in serials]
+        drives = self.drives if serials is None else [self.drive(serial) for serial in serials]
         with self.lock:
             blind = {port.serial for port in self._ports if port.cacheless and port.epoch == self.epoch}
             if mode is not CacheMode.NONE and (stuck := blind & {drive.spec.serial for drive in drives}):
@@ -191,13 +196,13 @@ class Engine:
                 self.note(Kind.MODE, drive.index, data=mode.value.encode())
 
     def reset(self) -> None:
-        """Make all members blank, in the modes and with the counters that they began with; connections stay.
+        """Make all members blank and sound, in the modes and with the counters that they began with; connections stay.
 
         Raises:
             RigError: the members are frozen.
         """
         with self.lock:
-            if self._power is Power.FROZEN:
+            if self.power is Power.FROZEN:
                 raise RigError("frozen disks cannot be reset: resolve the cut first")
             if self.timekeeper is not None:
                 self.timekeeper.stop()
@@ -216,7 +221,7 @@ class Engine:
         """Return what is served, and how."""
         with self.lock:
             return Description(
-                power=self._power,
+                power=self.power,
                 members=tuple(MemberSpec(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives),
                 connections=sum(port.epoch == self.epoch for port in self._ports),
                 log=str(self.log.path) if self.log else None,
@@ -268,7 +273,7 @@ class Engine:
         Raises:
             RigError: no such member, or the file cannot be written.
         """
-        drive = self._drive(serial)
+        drive = self.drive(serial)
         with self.lock:
             try:
                 save_platter(drive.member.image(durable), path)
@@ -287,7 +292,7 @@ class Engine:
         members = [drive.member for drive in self.drives]
         change = Change(path, members)
         with self.lock:
-            if self._power is Power.FROZEN:
+            if self.power is Power.FROZEN:
                 raise RigError("frozen disks cannot be changed: resolve the cut first")
             if self.log is not None:
                 raise RigError(f"a write log is being written: {self.log.path}")
@@ -299,7 +304,7 @@ class Engine:
                 member.power_on()
             change.apply()
             for member in members:
-                member.powered = self._power is Power.ON
+                member.powered = self.power is Power.ON
                 if keep:
                     member.settle()
 
@@ -339,11 +344,16 @@ class Engine:
     def wait_for_the_cut(self, epoch: int) -> None:
         """Hold a request, under the lock, for as long as its guest may be alive to see an error."""
         self.waiting += 1
-        while self._power is Power.FROZEN and epoch == self.epoch:
+        while self.power is Power.FROZEN and epoch == self.epoch:
             self._released.wait()
         self.waiting -= 1
 
-    def _drive(self, serial: str) -> Drive:
+    def drive(self, serial: str) -> Drive:
+        """Return the drive of that serial.
+
+        Raises:
+            RigError: there is none.
+        """
         try:
             return self._by_serial[serial]
         except KeyError:

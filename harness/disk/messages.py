@@ -8,6 +8,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.flaw import Flaw, FlawKind
 from harness.disk.profile import Profile
 from harness.disk.timing.controller import ControllerSpec
 from harness.disk.timing.geometry import Placement
@@ -145,6 +146,39 @@ class Show:
 
 
 @dataclass(frozen=True)
+class SetFlaw:
+    """Let something be wrong with a drive from now on."""
+
+    serial: str
+    flaw: Flaw
+
+
+@dataclass(frozen=True)
+class ClearFlaws:
+    """Let nothing be wrong any more with some drives, or all (``None``)."""
+
+    serials: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Corrupt:
+    """Change a region durably, without a word."""
+
+    serial: str
+    offset: int
+    length: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Let two drives exchange what they hold."""
+
+    one: str
+    other: str
+
+
+@dataclass(frozen=True)
 class Done:
     """It was done. ``at_ns``: when, on the monotonic clock."""
 
@@ -156,6 +190,14 @@ class Resolved:
     """What the cut did to each member."""
 
     fates: tuple[Fate, ...]
+
+
+@dataclass(frozen=True)
+class Struck:
+    """How many requests the flaws of one kind have struck."""
+
+    kind: FlawKind
+    times: int
 
 
 @dataclass(frozen=True)
@@ -178,6 +220,13 @@ class Counters:
     """FLUSH and FUA requests that were acknowledged and not honoured."""
     pending: int = 0
     pending_bytes: int = 0
+    errors: int = 0
+    """Requests that a flaw made fail."""
+    struck: tuple[Struck, ...] = ()
+
+    def struck_by(self, kind: FlawKind) -> int:
+        """Return how many requests a flaw of this kind has struck."""
+        return sum(one.times for one in self.struck if one.kind is kind)
 
 
 @dataclass(frozen=True)
@@ -261,6 +310,10 @@ Request = (
     | Reset
     | SaveImage
     | Show
+    | SetFlaw
+    | ClearFlaws
+    | Corrupt
+    | Swap
 )
 Reply = Done | Resolved | CountersReply | Use | LogClosed | Description | Refused
 Message = Request | Reply | Disks

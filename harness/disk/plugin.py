@@ -4,6 +4,7 @@ Parameters: ``config``, the file written by `messages.save_disks`; ``control``, 
 make; ``log``, a write log to begin at once (optional).
 """
 
+import errno
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import nbdkit
 
 from harness.disk.control import ControlServer
 from harness.disk.engine import Engine
+from harness.disk.flaw import DriveError
 from harness.disk.messages import load_disks
 from harness.disk.port import Port, PowerLost
 from harness.errors import RigError
@@ -135,8 +137,8 @@ def pread(port: Port, buffer: memoryview, offset: int, flags: int) -> None:  # n
     """Read."""
     try:
         port.read(buffer, offset)
-    except PowerLost as error:
-        nbdkit.set_error(error.errno)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
         raise
 
 
@@ -144,8 +146,8 @@ def pwrite(port: Port, buffer: memoryview, offset: int, flags: int) -> None:
     """Write."""
     try:
         port.write(buffer, offset, bool(flags & _FUA))
-    except PowerLost as error:
-        nbdkit.set_error(error.errno)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
         raise
 
 
@@ -153,8 +155,8 @@ def flush(port: Port, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
     """Flush."""
     try:
         port.flush()
-    except PowerLost as error:
-        nbdkit.set_error(error.errno)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
         raise
 
 
@@ -162,8 +164,8 @@ def trim(port: Port, count: int, offset: int, flags: int) -> None:
     """Discard."""
     try:
         port.discard(offset, count, bool(flags & _FUA))
-    except PowerLost as error:
-        nbdkit.set_error(error.errno)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
         raise
 
 
@@ -171,6 +173,6 @@ def zero(port: Port, count: int, offset: int, flags: int) -> None:
     """Write zeroes."""
     try:
         port.write_zeroes(offset, count, bool(flags & _FUA))
-    except PowerLost as error:
-        nbdkit.set_error(error.errno)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
         raise

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 from harness.disk.cache import CacheMode
 from harness.disk.drive import Drive
+from harness.disk.flaw import Flaws
 from harness.disk.platter import Buffer
 from harness.disk.timing.request import Op
 from harness.disk.writelog import Flag, Kind
+from harness.waiting import pause
 
 if TYPE_CHECKING:
     from harness.disk.engine import Engine
@@ -37,13 +39,18 @@ class Port:
 
         Raises:
             PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
         """
         engine, drive = self.engine, self.drive
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
         self._take_time(Op.READ, (offset, len(buffer)))
         with engine.lock:
             if engine.serving != self.epoch:
                 engine.wait_for_the_cut(self.epoch)
                 raise PowerLost(self.serial)
+            if flaws is not None:
+                flaws.read(offset, len(buffer))
             drive.member.read_into(buffer, offset)
             drive.reads += 1
             drive.read_bytes += len(buffer)
@@ -53,17 +60,29 @@ class Port:
 
         Raises:
             PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
         self._take_time(Op.WRITE, (offset, len(data)), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
-            drive.member.write(data, offset, fua)
-            flags = self._promised(fua) if fua else 0
             drive.writes += 1
             drive.written_bytes += len(data)
+            lied = None
+            if flaws is not None:
+                landing = flaws.write(offset, len(data))
+                lied = self._lies(flaws) if fua else None
+                if landing != offset:
+                    self._tell_of(offset, len(data), landing)
+                    if landing is None:
+                        return
+                    offset = landing
+            drive.member.write(data, offset, fua, lied)
+            flags = self._promised(lied) if fua else 0
             if engine.log is not None:
                 span = (offset, len(data))
                 engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
@@ -73,16 +92,19 @@ class Port:
 
         Raises:
             PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
         covered = self._take_time(Op.FLUSH, (0, 0))
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.FLUSH, False, (0, 0), issued)
-            drive.member.flush(covered)
             drive.flushes += 1
-            lied = drive.member.mode is CacheMode.LYING
+            lied = drive.member.mode is CacheMode.LYING if flaws is None else self._lies(flaws)
+            drive.member.flush(covered, lied)
             drive.lied += lied
             engine.record(Kind.FLUSH, Flag.LIED if lied else 0, drive.index, (0, 0), (issued, engine.clock()))
 
@@ -91,6 +113,7 @@ class Port:
 
         Raises:
             PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
         """
         self._zero(Kind.DISCARD, offset, length, fua)
 
@@ -99,18 +122,25 @@ class Port:
 
         Raises:
             PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
         """
         self._zero(Kind.ZERO, offset, length, fua)
 
     def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
         engine, drive = self.engine, self.drive
         issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
         self._take_time(Op.TRIM, (offset, length), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(kind, fua, (offset, length), issued)
-            drive.member.zero(offset, length, fua)
-            flags = self._promised(fua) if fua else 0
+            lied = None
+            if flaws is not None:
+                flaws.zero(offset, length)
+                lied = self._lies(flaws) if fua else None
+            drive.member.zero(offset, length, fua, lied)
+            flags = self._promised(lied) if fua else 0
             drive.discards += kind is Kind.DISCARD
             drive.zeroes += kind is Kind.ZERO
             drive.discarded_bytes += length
@@ -134,9 +164,25 @@ class Port:
             engine.timekeeper.account(ticket)
         return covered
 
-    def _promised(self, fua: bool) -> int:
-        lied = self.drive.member.mode is CacheMode.LYING
-        self.drive.fua += fua
+    def _linger(self, flaws: Flaws) -> None:
+        """Take longer, without keeping anybody else from being served."""
+        with self.engine.lock:
+            ms = flaws.delay_ms()
+        if ms:
+            pause(ms / 1000)
+
+    def _lies(self, flaws: Flaws) -> bool:
+        """Whether a flush now is a lie, by a flaw or by the mode."""
+        return flaws.flush() or self.drive.member.mode is CacheMode.LYING
+
+    def _tell_of(self, offset: int, length: int, landing: int | None) -> None:
+        fate = "is lost" if landing is None else f"lands at {landing}"
+        text = f"{self.serial}: a write of {length} bytes at {offset} {fate}"
+        self.engine.note(Kind.MARK, data=text.encode())
+
+    def _promised(self, lied: bool | None) -> int:
+        lied = self.drive.member.mode is CacheMode.LYING if lied is None else lied
+        self.drive.fua += 1
         self.drive.lied += lied
         return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
 

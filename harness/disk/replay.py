@@ -37,15 +37,19 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
 
 
 def _write(members: list[Member], record: Record) -> None:
-    members[record.member].write(record.data, record.offset, bool(record.flags & Flag.FUA))
+    members[record.member].write(record.data, record.offset, *_forced(record))
 
 
 def _zero(members: list[Member], record: Record) -> None:
-    members[record.member].zero(record.offset, record.length, bool(record.flags & Flag.FUA))
+    members[record.member].zero(record.offset, record.length, *_forced(record))
+
+
+def _forced(record: Record) -> tuple[bool, bool]:
+    return bool(record.flags & Flag.FUA), bool(record.flags & Flag.LIED)
 
 
 def _flush(members: list[Member], record: Record) -> None:
-    members[record.member].flush()
+    members[record.member].flush(lied=bool(record.flags & Flag.LIED))
 
 
 def _mode(members: list[Member], record: Record) -> None:
@@ -63,6 +67,12 @@ def _power_on(members: list[Member], record: Record) -> None:  # noqa: ARG001  a
         member.power_on()
 
 
+def _swap(members: list[Member], record: Record) -> None:
+    one, other = map(int, bytes(record.data).split())
+    members[one], members[other] = members[other], members[one]
+    members[one].serial, members[other].serial = members[other].serial, members[one].serial
+
+
 _HANDLERS: dict[Kind, _Handler] = {
     Kind.WRITE: _write,
     Kind.DISCARD: _zero,
@@ -71,4 +81,5 @@ _HANDLERS: dict[Kind, _Handler] = {
     Kind.MODE: _mode,
     Kind.RESOLVE: _resolve,
     Kind.POWER_ON: _power_on,
+    Kind.SWAP: _swap,
 }

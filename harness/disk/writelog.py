@@ -65,6 +65,8 @@ class Kind(IntEnum):
     """All members were made blank, in the modes they began with."""
     MARK = 21
     """Somebody marked this instant; data: the text."""
+    SWAP = 22
+    """Two members exchanged all that they hold; data: their numbers."""
     END = 255
 
 
@@ -76,7 +78,7 @@ class Flag(IntFlag):
 
     FUA = 1
     LIED = 2
-    """The disk acknowledged a FLUSH or FUA and kept nothing."""
+    """The disk acknowledged a FLUSH or FUA and kept nothing: by its mode, or by a flaw."""
     IN_FLIGHT = 4
     """The request was never answered and never took effect: the power went away."""
     NO_DATA = 8

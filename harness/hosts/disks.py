@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from harness.disk.cache import CacheMode, CutPolicy
+from harness.disk.flaw import Flaw
 from harness.disk.messages import Counters, Description, LogClosed, Power, Use
 from harness.errors import RequirementMissing, RigError
 from harness.hosts.adopt import require_adopted
@@ -147,6 +148,34 @@ class HostDisks:
         if not on:
             raise RequirementMissing("hosts: a real disk takes its time", remedy="uml and qemu have disks that do not")
 
+    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+        """Refuse: a real drive cannot be made to fail.
+
+        Raises:
+            RequirementMissing: always.
+        """
+        raise _unharmed(f"{serial} cannot be made to fail: {flaw.kind.value}")
+
+    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+        """Do nothing: none was set."""
+
+    def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
+        """Refuse: nothing is written behind the machine's back.
+
+        Raises:
+            RequirementMissing: always.
+        """
+        del offset, length, seed
+        raise _unharmed(f"{serial} cannot be corrupted behind the back of its machine")
+
+    def swap(self, one: str, other: str) -> None:
+        """Refuse: nobody changes the plugs.
+
+        Raises:
+            RequirementMissing: always.
+        """
+        raise _unharmed(f"nobody exchanges {one} and {other}")
+
     def use(self) -> Use:
         """Refuse: no engine counts.
 
@@ -183,6 +212,10 @@ class HostDisks:
     def log_stop(self) -> LogClosed | None:
         """Return None: nothing was recorded."""
         return None
+
+
+def _unharmed(what: str) -> RequirementMissing:
+    return RequirementMissing(f"hosts: {what}", remedy="uml and qemu have disks that can be harmed")
 
 
 def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def test_what_is_seen_is_the_base_and_the_last_log(run: list[tuple[str, list[Pie
                 if engine.describe().power is Power.ON:
                     engine.freeze()
                     engine.resolve(CutPolicy.DROP, 0)
-                now = [bytearray(disk) for disk in base]
+                    now = [bytearray(disk) for disk in base]
             else:
                 log = write_log(Path(folder, str(next(numbers))), patch)
                 power = engine.describe().power

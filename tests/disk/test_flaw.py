@@ -1,0 +1,374 @@
+"""Flawed drives: every flaw strikes what it has to, is counted, and the write log tells what the drive really did."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.disk import harm
+from harness.disk.cache import CacheMode, CutPolicy, Fate
+from harness.disk.client import EngineClient
+from harness.disk.control import ControlServer
+from harness.disk.engine import Engine
+from harness.disk.flaw import (
+    DriveError,
+    Flaw,
+    FlawKind,
+    Flaws,
+    bad_sectors,
+    drop_flushes,
+    failed,
+    lost_writes,
+    misdirected,
+    slow,
+)
+from harness.disk.messages import MemberSpec
+from harness.disk.port import Port
+from harness.disk.replay import replay
+from harness.disk.writelog import Flag, Kind, WriteLog
+from harness.errors import RigError
+
+SIZE = 1 << 20
+A, B = b"a" * 4096, b"b" * 4096
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
+
+
+def read(port: Port, offset: int = 0, length: int = 4096) -> bytes:
+    buffer = bytearray(length)
+    port.read(memoryview(buffer), offset)
+    return bytes(buffer)
+
+
+def struck(engine: Engine, kind: FlawKind, member: int = 0) -> int:
+    return engine.counters()[member].struck_by(kind)
+
+
+def requests(port: Port) -> list[Callable[[], object]]:
+    return [
+        lambda: port.write(A, 0, False),
+        lambda: read(port),
+        port.flush,
+        lambda: port.discard(0, 4096, False),
+        lambda: port.write_zeroes(0, 4096, True),
+    ]
+
+
+def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> list[Fate]:
+    engine.freeze()
+    fates = engine.resolve(policy, seed)
+    engine.power_on()
+    return list(fates)
+
+
+def test_a_failed_drive_answers_everything_with_an_error_and_the_other_goes_on(engine: Engine) -> None:
+    port, other = engine.connect("d0"), engine.connect("d1")
+    port.write(A, 0, True)
+    harm.set_flaw(engine, "d0", failed())
+    for request in requests(port):
+        with pytest.raises(DriveError, match="d0: the drive has failed"):
+            request()
+    other.write(A, 0, True)
+    harm.clear_flaws(engine, ["d0"])
+    assert read(port) == A
+    counters = engine.counters()[0]
+    assert (counters.errors, counters.struck_by(FlawKind.FAILED), engine.counters()[1].errors) == (5, 5, 0)
+
+
+def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(A, 0, True)
+    harm.set_flaw(engine, "d0", bad_sectors(512, 1024))
+    assert read(port, 0, 512) == A[:512]
+    with pytest.raises(DriveError, match="unreadable"):
+        read(port)
+    port.write(B[:512], 512, False)
+    assert read(port, 0, 1024) == A[:512] + B[:512]
+    with pytest.raises(DriveError):
+        read(port, 1024, 512)
+    port.discard(1024, 512, False)
+    assert read(port, 1024, 512) == bytes(512)
+    assert engine.counters()[0].errors == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.booleans()), max_size=12))
+def test_what_was_not_written_stays_bad(steps: list[tuple[int, int, bool]]) -> None:
+    flaws, bad = Flaws("d0", 64), set(range(10, 30))
+    flaws.add(bad_sectors(10, 20))
+    for offset, length, writes in steps:
+        touched = set(range(offset, offset + length))
+        if writes:
+            flaws.write(offset, length)
+            bad -= touched
+        elif bad & touched:
+            with pytest.raises(DriveError):
+                flaws.read(offset, length)
+        else:
+            flaws.read(offset, length)
+
+
+def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        assert not engine.lock.locked()
+        waited.append(seconds)
+
+    monkeypatch.setattr("harness.disk.port.pause", wait)
+    harm.set_flaw(engine, "d0", slow(50))
+    harm.set_flaw(engine, "d0", slow(25))
+    port = engine.connect("d0")
+    for request in requests(port):
+        request()
+    read(engine.connect("d1"))
+    assert waited == [0.075] * 5
+    assert struck(engine, FlawKind.SLOW) == 5
+
+
+def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine) -> None:
+    port = engine.connect("d0")
+    harm.set_flaw(engine, "d0", drop_flushes(1))
+    port.write(A, 0, False)
+    port.flush()
+    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
+    port = engine.connect("d0")
+    port.write(A, 0, False)
+    port.flush()
+    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
+    assert (struck(engine, FlawKind.DROP_FLUSHES), engine.counters()[0].lied) == (1, 1)
+
+
+def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(A, 0, False)
+    port.flush()
+    harm.set_flaw(engine, "d0", drop_flushes())
+    port.write(B, 0, True)
+    port.write(B, 8192, False)
+    port.flush()
+    port.write_zeroes(16384, 4096, True)
+    port.write(B, 32768, False)
+    fate = cut(engine)[0]
+    assert (fate.pending, fate.dropped, fate.broken_promises) == (4, 4, 3)
+    assert read(engine.connect("d0"), 0, 12288) == A + bytes(8192)
+    assert engine.counters()[0].lied == 3
+
+
+def test_an_honest_flush_after_dropped_ones_keeps_all(engine: Engine) -> None:
+    port, member = engine.connect("d0"), engine.drives[0].member
+    harm.set_flaw(engine, "d0", drop_flushes(1))
+    port.write(A, 0, False)
+    port.flush()
+    covered = member.acknowledged
+    port.write(B, 4096, False)
+    member.flush(covered)
+    assert [(f.pending, f.broken_promises) for f in cut(engine)] == [(1, 0), (0, 0)]
+    assert read(engine.connect("d0"), 0, 8192) == A + bytes(4096)
+
+
+def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.disk.cache.SINK_AT", 1 << 18)
+    port = engine.connect("d0")
+    port.write(A * 256, 0, True)
+    harm.set_flaw(engine, "d0", drop_flushes())
+    port.flush()
+    for number in range(2000):
+        port.write(B, number % 256 * 4096, False)
+    port.flush()
+    assert len(engine.drives[0].member._pending) < 200
+    assert cut(engine)[0].broken_promises == 2000
+    assert read(engine.connect("d0"), 0, SIZE) == A * 256
+
+
+def test_a_write_to_the_neighbour(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(A * 4, 0, True)
+    harm.set_flaw(engine, "d0", misdirected(4096, offset=4096, length=4096))
+    port.write(B, 12288, False)
+    port.write(B[:512], 4096, False)
+    port.write(B, 4096, False)
+    port.write(B[:512], 4096, False)
+    assert read(port, 0, 16384) == A + B[:512] + A[512:] + B + B
+    assert struck(engine, FlawKind.MISDIRECTED) == 1
+
+
+def test_a_write_that_would_land_beyond_the_drive_is_not_misdirected(engine: Engine) -> None:
+    port = engine.connect("d0")
+    harm.set_flaw(engine, "d0", misdirected(-4096))
+    port.write(A, 0, False)
+    assert read(port) == A
+    assert struck(engine, FlawKind.MISDIRECTED) == 0
+
+
+def test_a_lost_write_leaves_the_old_content_for_good(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(A * 2, 0, True)
+    harm.set_flaw(engine, "d0", lost_writes(1, offset=4096, length=4096))
+    port.write(B, 0, False)
+    port.write(B, 4096, True)
+    port.flush()
+    assert read(port, 0, 8192) == B + A
+    assert [(fate.pending, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
+    assert struck(engine, FlawKind.LOST_WRITES) == 1
+
+
+@pytest.mark.parametrize("mode", CacheMode)
+def test_corruption_is_silent_durable_and_repeatable(mode: CacheMode) -> None:
+    engine = Engine([MemberSpec("d0", SIZE, mode)])
+    port = engine.connect("d0")
+    port.write(A * 2, 0, False)
+    engine.drives[0].member.settle()
+    port.write(A, 0, False)
+    harm.corrupt(engine, "d0", 4000, 200, 7)
+    spoilt = read(port, 0, 8192)
+    assert [at for at in range(8192) if spoilt[at] != ord("a")] == list(range(4000, 4200))
+    cut(engine)
+    assert read(engine.connect("d0"), 0, 8192) == spoilt
+    harm.corrupt(engine, "d0", 4000, 200, 7)
+    assert read(engine.connect("d0"), 0, 8192) == A * 2
+    assert engine.counters()[0].errors == 0
+
+
+def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
+    first, second = engine.connect("d0"), engine.connect("d1")
+    first.write(A, 0, True)
+    second.write(B, 0, True)
+    with pytest.raises(RigError, match="without power only, these are in use: d0, d1"):
+        harm.swap(engine, "d0", "d1")
+    engine.freeze()
+    forbidden: list[Callable[[], None]] = [
+        lambda: harm.swap(engine, "d0", "d1"),
+        lambda: harm.corrupt(engine, "d0", 0, 1, 0),
+    ]
+    for request in forbidden:
+        with pytest.raises(RigError, match="resolve the cut first"):
+            request()
+    engine.resolve(CutPolicy.DROP, 0)
+    harm.swap(engine, "d0", "d1")
+    engine.power_on()
+    assert (read(engine.connect("d0")), read(engine.connect("d1"))) == (B, A)
+    assert [drive.member.serial for drive in engine.drives] == ["d0", "d1"]
+
+
+def test_what_cannot_be_is_refused(engine: Engine) -> None:
+    engine.set_mode(["d1"], CacheMode.PROTECTED)
+    refused: list[tuple[Callable[[], None], str]] = [
+        (lambda: harm.set_flaw(engine, "d7", failed()), "no member 'd7'"),
+        (lambda: harm.set_flaw(engine, "d0", bad_sectors(SIZE, 512)), "the flaw concerns"),
+        (lambda: harm.set_flaw(engine, "d1", drop_flushes()), "it is protected"),
+        (lambda: harm.corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
+        (lambda: harm.swap(engine, "d0", "d0"), "two drives of one size"),
+    ]
+    for harmful, words in refused:
+        with pytest.raises(RigError, match=words):
+            harmful()
+
+
+def test_reset_makes_drives_sound(engine: Engine) -> None:
+    harm.set_flaw(engine, "d0", failed())
+    port = engine.connect("d0")
+    with pytest.raises(DriveError):
+        read(port)
+    engine.reset()
+    assert read(port) == bytes(4096)
+    assert engine.counters()[0].errors == 0
+    assert engine.drives[0].flaws is None
+
+
+flaws = st.one_of(
+    st.just(slow(0)),
+    st.builds(drop_flushes, st.none() | st.integers(1, 3)),
+    st.builds(misdirected, st.integers(-3, 3).map(lambda blocks: blocks * 4096), st.integers(1, 3)),
+    st.builds(lost_writes, st.integers(1, 3), offset=st.integers(0, 15).map(lambda block: block * 4096)),
+)
+
+
+@given(st.lists(flaws, max_size=4), st.integers(0, 999), st.sampled_from(list(CutPolicy)))
+def test_the_log_of_flawed_drives_replays_to_what_they_hold(
+    tmp_path_factory: pytest.TempPathFactory, wrong: list[Flaw], seed: int, policy: CutPolicy
+) -> None:
+    rng, path = Random(seed), tmp_path_factory.mktemp("log") / "log"
+    engine = Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
+    engine.start_log(path)
+    port = engine.connect("d0")
+    for number in range(40):
+        if number % 10 == 9 and wrong:
+            harm.set_flaw(engine, "d0", wrong.pop())
+        offset, forced = rng.randrange(16) * 4096, rng.random() < 0.2
+        match rng.randrange(5):
+            case 0:
+                port.flush()
+            case 1:
+                port.write_zeroes(offset, 4096, forced)
+            case 2 if rng.random() < 0.3:
+                harm.corrupt(engine, "d0", offset, 512, number)
+            case _:
+                port.write(rng.randbytes(4096 * rng.randint(1, 2)), offset, forced)
+    cut(engine, policy, seed)
+    engine.freeze()
+    engine.resolve(CutPolicy.DROP, 0)
+    harm.swap(engine, "d1", "d0")
+    engine.stop_log()
+    told = replay(WriteLog(path))
+    for drive in engine.drives:
+        assert bytes(told[drive.spec.serial].image().view(0, SIZE)) == bytes(drive.member.image().view(0, SIZE))
+
+
+def test_the_log_tells_of_every_harm(engine: Engine, tmp_path: Path) -> None:
+    engine.start_log(tmp_path / "log")
+    port = engine.connect("d0")
+    for flaw in (misdirected(4096), lost_writes(1), drop_flushes(1)):
+        harm.set_flaw(engine, "d0", flaw)
+    port.write(A, 0, False)
+    port.write(A, 0, False)
+    port.flush()
+    harm.corrupt(engine, "d0", 0, 512, 3)
+    harm.clear_flaws(engine)
+    engine.stop_log()
+    records = list(WriteLog(tmp_path / "log"))
+    assert [bytes(one.data).decode() for one in records if one.kind is Kind.MARK] == [
+        "d0: misdirected from now on",
+        "d0: lost-writes from now on",
+        "d0: drop-flushes from now on",
+        "d0: a write of 4096 bytes at 0 is lost",
+        "d0: a write of 4096 bytes at 0 lands at 4096",
+        "d0: 512 bytes at 0 corrupted, seed 3",
+        "d0: no flaws from now on",
+    ]
+    assert [(one.kind, one.offset, one.flags) for one in records if one.kind is not Kind.MARK] == [
+        (Kind.WRITE, 4096, Flag(0)),
+        (Kind.FLUSH, 0, Flag.LIED),
+        (Kind.WRITE, 0, Flag.FUA),
+    ]
+
+
+@pytest.fixture
+def client(engine: Engine, tmp_path: Path) -> Iterator[EngineClient]:
+    ControlServer(engine, tmp_path / "control").start()
+    with EngineClient(tmp_path / "control") as client:
+        yield client
+
+
+def test_harm_over_the_socket(engine: Engine, client: EngineClient) -> None:
+    for flaw in (lost_writes(2, offset=4096, length=512), slow(0), drop_flushes()):
+        client.set_flaw("d0", flaw)
+    port = engine.connect("d0")
+    port.write(A, 4096, False)
+    port.flush()
+    counters = client.counters()["d0"]
+    assert {one.kind: one.times for one in counters.struck} == {FlawKind.LOST_WRITES: 1, FlawKind.DROP_FLUSHES: 1}
+    client.clear_flaws(["d0"])
+    port.write(A, 4096, True)
+    client.corrupt("d0", 4096, 512, 1)
+    assert read(port, 4096)[512:] == A[512:]
+    engine.disconnect(port)
+    client.swap("d0", "d1")
+    assert read(engine.connect("d1"), 4096)[512:] == A[512:]
+    with pytest.raises(RigError, match="no member 'd9'"):
+        client.clear_flaws(["d9"])
