@@ -1,9 +1,20 @@
 """The lab's network: one bridge that carries the harness's address, one tap and one hardware address a machine."""
 
-from harness.enclosure import Enclosure
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.enclosure import Enclosure, Traffic
+from harness.errors import RigError
 from harness.topology import GATEWAY, MachineSpec, Topology
+from harness.waiting import Deadline, wait_until
 
 BRIDGE = "lab"
+PROBE_S = 1.0
+"""Time for an answer; on a whole network it takes a millisecond."""
+NOBODY = 9
+"""A port (discard) on which no machine listens: the refusal is an answer, and nothing runs for it."""
+MEND_DEADLINE_S = 30.0
+"""A stale entry in a neighbour table takes some seconds to be asked for again."""
 
 
 def tap_name(machine: str) -> str:
@@ -21,3 +32,72 @@ def create_network(enclosure: Enclosure, topology: Topology) -> None:
     enclosure.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
     for machine in topology.machines:
         enclosure.tap(tap_name(machine.name), BRIDGE)
+
+
+class Way(StrEnum):
+    """Which way a machine is cut off."""
+
+    BOTH = "both"
+    TO = "to"
+    """Nothing reaches it; what it sends arrives."""
+    FROM = "from"
+    """What is sent to it arrives; nothing of it reaches anybody."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A machine's port on the lab's bridge."""
+
+    enclosure: Enclosure
+    machine: str
+    address: str
+
+    def cut(self, way: Way) -> str:
+        """Cut the machine off, and return the proof.
+
+        Raises:
+            RequirementMissing: this host's kernel cannot.
+            RigError: frames still pass.
+        """
+        self._gate(way)
+        before = self.traffic()
+        answered = self.answers()
+        after = self.traffic()
+        to, come, dropped = after.to - before.to, after.come - before.come, after.dropped - before.dropped
+        said = (
+            f"asked, {'answered' if answered else 'no answer'}; frames to it {to}, dropped {dropped}, from it {come}"
+        )
+        # Where only its own words are cut, it is asked, and says something that nobody hears.
+        as_asked = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
+        if answered or not as_asked:
+            self._gate(None)
+            raise RigError(f"{self.machine} is not cut off ({way.value}): {said}")
+        return said
+
+    def mend(self) -> None:
+        """Join it again, and wait until it answers.
+
+        Raises:
+            DeadlineExceeded: it does not.
+        """
+        self._gate(None)
+        wait_until(self.answers, Deadline.after(MEND_DEADLINE_S), f"{self.machine} to answer again")
+
+    def answers(self) -> bool:
+        """Whether the machine answers the harness's own address."""
+        with self.enclosure.socket() as one:
+            one.settimeout(PROBE_S)
+            try:
+                one.connect((self.address, NOBODY))
+            except ConnectionRefusedError:
+                return True
+            except OSError:
+                return False
+        return True
+
+    def traffic(self) -> Traffic:
+        """Count its frames."""
+        return self.enclosure.traffic(tap_name(self.machine))
+
+    def _gate(self, way: Way | None) -> None:
+        self.enclosure.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

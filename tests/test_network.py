@@ -1,7 +1,11 @@
 from typing import Any
 from unittest.mock import Mock, call
 
-from harness.network import BRIDGE, create_network
+import pytest
+
+from harness.enclosure import Traffic
+from harness.errors import RigError
+from harness.network import BRIDGE, Port, Way, create_network
 from harness.topology import server_and_clients
 
 
@@ -14,3 +18,54 @@ def test_one_bridge_with_the_harness_on_it_and_a_tap_for_each_machine() -> None:
         call.tap("tap-client1", BRIDGE),
         call.tap("tap-client2", BRIDGE),
     ]
+
+
+def port(answer: type[OSError] | None, after: Traffic) -> tuple[Any, Port]:
+    """A port of a machine that gives this answer, and whose frames become these meanwhile."""
+    enclosure: Any = Mock()
+    enclosure.traffic.side_effect = [Traffic(7, 7, 0), after]
+    enclosure.socket.return_value.__enter__ = lambda one: one
+    enclosure.socket.return_value.__exit__ = lambda *_: None
+    enclosure.socket.return_value.connect.side_effect = answer
+    return enclosure, Port(enclosure, "server", "10.77.0.10")
+
+
+@pytest.mark.parametrize(
+    ("way", "deaf", "mute", "after"),
+    [
+        (Way.BOTH, True, True, Traffic(7, 9, 2)),
+        (Way.TO, True, False, Traffic(7, 9, 2)),
+        (Way.FROM, False, True, Traffic(8, 9, 0)),
+    ],
+)
+def test_a_cut_is_proved_by_silence_and_by_what_became_of_the_frames(
+    way: Way, deaf: bool, mute: bool, after: Traffic
+) -> None:
+    enclosure, one = port(TimeoutError, after)
+    assert "no answer" in one.cut(way)
+    enclosure.gate.assert_called_once_with("tap-server", deaf=deaf, mute=mute)
+
+
+@pytest.mark.parametrize(
+    ("way", "answer", "after"),
+    [
+        (Way.BOTH, ConnectionRefusedError, Traffic(7, 9, 2)),
+        (Way.BOTH, TimeoutError, Traffic(8, 9, 2)),
+        (Way.TO, TimeoutError, Traffic(7, 9, 0)),
+        (Way.FROM, TimeoutError, Traffic(7, 9, 0)),
+        (Way.FROM, TimeoutError, Traffic(8, 7, 0)),
+    ],
+)
+def test_a_cut_that_lets_frames_pass_or_cannot_be_seen_is_the_rigs_fault(
+    way: Way, answer: type[OSError], after: Traffic
+) -> None:
+    enclosure, one = port(answer, after)
+    with pytest.raises(RigError, match="server is not cut off"):
+        one.cut(way)
+    assert enclosure.gate.mock_calls[-1] == call("tap-server", deaf=False, mute=False)
+
+
+def test_mending_waits_for_an_answer() -> None:
+    enclosure, one = port(ConnectionRefusedError, Traffic(7, 7, 0))
+    one.mend()
+    enclosure.gate.assert_called_once_with("tap-server", deaf=False, mute=False)

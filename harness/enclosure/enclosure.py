@@ -236,6 +236,31 @@ class Enclosure:
                 remedy="./raidproof doctor looks at /dev/net/tun",
             ) from error
 
+    def gate(self, interface: str, *, deaf: bool, mute: bool) -> None:
+        """Cut off the machine behind a tap: ``deaf``, nothing reaches it; ``mute``, nothing of it reaches anybody.
+
+        The interface stays up all the while, as when a cable is cut somewhere beyond the next switch.
+
+        Raises:
+            RequirementMissing: this host's kernel cannot.
+        """
+        try:
+            reply, _ = self._ask("gate", name=interface, deaf=deaf, mute=mute)
+        except Refused as error:
+            raise RequirementMissing(
+                f"cannot cut {interface}: {error.reason}", remedy="it takes a kernel from 5.18 on"
+            ) from error
+        if reply["mute"] != mute:
+            raise RequirementMissing(
+                f"cannot cut what comes from {interface}: its port cannot be locked",
+                remedy="it takes a kernel from 5.18 on",
+            )
+
+    def traffic(self, interface: str) -> "Traffic":
+        """Count the frames of an interface since it was made."""
+        reply, _ = self._ask("traffic", name=interface)
+        return Traffic(reply["to"], reply["from"], reply["dropped"])
+
     def end(self, pid: int) -> None:
         """Kill a process that a daemon of the enclosure started; ``pid`` is the lab's number of it.
 
@@ -252,6 +277,18 @@ class Enclosure:
         """Let go of a kept enclosure without ending it."""
         self._release()
         self._keeper = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Frames of an interface."""
+
+    to: int
+    """Handed to whoever is behind it."""
+    come: int
+    """Come from there, whatever became of them."""
+    dropped: int
+    """Dropped since the gate was shut, on their way there."""
 
 
 @dataclass(frozen=True)
@@ -273,6 +310,15 @@ class Process:
     def kill(self) -> None:
         """End it and all that it started at once; return when it is gone."""
         self.enclosure._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
+
+    def terminate(self, deadline: Deadline) -> int:
+        """Ask it to end in good order, and return its exit status.
+
+        Raises:
+            DeadlineExceeded: it still runs.
+        """
+        self.enclosure._ask("kill", pid=self.pid, number=int(signal.SIGTERM))
+        return self.wait(deadline)
 
     def wait(self, deadline: Deadline) -> int:
         """Return its exit status.

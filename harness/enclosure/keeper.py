@@ -26,6 +26,8 @@ MAX_PACKET = 1 << 16
 END_DEADLINE_S = 10.0
 READY = b"ready"
 """What the keeper says on its lifeline once it can be asked."""
+BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
+"""A queue that drops and counts all: every kernel with queues has it (net/sched/sch_blackhole.c)."""
 
 
 class Keeper:
@@ -100,6 +102,29 @@ class Keeper:
             ip.link("add", ifname=name, kind="tuntap", mode="tap")
             ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up", master=ip.link_lookup(ifname=bridge)[0])
         return {}
+
+    def gate(self, _: Sequence[int], name: str, *, deaf: bool, mute: bool) -> dict[str, Any]:
+        """Let a bridge port drop what goes to the machine behind it (deaf), and what comes from there (mute)."""
+        with IPRoute() as ip:
+            index = ip.link_lookup(ifname=name)[0]
+            shut = any(one.get_attr("TCA_KIND") == BLACKHOLE for one in ip.get_qdiscs(index))
+            if deaf and not shut:
+                ip.tc("replace", BLACKHOLE, index, handle=BLACKHOLE_HANDLE, parent=TC_H_ROOT)
+            elif shut and not deaf:
+                ip.tc("del", index=index, parent=TC_H_ROOT)
+            # A locked port drops frames of senders that the bridge does not know there, and learns none (since 5.18).
+            ip.brport("set", index=index, locked=int(mute), flush=mute)
+            port = ip.get_links(index)[0].get_nested("IFLA_LINKINFO", "IFLA_INFO_SLAVE_DATA")
+            return {"mute": bool(port.get_attr("IFLA_BRPORT_LOCKED"))}
+
+    def traffic(self, _: Sequence[int], name: str) -> dict[str, Any]:
+        """Count the frames of an interface: handed to whoever is behind it, come from there, dropped by a gate."""
+        with IPRoute() as ip:
+            index = ip.link_lookup(ifname=name)[0]
+            counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")
+            gates = [one for one in ip.get_qdiscs(index) if one.get_attr("TCA_KIND") == BLACKHOLE]
+        dropped = sum(one.get_attr("TCA_STATS")["drop"] for one in gates)
+        return {"to": counted["tx_packets"], "from": counted["rx_packets"], "dropped": dropped}
 
     def reap(self) -> None:
         """Collect orphans: process 1 inherits them."""

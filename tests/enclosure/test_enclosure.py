@@ -1,5 +1,6 @@
 """Real namespaces and no machine: what of a lab can outlive whom."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -112,6 +113,56 @@ def test_a_tap_is_on_the_bridge(enclosure: Enclosure, tmp_path: Path) -> None:
     assert shown.wait(Deadline.after(20)) == 0
     assert "tap-server" in (tmp_path / "links").read_text()
     assert "tap-server" not in {name for _, name in socket.if_nameindex()}
+
+
+GUEST = """
+import fcntl, os, struct, sys, time
+tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH", sys.argv[1].encode(), 0x1002))  # TUNSETIFF, IFF_TAP | IFF_NO_PI
+while True:
+    os.write(tap, b"\\xff" * 6 + b"\\x02\\0\\0\\0\\0\\7" + b"\\x88\\xb5" + bytes(46))
+    try:
+        while os.read(tap, 2000):
+            pass
+    except BlockingIOError:
+        time.sleep(0.01)
+"""
+"""A machine's side of a tap: it shouts, and takes in whatever comes."""
+
+
+@needs_tap
+@pytest.mark.parametrize(("deaf", "mute"), [(True, True), (True, False), (False, True)])
+def test_a_gate_shuts_one_way_or_both_and_opens_again(
+    enclosure: Enclosure, tmp_path: Path, deaf: bool, mute: bool
+) -> None:
+    enclosure.bridge("lab", "10.99.0.1", 24)
+    enclosure.tap("tap-one", "lab")
+    enclosure.spawn([sys.executable, "-c", GUEST, "tap-one"], output=tmp_path / "guest")
+
+    def passes() -> tuple[bool, bool]:
+        """Whether frames get to the machine, and from it to the bridge's own address."""
+        port, bridge = enclosure.traffic("tap-one"), enclosure.traffic("lab")
+        soon(lambda: enclosure.traffic("tap-one").come > port.come + 3, "the machine to shout")
+        with enclosure.socket() as one, contextlib.suppress(OSError):  # so that the bridge asks for the address
+            one.settimeout(0.2)
+            one.connect(("10.99.0.2", 9))
+        now = enclosure.traffic("tap-one")
+        if now.to == port.to:
+            assert now.dropped > 0
+        return now.to > port.to, enclosure.traffic("lab").come > bridge.come + 2
+
+    soon(lambda: enclosure.traffic("lab").come > 0, "the port to forward")
+    assert passes() == (True, True)
+    enclosure.gate("tap-one", deaf=deaf, mute=mute)
+    assert passes() == (not deaf, not mute)
+    for _ in range(2):  # to open what is open changes nothing
+        enclosure.gate("tap-one", deaf=False, mute=False)
+    assert passes() == (True, True)
+
+
+def test_a_gate_that_cannot_be_shut(enclosure: Enclosure) -> None:
+    with pytest.raises(RequirementMissing, match="cannot cut no-such"):
+        enclosure.gate("no-such", deaf=True, mute=True)
 
 
 def test_a_tap_that_cannot_be_made(enclosure: Enclosure) -> None:

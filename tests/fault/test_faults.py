@@ -78,7 +78,7 @@ def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> Non
 
 def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
     fault = NfsdRestart()
-    assert fault.inject(scene(fake)).proof == "0 nfsd threads"
+    assert fault.inject(scene(fake)).proof == "0 nfsd threads, for 0 s"
     fault.heal(scene(fake))
     assert fake.done == ["succeed rpc.nfsd 0", "get", "restart"]
 

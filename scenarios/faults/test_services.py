@@ -1,0 +1,25 @@
+"""The NFS service goes away, for a moment or for longer than a lease: nothing that was acknowledged may go with it."""
+
+import pytest
+
+from harness.export import ExportSpec
+from harness.fault import NfsdKilled, NfsdRestart, ServerRestart
+from harness.fixtures import Cycle, stack_of
+
+SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
+BEYOND_S = 15.0
+"""Longer than that lease."""
+
+
+def test_killed_nfsd_threads_take_nothing_along(cycle: Cycle) -> None:
+    ended = cycle(stack_of(), fault=NfsdKilled()).must_keep_every_promise()
+    assert "8 nfsd threads killed" in str(ended.record.fault_proof)
+
+
+def test_nfsd_that_is_away_for_longer_than_a_lease_loses_nothing(cycle: Cycle) -> None:
+    cycle(stack_of(export=SHORT_LEASE), fault=NfsdRestart(down_s=BEYOND_S)).must_keep_every_promise()
+
+
+@pytest.mark.parametrize("down_s", [0.0, BEYOND_S], ids=["within", "beyond"])
+def test_server_that_is_off_within_and_beyond_a_lease_loses_nothing(cycle: Cycle, down_s: float) -> None:
+    cycle(stack_of(export=SHORT_LEASE), fault=ServerRestart(down_s=down_s)).must_keep_every_promise()
