@@ -1,0 +1,93 @@
+"""Members of real arrays as od printed them, and arrays made of random bytes that keep md's rules."""
+
+from functools import reduce
+from operator import xor
+from pathlib import Path
+from random import Random
+
+from harness.crash.parity import ROW, Assembled, ReadMember, syndrome
+from harness.crash.striping import Striping
+from harness.crash.superblock import Feature, Superblock
+
+MD = Path(__file__).parents[1] / "data" / "md"
+
+
+def member(name: str) -> bytes:
+    """Return the first 16 KiB of a member of a real array."""
+    return undump((MD / f"member-{name}.od").read_text())
+
+
+def undump(text: str) -> bytes:
+    """Turn ``od -A x -t x1`` back into bytes; a star stands for repetitions of the line before it."""
+    data, line = bytearray(), b""
+    for row in text.splitlines():
+        if row == "*":
+            continue
+        at, *words = row.split()
+        data += line * ((int(at, 16) - len(data)) // 16)
+        line = bytes.fromhex("".join(words))
+        data += line
+    return bytes(data)
+
+
+def superblock(striping: Striping, role: int, **changes: object) -> Superblock:
+    """Return the superblock of a member of a whole, dirty array without a bitmap."""
+    fields = {
+        "uuid": "a",
+        "name": "raidproof:0",
+        "features": Feature(0),
+        "level": striping.level,
+        "layout": striping.layout,
+        "size": striping.size,
+        "chunk_size": striping.chunk_size if striping.level != 1 else 0,
+        "raid_disks": striping.members,
+        "data_offset": 16384,
+        "data_size": striping.size,
+        "dev_number": role,
+        "roles": tuple(range(striping.members)),
+        "events": 7,
+        "resync_offset": 0,
+        "recovery_offset": 0,
+        "bitmap_offset": None,
+        "ppl_offset": None,
+        "ppl_size": 0,
+        "bad_blocks_offset": None,
+        "bad_blocks_size": 0,
+        "whole": True,
+    }
+    return Superblock(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+class Disks:
+    """An array of random data with right copies, P and Q."""
+
+    def __init__(self, striping: Striping, seed: int = 1, **changes: object) -> None:
+        self.striping = striping
+        supers = {role: superblock(striping, role, **changes) for role in range(striping.members)}
+        array = Assembled.of(supers)
+        assert array is not None
+        self.array = array
+        self.disks = [bytearray(16384 + striping.size) for _ in range(striping.members)]
+        draw = Random(seed)
+        for offset in range(0, striping.capacity, ROW):
+            page = draw.randbytes(ROW)
+            for role, at in striping.places(offset):
+                self.page(role, at, page)
+        if striping.level in {4, 5, 6}:
+            for row in range(striping.size // ROW):
+                self._seal(row)
+
+    def page(self, role: int, at: int, data: bytes) -> None:
+        self.disks[role][16384 + at : 16384 + at + len(data)] = data
+
+    def _seal(self, number: int) -> None:
+        row = self.striping.row(number * ROW // self.striping.chunk_size)
+        values = [int.from_bytes(self.disks[role][16384 + number * ROW :][:ROW]) for role in range(len(self.disks))]
+        assert row.p is not None
+        self.page(row.p, number * ROW, reduce(xor, (values[role] for role in row.data)).to_bytes(ROW))
+        if row.q is not None:
+            self.page(row.q, number * ROW, syndrome(self.striping, row, values).to_bytes(ROW))
+
+    @property
+    def read(self) -> ReadMember:
+        return lambda number, offset, length: bytes(self.disks[number][offset : offset + length])
