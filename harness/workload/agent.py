@@ -12,6 +12,7 @@ import json
 import os
 import select
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -48,8 +49,10 @@ METADATA = KINDS[3:]
 APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 MODE = 0o640  # what setattr sets
+BREATH_S = 0.05  # after an error that a worker endures: it comes at once, and the next one would too
 OTHER_CONTENT = "?"  # what the scan says of a file that holds anything but what append wrote
 
+BLANK = bytes(BLOCK)
 # What the scan says of a block that is not simply there in some generation.
 ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
 
@@ -66,7 +69,7 @@ def block(file: int, offset: int, generation: int, seed: int) -> bytes:
 
 def read_block(data: bytes, file: int, offset: int, seed: int) -> int:
     """Return the generation of a block that was read, or what is wrong with it."""
-    if not any(data):
+    if data == BLANK or not any(data):
         return ABSENT
     if len(data) != BLOCK or CHECKSUM.unpack_from(data, BLOCK - 4)[0] != zlib.crc32(data[:-4]):
         return GARBAGE
@@ -89,6 +92,7 @@ class Worker:
         self.path = os.path.join(config["root"], worker["path"])
         self.limit = worker.get("operations") or 1 << 62
         self.stop = stop
+        self.endured = config.get("endured", ())
         self.failed = False
         self.pending = b""
         self.sequence = 0
@@ -114,8 +118,8 @@ class Worker:
         """Whether there is another operation to do; a worker that failed has none: what follows would mean nothing."""
         return self.sequence < self.limit and not self.failed and not self.stop.is_set()
 
-    def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> None:
-        """Tell, act, and keep what it returned to be told with the next operation's beginning."""
+    def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
+        """Tell, act, and keep what it returned to be told with the next operation's beginning; whether it was done."""
         code = KINDS.index(kind)
         self.pending += FRAME.pack(ISSUE, code, self.number, self.sequence, index, generation, 0)
         self.connection.sendall(self.pending)
@@ -124,9 +128,11 @@ class Worker:
             action()
         except OSError as error:
             failure = error.errno or errno.EIO
-            self.failed = True
+            self.failed = failure not in self.endured
+            self.stop.wait(BREATH_S)
         self.pending = FRAME.pack(ACKNOWLEDGE, code, self.number, self.sequence, index, generation, failure)
         self.sequence += 1
+        return not failure
 
     def positions(self) -> Iterator[tuple[int, int]]:
         """Yield (index, generation): round after round over the worker's blocks or files."""
@@ -170,9 +176,8 @@ class Worker:
         number = 0
         while self.more():
             for kind, action in self.changes(os.path.join(self.path, "d%d" % number)):
-                if not self.more():
+                if not (self.more() and self.do(kind, number, 1, action)):
                     break
-                self.do(kind, number, 1, action)
             number += 1
 
     @staticmethod
@@ -227,41 +232,64 @@ def stop_asked() -> bool:
 
 def scan(config: dict[str, Any]) -> None:
     """Print what is found of every worker's files, as one JSON object."""
+    json.dump(read_back(config), sys.stdout, separators=(",", ":"))
+
+
+def read_back(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what is found of every worker's files, by the worker's path, and its first block where it shares it."""
     found: dict[str, Any] = {}
+    seed = config["seed"]
     for worker in config["workers"]:
         path = os.path.join(config["root"], worker["path"])
+        file, count = worker["file"], worker["blocks"]
         if worker["kind"] == "metadata":
             found[worker["path"]] = names(path)
         elif worker["kind"] == "close":
-            found[worker["path"]] = {
-                "blocks": [
-                    read_at(os.path.join(path, "f%d" % index), worker["file"], index, 0, config["seed"])
-                    for index in range(worker["blocks"])
-                ],
-                "names": listed(path),
-            }
+            blocks = [read_blocks(os.path.join(path, "f%d" % i), file, i, 0, 1, seed)[0] for i in range(count)]
+            found[worker["path"]] = {"blocks": blocks, "names": listed(path)}
         else:
             first = worker.get("first", 0)
             found[worker["path"] + "@%d" % first] = {
-                "blocks": [
-                    read_at(path, worker["file"], index, index * BLOCK, config["seed"])
-                    for index in range(first, first + worker["blocks"])
-                ],
+                "blocks": read_blocks(path, file, first, first * BLOCK, count, seed),
                 "names": [worker["path"]] if os.path.exists(path) else None,
             }
-    json.dump(found, sys.stdout, separators=(",", ":"))
+    return found
 
 
-def read_at(path: str, file: int, index: int, position: int, seed: int) -> int:
-    """Return what stands in one block of one file."""
+def read_blocks(path: str, file: int, index: int, position: int, count: int, seed: int) -> list[int]:
+    """Return what stands in so many blocks of one file; ``index`` and ``position`` (bytes) are those of the first."""
     try:
         fd = os.open(path, os.O_RDONLY)
-        try:
-            data = os.pread(fd, BLOCK, position)
-        finally:
-            os.close(fd)
     except FileNotFoundError:
-        return ABSENT
+        return [ABSENT] * count
+    except OSError:
+        return [UNREADABLE] * count
+    try:
+        try:
+            data = pread_all(fd, count * BLOCK, position)
+        except OSError:
+            return [read_at(fd, file, index + i, position + i * BLOCK, seed) for i in range(count)]
+        return [read_block(data[i * BLOCK : (i + 1) * BLOCK], file, (index + i) * BLOCK, seed) for i in range(count)]
+    finally:
+        os.close(fd)
+
+
+def pread_all(fd: int, size: int, position: int) -> bytes:
+    """Read that much of a file, or up to its end: one call where nothing is wrong."""
+    data = os.pread(fd, size, position)
+    while len(data) < size:
+        # A read ends early at the end of the file, and also before a page that cannot be read.
+        more = os.pread(fd, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def read_at(fd: int, file: int, index: int, position: int, seed: int) -> int:
+    """Return what stands in one block of one file."""
+    try:
+        data = os.pread(fd, BLOCK, position)
     except OSError:
         return UNREADABLE
     return read_block(data, file, index * BLOCK, seed)
@@ -277,13 +305,20 @@ def listed(path: str) -> list[str] | None:
 
 def content(path: str) -> str:
     """Return what a small file of the metadata worker holds: what append wrote, or something else."""
-    with open(path, "rb") as file:
-        return "+" if not file.read().strip(b"+") else OTHER_CONTENT
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        while data := os.read(fd, 1 << 16):
+            if data.strip(b"+"):
+                return OTHER_CONTENT
+        return "+"
+    finally:
+        os.close(fd)
 
 
 def names(path: str) -> dict[str, list[Any]]:
     """Return every name below a directory with mode, size, links, and a symbolic link's target or a file's content."""
     found: dict[str, list[Any]] = {}
+    start = len(os.path.join(path, ""))
 
     def unreadable(error: OSError) -> None:
         if error.errno == errno.ENOENT:
@@ -295,9 +330,14 @@ def names(path: str) -> dict[str, list[Any]]:
             full = os.path.join(directory, name)
             try:
                 status = os.lstat(full)
-                target = os.readlink(full) if os.path.islink(full) else content(full) if name in files else None
-                found[os.path.relpath(full, path)] = [status.st_mode, status.st_size, status.st_nlink, target]
+                if stat.S_ISLNK(status.st_mode):
+                    held: str | None = os.readlink(full)
+                else:
+                    held = content(full) if stat.S_ISREG(status.st_mode) else None
+                found[full[start:]] = [status.st_mode, status.st_size, status.st_nlink, held]
             except OSError as error:
+                # os.read names no file.
+                error.filename = full
                 unreadable(error)
     return found
 

@@ -1,11 +1,27 @@
 """Blocks that say of themselves where they belong."""
 
+import errno
+import os
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.workload.agent import ABSENT, BLOCK, GARBAGE, MISPLACED, OTHER_CONTENT, block, names, read_block
+from harness.workload.agent import (
+    ABSENT,
+    BLOCK,
+    GARBAGE,
+    MISPLACED,
+    OTHER_CONTENT,
+    UNREADABLE,
+    block,
+    names,
+    read_back,
+    read_block,
+    read_blocks,
+)
 
 numbers = st.integers(min_value=0, max_value=2**40)
 generations = st.integers(min_value=1, max_value=2**40)
@@ -62,3 +78,73 @@ def test_names_tell_what_a_file_holds(tmp_path: Path) -> None:
     (tmp_path / "s").symlink_to("a")
     found = names(str(tmp_path))
     assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]
+
+
+def one_by_one(path: Path, file: int, first: int, count: int) -> list[int]:
+    with path.open("rb") as opened:
+        data = opened.read()
+    places = [(index, data[index * BLOCK : (index + 1) * BLOCK]) for index in range(first, first + count)]
+    return [read_block(block, file, index * BLOCK, 7) for index, block in places]
+
+
+@given(st.lists(st.sampled_from("newx0"), max_size=6), st.integers(0, 3), st.integers(0, 6), st.integers(0, BLOCK - 1))
+def test_many_blocks_are_read_as_one_by_one(holds: list[str], first: int, count: int, cut: int) -> None:
+    kinds = {"n": lambda i: block(1, i * BLOCK, 2, 7), "e": lambda i: block(1, i * BLOCK, 1, 7)}
+    kinds |= {"w": lambda _: block(2, 0, 2, 7), "x": lambda _: b"x" * BLOCK, "0": lambda _: bytes(BLOCK)}
+    data = b"".join(kinds[kind](place) for place, kind in enumerate(holds))
+    with NamedTemporaryFile() as file:
+        path = Path(file.name)
+        path.write_bytes(data[: len(data) - cut if len(data) > cut else None])
+        assert read_blocks(str(path), 1, first, first * BLOCK, count, 7) == one_by_one(path, 1, first, count)
+
+
+def test_a_file_that_is_not_there_is_absent_and_one_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
+    assert read_blocks(str(tmp_path / "gone"), 1, 0, 0, 2, 7) == [ABSENT, ABSENT]
+    assert read_blocks(str(tmp_path), 1, 0, 0, 2, 7) == [UNREADABLE, UNREADABLE]
+    (tmp_path / "file").write_text("")
+    assert read_blocks(str(tmp_path / "file" / "below"), 1, 0, 0, 1, 7) == [UNREADABLE]
+
+
+def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(block(1, index * BLOCK, 3, 7) for index in range(4)))
+    pread = os.pread
+
+    def sick(fd: int, size: int, position: int) -> bytes:
+        """As the kernel does: what comes before the bad page, and an error if that is nothing."""
+        if position <= 2 * BLOCK < position + size:
+            if position == 2 * BLOCK:
+                raise OSError(errno.EIO, "sick")
+            size = 2 * BLOCK - position
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", sick)
+    assert read_blocks(str(path), 1, 0, 0, 4, 7) == [3, 3, UNREADABLE, 3]
+
+
+def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
+    (tmp_path / "blocks").write_bytes(block(0, 0, 1, 7))
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "f1").write_bytes(block(1, BLOCK, 1, 7))
+    (tmp_path / "tree" / "d0").mkdir(parents=True)
+    workers = [
+        {"kind": "fsync", "path": "blocks", "file": 0, "blocks": 2, "first": 0},
+        {"kind": "close", "path": "closed", "file": 1, "blocks": 2},
+        {"kind": "metadata", "path": "tree", "file": 2, "blocks": 0},
+    ]
+    found = read_back({"root": str(tmp_path), "seed": 7, "workers": workers})
+    assert found["blocks@0"] == {"blocks": [1, ABSENT], "names": ["blocks"]}
+    assert found["closed"] == {"blocks": [ABSENT, 1], "names": ["f1"]}
+    assert list(found["tree"]) == ["d0"]
+
+
+def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"+")
+
+    def sick(_fd: int, _size: int) -> bytes:
+        raise OSError(errno.EIO, "sick")
+
+    monkeypatch.setattr(os, "read", sick)
+    assert names(str(tmp_path)) == {"a": [0, 0, 0, "EIO"]}
