@@ -1,0 +1,159 @@
+"""How many crash states a minute are looked at: a ledger of 1,000 operations on RAID5 of 4 and XFS.
+
+A run is recorded, then its states are shown to one checker, and to two side by side. Run it as
+`python -m benchmarks.states --states 200`.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.figures import load, row
+from harness.crash.checker import Checker
+from harness.crash.recording import Recording
+from harness.crash.state import CrashState, Survivor
+from harness.crash.window import Window
+from harness.demo import demo_stack, demo_topology
+from harness.disk.writelog import WriteLog
+from harness.filesystem import DIRECTORY
+from harness.lab import lab_of, prepare
+from harness.log import progress
+from harness.stack import Stack
+from harness.topology import Platform, SoftwareSpec, Topology
+from harness.waiting import Deadline, now_ns, wait_until
+from harness.workload.ledger import Ledger, LedgerSpec
+
+BAR = 300
+OPERATIONS = 1000
+FOLDER = "ledger"
+LEDGER_DEADLINE_S = 120.0
+
+
+def record_run(topology: Topology, folder: Path) -> tuple[Recording, dict[str, Any], int]:
+    """Let clients work until they have done all operations; return what was logged, what to scan, and since when."""
+    path = folder / "write.log"
+    with lab_of(topology, logs=folder / "run") as lab:
+        lab.disks.reset()
+        lab.disks.log_start(path)
+        stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
+        stack.create()
+        stack.activate()
+        root = f"{stack.mounts[lab.clients[0].name].directory}/{FOLDER}"
+        lab.clients[0].succeed(["mkdir", root])
+        ledger = Ledger(LedgerSpec(), lab.clients, lab, root, folder / "history")
+        each = -(-OPERATIONS // len(ledger.workers))
+        ledger.workers = [worker.model_copy(update={"operations": each}) for worker in ledger.workers]
+        begun = now_ns()
+        with ledger.running():
+            done = Deadline.after(LEDGER_DEADLINE_S)
+            wait_until(lambda: all(one.ended for one in ledger._commands.values()), done, "the ledger")
+        stack.deactivate()
+        lab.disks.log_stop()
+    print(f"{len(list(ledger.history().acknowledged()))} operations acknowledged")
+    workers = [worker.model_dump() for worker in ledger.workers]
+    orders = {"root": f"{DIRECTORY}/{FOLDER}", "seed": ledger.spec.seed, "workers": workers}
+    return Recording(WriteLog(path)), orders, begun
+
+
+def cuts_of(recording: Recording, since_ns: int, count: int) -> list[int]:
+    """Return that many cuts, spread over the time in which the clients worked."""
+    cuts = [cut for cut in recording.cuts if recording.instant_ns(cut) >= since_ns]
+    return [cuts[place * len(cuts) // count] for place in range(count)]
+
+
+def state_at(window: Window) -> CrashState:
+    """Return one of the states of a cut: a subset of what was open."""
+    rng = Random(window.cut)  # noqa: S311  a seeded choice, no secret
+    return CrashState(window.cut, tuple(Survivor(number) for number in window.open if rng.random() < 0.5))
+
+
+@dataclass
+class Tally:
+    """What one checker has seen."""
+
+    ms: dict[str, list[float]] = field(default_factory=dict)
+    ends: Counter[str] = field(default_factory=Counter)
+    alarms: Counter[str] = field(default_factory=Counter)
+
+    def add(self, stages: dict[str, float]) -> None:
+        """Take the stages of one state."""
+        for stage, ms in {**stages, "all": sum(stages.values())}.items():
+            self.ms.setdefault(stage, []).append(ms)
+
+
+def look(checker: Checker, recording: Recording, cuts: Sequence[int]) -> Tally:
+    """Show a state of each cut to a checker."""
+    window, tally = Window(recording), Tally()
+    for cut in cuts:
+        begun = now_ns()
+        checker.advance(window.move(cut))
+        patch = window.patch(state_at(window))
+        made = (now_ns() - begun) / 1e6
+        observation = checker.check(patch)
+        if cut == cuts[0]:
+            continue  # this one carried all that went before
+        tally.add({"prepare": made, **observation.ms})
+        tally.ends[observation.end] += 1
+        tally.alarms.update(observation.console)
+    return tally
+
+
+def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cuts: list[int], checkers: int) -> float:
+    """Print the split with so many checkers, and return states a minute."""
+    with TemporaryDirectory() as logs, ExitStack() as undo:
+        stack = demo_stack(sync=True)
+        booted = [
+            undo.enter_context(Checker(topology, stack, orders, Path(logs) / str(number)))
+            for number in range(checkers)
+        ]
+        # To the first cut, outside of what is measured.
+        for checker in booted:
+            look(checker, recording, cuts[:1])
+        begun = now_ns()
+        with ThreadPoolExecutor(checkers) as pool:
+            parts = [
+                pool.submit(look, checker, recording, cuts[number::checkers]) for number, checker in enumerate(booted)
+            ]
+            tallies = [part.result() for part in parts]
+        minutes = (now_ns() - begun) / 6e10
+    print(f"\n{checkers} checker{'s' * (checkers > 1)}, {len(cuts)} states:")
+    for stage in tallies[0].ms:
+        print(row(stage, [ms for tally in tallies for ms in tally.ms[stage]], "ms"))
+    print(f"ends: {dict(sum((tally.ends for tally in tallies), Counter()))}")
+    if alarms := sum((tally.alarms for tally in tallies), Counter()):
+        print(f"alarms: {dict(alarms)}")
+    rate = len(cuts) / minutes
+    print(f"{rate:,.0f} states a minute (bar {BAR})", flush=True)
+    return rate
+
+
+def main() -> int:
+    """Print the tables; status 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--states", type=int, default=200)
+    parser.add_argument("--kernel", help="of all machines, as debian/sid")
+    parser.add_argument("--checkers", type=int, nargs="+", default=[1, 2])
+    options = parser.parse_args()
+    software = SoftwareSpec(kernel=options.kernel)
+    topology = demo_topology(Platform(server=software, clients=software))
+    with progress("preparing kernel and image"):
+        prepare(topology)
+    with TemporaryDirectory() as folder:
+        recording, orders, since = record_run(topology, Path(folder))
+        cuts = cuts_of(recording, since, options.states)
+        print(f"{len(recording.records)} records, {len(recording.cuts)} cuts; {load()}")
+        best = max(measure(topology, recording, orders, cuts, checkers) for checkers in options.checkers)
+    print(f"after: {load()}")
+    return int(best < BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""What came of one crash state on a checker."""
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.crash import check_agent
+from harness.workload.ledger import Found
+
+
+class End(StrEnum):
+    """How far a checker got."""
+
+    READ = check_agent.READ
+    NOT_ASSEMBLED = check_agent.NOT_ASSEMBLED
+    NOT_MOUNTED = check_agent.NOT_MOUNTED
+    WEDGED = "wedged"
+    """Its kernel died, complained of a bug of its own, or did not come to an end in time."""
+
+
+class ThroughNfsd(StrEnum):
+    """Whether nfsd gives what a scan of the mounted file system gives."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    NOT_TRIED = "not tried"
+
+
+class Observation(BaseModel):
+    """What was seen of one crash state. Seen twice, it is the same in all but ``ms``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    end: End
+    said: str = ""
+    """What failed, in the words of the tool; of a wedged checker, in which stage."""
+    found: Found | None = None
+    """What the scan of the ledger found; None if it came to none."""
+    console: tuple[str, ...] = ()
+    """Alarming lines of the kernel, each with what it is a sign of, without the kernel's time stamps."""
+    through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
+    ms: dict[str, float] = Field(default_factory=dict)
+    """How long each stage took: switch, assemble, mount, verify, nfsd, unmount, stop."""
+
+    def same_as(self, other: "Observation") -> bool:
+        """Return whether two checks have seen the same; what only one of them tried is no difference."""
+        tried = self.through_nfsd, other.through_nfsd
+        leave = {"ms"} | ({"through_nfsd"} if ThroughNfsd.NOT_TRIED in tried else set())
+        return self.model_dump(exclude=leave) == other.model_dump(exclude=leave)

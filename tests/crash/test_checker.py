@@ -1,0 +1,67 @@
+"""What a checker is made of, and what of its words is the same each time."""
+
+from harness.crash.checker import alarming, checker_topology, differing, orders_of
+from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.fixtures import stack_of
+from harness.topology import ControllerSpec, server_and_clients
+from harness.verdict.kernel_log import findings
+
+
+def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
+    topology = server_and_clients(clients=2, disks=3, profile="hgst-ultrastar-7k6000")
+    slow = topology.model_copy(update={"controllers": (ControllerSpec(name="c"),), "slow_motion": 2.0})
+    bare = checker_topology(slow)
+    assert bare.machines == (topology.server,)
+    assert not bare.timed
+    assert (bare.controllers, bare.slow_motion) == ((), 1.0)
+    assert [(disk.serial, disk.size) for disk in bare.disks] == [(disk.serial, disk.size) for disk in topology.disks]
+
+
+def test_the_orders_are_the_commands_of_a_run() -> None:
+    orders = orders_of(stack_of(), {"root": "/srv/raidproof/ledger"})
+    ((device, assemble),) = orders["assemble"]
+    assert assemble[:3] == ["mdadm", "--assemble", device]
+    assert "--force" not in assemble
+    assert "--run" not in assemble
+    assert orders["mount"][0] == "mount"
+    assert orders["mount"][-2:] == [device, orders["unmount"][-1]]
+    assert orders["stop"] == ["mdadm", "--stop", device]
+
+
+def test_nested_arrays_are_stopped_from_above() -> None:
+    orders = orders_of(stack_of("1+0"), {})
+    devices = [device for device, _ in orders["assemble"]]
+    assert orders["stop"][2:] == devices[::-1]
+
+
+def test_alarms_are_the_same_after_each_boot() -> None:
+    logs = (
+        "[   12.345678] WARNING: CPU: 0 PID: 812 at fs/xfs/xfs_trans.c:10\n" * 2,
+        "<4>[  999.000001][ T100] WARNING: CPU: 0 PID: 99 at fs/xfs/xfs_trans.c:10\n",
+    )
+    first, second = (alarming(findings(log)) for log in logs)
+    assert first == second
+    assert len(first) == 1
+
+
+def test_different_alarms_stay_different() -> None:
+    log = "".join(f"[1.000000] XFS (md0): Metadata corruption detected at {place}\n" for place in "ab")
+    assert len(alarming(findings(log))) == 2
+
+
+def test_which_workers_differ() -> None:
+    assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
+
+
+def test_two_looks_at_one_state_are_the_same() -> None:
+    seen = Observation(end=End.READ, found={"a": {"blocks": [1]}}, ms={"mount": 1.0})
+    assert seen.same_as(seen.model_copy(update={"ms": {"mount": 2.0}, "through_nfsd": ThroughNfsd.SAME}))
+    assert not seen.same_as(seen.model_copy(update={"found": {"a": {"blocks": [2]}}}))
+    assert not seen.same_as(seen.model_copy(update={"end": End.WEDGED}))
+    through = seen.model_copy(update={"through_nfsd": ThroughNfsd.SAME})
+    assert not through.same_as(seen.model_copy(update={"through_nfsd": ThroughNfsd.DIFFERENT}))
+
+
+def test_an_observation_survives_its_record() -> None:
+    seen = Observation(end=End.NOT_MOUNTED, said="mount: no", console=("oops: x",), ms={"switch": 1.5})
+    assert Observation.model_validate_json(seen.model_dump_json()) == seen
