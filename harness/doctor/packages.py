@@ -11,6 +11,7 @@ from harness.doctor.finding import Finding, Outcome
 from harness.errors import RequirementMissing, RigError
 
 LIST = Path(__file__).resolve().parents[2] / "vms" / "host-packages.txt"
+WIRE = LIST.with_name("host-packages-wire.txt")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,16 @@ def command_findings(
             yield Finding(package.command, Outcome.MISSING, f"not found; it {package.why}", remedy)
 
 
+def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> Finding:
+    """Say whether NFS can be looked at on the wire: some scenarios need that, and are skipped without."""
+    absent = [one for one in packages if one.command is not None and which(one.command) is None]
+    if not absent:
+        return Finding("capture of NFS", Outcome.OK, "can run: dumpcap and tshark are here")
+    said = ", ".join(str(one.command) for one in absent)
+    remedy = "apt-get install " + " ".join("|".join(one.names) for one in absent)
+    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; scenarios/nfs needs it", remedy)
+
+
 def plugin_finding(dump: str | None) -> Finding:
     """Judge the output of ``nbdkit python --dump-plugin``; None if that failed."""
     if dump is None:
@@ -77,6 +88,7 @@ def plugin_finding(dump: str | None) -> Finding:
 def package_findings() -> Iterator[Finding]:
     """Check the programs and the nbdkit plugin."""
     yield from command_findings(parse_host_packages(LIST.read_text()))
+    yield wire_finding(parse_host_packages(WIRE.read_text()))
     try:
         dumped = run(["nbdkit", "python", "--dump-plugin"], deadline_s=20)
     except RequirementMissing:

@@ -3,7 +3,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.doctor import Outcome
-from harness.doctor.packages import LIST, HostPackage, command_findings, parse_host_packages, plugin_finding
+from harness.doctor.packages import (
+    LIST,
+    WIRE,
+    HostPackage,
+    command_findings,
+    parse_host_packages,
+    plugin_finding,
+    wire_finding,
+)
 from harness.errors import RigError
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.+-", min_size=2)
@@ -51,3 +59,12 @@ def test_a_missing_command_names_its_packages() -> None:
 )
 def test_plugin(dump: str | None, outcome: Outcome) -> None:
     assert plugin_finding(dump).outcome is outcome
+
+
+def test_what_only_some_scenarios_need_is_no_reason_not_to_run() -> None:
+    packages = parse_host_packages(WIRE.read_text())
+    assert {package.command for package in packages} == {"dumpcap", "tshark"}
+    assert wire_finding(packages, lambda command: command).outcome is Outcome.OK
+    without = wire_finding(packages, lambda command: None if command == "tshark" else command)
+    assert without.outcome is Outcome.WARNING
+    assert without.remedy == "apt-get install tshark"

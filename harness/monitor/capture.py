@@ -1,0 +1,106 @@
+"""What goes over the wire between clients and server: a capture on the bridge of a lab's own network."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+from harness.command import CommandFailed, run
+from harness.errors import RequirementMissing, RigError
+from harness.export import NFS_PORT
+from harness.lab import EnclosedLab, Lab
+from harness.monitor.packets import Exchange, parse_packets
+from harness.network import BRIDGE
+from harness.waiting import Deadline, pause, wait_until
+
+START_DEADLINE_S = 15.0
+STOP_DEADLINE_S = 15.0
+DECODE_DEADLINE_S = 300.0
+BUFFER_MIB = 32
+"""Of the kernel's ring: a burst of a client's writes must not fall out of it while the host is busy."""
+HANDED_OVER_S = 0.75
+"""The kernel hands packets over in blocks, after dumpcap's timeout of 250 ms at the latest: the end must not miss."""
+PACKAGES = "install the packages listed in vms/host-packages-wire.txt"
+
+
+def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
+    """Write all packets of a server's port to a file, whole: a call that was cut cannot be decoded."""
+    # -q: no running count.  A bridge shows what passes between its ports only while promiscuous, the default.
+    return ["dumpcap", "-q", "-B", str(BUFFER_MIB), "-i", interface, "-f", f"tcp port {port}", "-w", str(path)]
+
+
+def decode_command(path: Path, port: int = NFS_PORT) -> list[str]:
+    """Print the RPCs of a capture with all their fields, without the packets around them."""
+    # Without -d, tshark guesses at a connection whose beginning it has not seen, and guesses wrong.
+    decode = ["-n", "-d", f"tcp.port=={port},rpc"]
+    return ["tshark", *decode, "-r", str(path), "-Y", "rpc", "-T", "json", "-J", "frame ip rpc nfs"]
+
+
+def dropped(said: str) -> int:
+    """Read from what dumpcap says at its end how many packets it lost.
+
+    Raises:
+        RigError: it does not say.
+    """
+    found = re.search(r"received/dropped on interface '[^']*': \d+/(\d+) ", said)
+    if found is None:
+        raise RigError(f"dumpcap ended without a count of its packets: {said[-200:]!r}")
+    return int(found[1])
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture on disk."""
+
+    path: Path
+
+    def exchanges(self) -> list[Exchange]:
+        """Decode it: each call with its reply, in the order of the calls.
+
+        Raises:
+            RequirementMissing: this host has no tshark.
+            RigError: tshark cannot read it.
+        """
+        if which("tshark") is None:
+            raise RequirementMissing("host tool not found: tshark", remedy=PACKAGES)
+        ended = run(decode_command(self.path), environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
+        if not ended.ok:
+            raise CommandFailed(ended)
+        return parse_packets(ended.stdout)
+
+
+@contextmanager
+def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
+    """Capture NFS on a lab's bridge while the body runs, into a file; it is whole when the context is left.
+
+    Raises:
+        RequirementMissing: the lab has no network of its own, or the host no program for it.
+        RigError: the capture does not run, or ended early.
+    """
+    if not isinstance(lab, EnclosedLab):
+        raise RequirementMissing(
+            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
+        )
+    said = path.with_suffix(".log")
+    try:
+        process = lab.enclosure.spawn(capture_command(path.absolute()), output=said)
+    except RequirementMissing as error:
+        raise RequirementMissing("host tool not found: dumpcap", remedy=PACKAGES) from error
+
+    def begun() -> bool:
+        process.require_running()
+        # It says so once the kernel's ring is open, and only then writes the file's header.
+        return path.exists() and b"File:" in said.read_bytes()
+
+    try:
+        wait_until(begun, Deadline.after(START_DEADLINE_S), "the capture to begin")
+        yield Capture(path)
+        process.require_running()
+        pause(HANDED_OVER_S)
+    finally:
+        if process.status is None:
+            process.terminate(Deadline.after(STOP_DEADLINE_S))
+    if lost := dropped(said.read_text(errors="replace")):
+        raise RigError(f"the capture lost {lost} packets: this host was too busy", remedy=f"see {path}")

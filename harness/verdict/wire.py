@@ -1,0 +1,236 @@
+"""What NFSv4 promises about a server's restart, judged by what was seen on the wire (RFC 8881, 8.4, 9.6 and 18.32).
+
+All of it takes one restart, or one failed write, a capture: `restarted_s` and `failed_s` find it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from harness.monitor.packets import OK, Exchange, Operation, operations_of, whole
+from harness.verdict.outcome import Outcome, Verdict
+
+FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
+"""What a server says to a client that it knows no more."""
+NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC")
+UNSTABLE = 0
+CLAIM_PREVIOUS = 1
+
+
+class Range(NamedTuple):
+    """Bytes of a file from ``begin`` up to ``end``."""
+
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How many they are."""
+        return self.end - self.begin
+
+    def without(self, other: "Range") -> list["Range"]:
+        """Return what of it is not in the other."""
+        parts = (Range(self.begin, min(self.end, other.begin)), Range(max(self.begin, other.end), self.end))
+        return [part for part in parts if part.begin < part.end]
+
+
+class Answered(NamedTuple):
+    """A WRITE or COMMIT that was answered well."""
+
+    at_s: float
+    client: str
+    handle: str
+    span: Range
+    verifier: str
+    """It is the same for as long as the server holds what it was sent unstable."""
+    name: str
+    unstable: bool
+
+
+def _of(name: str, reason: str, outcome: Outcome, blame: str | None = None) -> Verdict:
+    return Verdict(checker=name, outcome=outcome, reason=reason, blame=blame)
+
+
+def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a client was first told that the server does not know it: from then on all are answers of the new
+    one, for it answers nobody before; None if none was."""
+    told = [
+        one.answered_s
+        for one in exchanges
+        if one.answered_s is not None and any(operation.status in FORGOTTEN for operation in one.operations)
+    ]
+    return min(told, default=None)
+
+
+def failed_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a WRITE or COMMIT was first answered with an error of the server's storage; None if none was."""
+    failed = [
+        one.answered_s
+        for name in ("WRITE", "COMMIT")
+        for one, operation in operations_of(exchanges, name)
+        if one.answered_s is not None and operation.status in NOT_WRITTEN
+    ]
+    return min(failed, default=None)
+
+
+def answered(exchanges: Sequence[Exchange]) -> list[Answered]:
+    """Return the WRITEs and COMMITs that were answered well, in the order of the answers."""
+    found = []
+    for name in ("WRITE", "COMMIT"):
+        for one, operation in operations_of(exchanges, name):
+            if one.answered_s is not None and operation.status == OK:
+                found.append(_answered(one, one.answered_s, operation))
+    return sorted(found, key=lambda each: each.at_s)
+
+
+def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
+    begin = operation.number("nfs.offset4")
+    if operation.name == "WRITE":
+        length = whole(operation.told, "nfs.count4", "WRITE")
+        unstable = whole(operation.told, "nfs.stable_how4", "WRITE") == UNSTABLE
+    else:
+        # COMMIT of 0 bytes is of all up to the end.
+        length, unstable = operation.number("nfs.count4") or 1 << 64, False
+    verifier = operation.told.get("nfs.verifier4", "")
+    return Answered(
+        at_s, one.client, operation.handle, Range(begin, begin + length), verifier, operation.name, unstable
+    )
+
+
+def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = None) -> Verdict:
+    """Claim that the write verifier after a restart is none of before: else clients would not send again what is lost.
+
+    ``after_s`` is the instant, where it is another than `restarted_s`.
+    """
+    name, told = "write verifier", answered(exchanges)
+    at_s = restarted_s(exchanges) if after_s is None else after_s
+    if at_s is None:
+        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
+    before = {one.verifier for one in told if one.at_s < at_s}
+    after = {one.verifier for one in told if one.at_s >= at_s}
+    if not before or not after:
+        when = "before" if not before else "after"
+        return _of(name, f"no WRITE or COMMIT was answered {when} it", Outcome.INCONCLUSIVE)
+    if same := before & after:
+        return _of(name, f"still {min(same)}, as before", Outcome.FAIL, "nfsd")
+    if len(after) > 1 and after_s is None:
+        return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, "nfsd")
+    return _of(name, f"{min(before)} before, {min(after)} after", Outcome.PASS)
+
+
+def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
+    """Claim that clients sent again all that the server held unstable when its verifier changed.
+
+    Files that are cut short or removed meanwhile are not for this check.
+    """
+    name = "unstable writes"
+    held: dict[tuple[str, str], list[tuple[Range, str]]] = defaultdict(list)
+    lost: dict[tuple[str, str], list[Range]] = defaultdict(list)
+    resent = 0
+    current: str | None = None
+    for one in answered(exchanges):
+        if one.verifier != current:
+            for file, pieces in held.items():
+                lost[file] += [span for span, verifier in pieces if verifier != one.verifier]
+                held[file] = [piece for piece in pieces if piece[1] == one.verifier]
+            current = one.verifier
+        key = (one.client, one.handle)
+        held[key] = [(part, verifier) for span, verifier in held[key] for part in span.without(one.span)]
+        if one.name == "WRITE":
+            before = sum(span.length for span in lost[key])
+            lost[key] = [part for span in lost[key] for part in span.without(one.span)]
+            resent += before - sum(span.length for span in lost[key])
+            if one.unstable:
+                held[key].append((one.span, one.verifier))
+    missing = {key: ranges for key, ranges in lost.items() if ranges}
+    if missing:
+        (client, handle), ranges = next(iter(missing.items()))
+        said = f"{client} did not send bytes {ranges[0].begin} to {ranges[0].end} of file {handle} again"
+        return _of(name, f"{said}, nor {sum(map(len, missing.values())) - 1} other ranges", Outcome.FAIL, client)
+    if not resent:
+        return _of(name, "nothing was unstable when the verifier changed", Outcome.INCONCLUSIVE)
+    return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
+
+
+class Claim(NamedTuple):
+    """A request for a lock or for an open, and how it ended."""
+
+    at_s: float
+    client: str
+    handle: str
+    name: str
+    reclaim: bool
+    status: str | None
+
+
+def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
+    """Return all LOCKs, and those OPENs that reclaim, in the order of the answers."""
+    found = []
+    for name in ("LOCK", "OPEN", "LOCKU"):
+        for one, operation in operations_of(exchanges, name):
+            if one.answered_s is None or operation.status is None:
+                continue
+            if name == "OPEN":
+                reclaim = operation.number("nfs.open.claim_type") == CLAIM_PREVIOUS
+                if not reclaim:
+                    continue
+            else:
+                reclaim = operation.asked.get("nfs.lock.reclaim", "0") != "0"
+            found.append(Claim(one.answered_s, one.client, operation.handle, name, reclaim, operation.status))
+    return sorted(found, key=lambda claim: claim.at_s)
+
+
+def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
+    """Claim that whoever held a lock when the server restarted got it back, and nobody else got it before.
+
+    A server that skips its grace period refuses the reclaim, or gives the lock away. Whole files are meant: which
+    bytes of them were locked is not looked at.
+    """
+    name, at_s = "locks in grace", restarted_s(exchanges)
+    if at_s is None:
+        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
+    holders: dict[str, set[str]] = defaultdict(set)
+    for one in claims(exchanges):
+        if one.at_s < at_s and one.status == OK and one.name != "OPEN":
+            (holders[one.handle].discard if one.name == "LOCKU" else holders[one.handle].add)(one.client)
+    waiting = {(client, handle) for handle, clients in holders.items() for client in clients}
+    if not waiting:
+        return _of(name, "nobody held a lock when the server restarted", Outcome.INCONCLUSIVE)
+    count, put_off = len(waiting), 0
+    for one in claims(exchanges):
+        if one.at_s < at_s:
+            continue
+        if wrong := _wrong_with(one, waiting):
+            return _of(name, wrong, Outcome.FAIL, "nfsd")
+        if one.name == "LOCK" and one.reclaim:
+            waiting.discard((one.client, one.handle))
+        put_off += one.status == "NFS4ERR_GRACE"
+    if waiting:
+        client, handle = min(waiting)
+        return _of(name, f"{client} never asked for its lock on file {handle} again", Outcome.INCONCLUSIVE)
+    return _of(name, f"{count} reclaimed; {put_off} new ones put off with NFS4ERR_GRACE", Outcome.PASS)
+
+
+def _wrong_with(claim: Claim, waiting: Set[tuple[str, str]]) -> str | None:
+    """Say what is wrong with an answer while these clients' files wait to be reclaimed."""
+    client, handle = claim.client, claim.handle
+    if claim.reclaim and (client, handle) in waiting and claim.status != OK:
+        return f"{client} held file {handle} locked, and its {claim.name} to reclaim it got {claim.status}"
+    if claim.name == "LOCK" and not claim.reclaim and claim.status == OK:
+        robbed = min((holder for holder, held in waiting if held == handle), default=None)
+        if robbed is not None:
+            return f"{client} got a lock on file {handle} before {robbed}, which held one, could reclaim it"
+    return None
+
+
+def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
+    """Claim that a client which came back after the grace period was refused what it tried to reclaim."""
+    name = "locks after grace"
+    tried = [one for one in claims(exchanges) if one.client == client and one.reclaim]
+    if not tried:
+        return _of(name, f"{client} tried to reclaim nothing", Outcome.INCONCLUSIVE)
+    if granted := [one for one in tried if one.status == OK]:
+        said = f"{client} reclaimed file {granted[0].handle} by {granted[0].name} after the grace period"
+        return _of(name, said, Outcome.FAIL, "nfsd")
+    statuses = sorted({str(one.status) for one in tried})
+    return _of(name, f"{len(tried)} reclaims refused: {', '.join(statuses)}", Outcome.PASS)

@@ -1,0 +1,169 @@
+"""Two clients that share an export and hold files of it, whatever becomes of the server; and what they said to it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.errors import Inconclusive, ProductError
+from harness.export import ExportSpec
+from harness.fault import Fault, Scene
+from harness.fixtures import name_of, stack_of
+from harness.link import LinkSpec
+from harness.machine.kernel_log import moment, said_since
+from harness.machine.machine import Machine
+from harness.monitor.capture import Capture, capturing
+from harness.monitor.packets import Exchange
+from harness.stack import Stack, on_disks
+from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.outcome import Outcome, Verdict
+from harness.workload.lock import LockHolder, lock_holder
+
+LEASE_S = 10
+"""The shortest that nfsd takes, for the lease and for the grace period."""
+EXPORT = ExportSpec(delegations=False, lease_s=LEASE_S, grace_s=LEASE_S)
+LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
+DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
+
+
+class TwoClients:
+    """A server whose export two clients have mounted, a process on each of them, and a capture of all NFS."""
+
+    def __init__(self, scene: Scene, one: LockHolder, two: LockHolder, capture: Capture) -> None:
+        self.scene = scene
+        self.one = one
+        self.two = two
+        self._capture = capture
+        self._exchanges: list[Exchange] | None = None
+
+    @property
+    def server(self) -> Machine:
+        """The server."""
+        return self.scene.lab.server
+
+    def path(self, name: str) -> str:
+        """Return where a file is on the clients."""
+        return f"{self.scene.stack.mounts[self.one.client.name].directory}/{name}"
+
+    def on_server(self, name: str) -> str:
+        """Return where it is on the server."""
+        return f"{self.scene.stack.filesystem.directory}/{name}"
+
+    def read_on_server(self, name: str) -> str:
+        """Return a file as the server's disks have it."""
+        self.server.succeed(DROP_CACHES, stdin="3\n")
+        return self.server.get(self.on_server(name))
+
+    def suffer(self, fault: Fault, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Inject a fault and heal it, with the server's stack brought back if it took the server down.
+
+        ``meanwhile`` is done before clients are served again.
+        """
+        injected_on = fault.victim(self.scene)
+        fault.inject(self.scene)
+        if injected_on is not self.server:
+            meanwhile()
+            fault.heal(self.scene)
+        else:
+            fault.heal(self.scene)
+            *storage, export = self.scene.stack.server_steps()
+            for step in storage:
+                step.run()
+            meanwhile()
+            export.run()
+        self.rouse()
+
+    def rouse(self) -> None:
+        """Let the clients ask for something new: NFSv4 sends nothing again that a dead server's TCP had taken."""
+        for client in self.scene.lab.clients:
+            if client.boot_id is not None:
+                client.start_command(["stat", "--file-system", self.path("")])
+
+    def end_grace(self) -> None:
+        """End the grace period of a server that nobody has anything to reclaim from.
+
+        nfsd ends its own at once then; NFSv4 locks wait for that of lockd all the same.
+        """
+        self.server.put("Y", LOCKD_GRACE)
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """All calls and replies; only after the clients have finished."""
+        if self._exchanges is None:
+            self._exchanges = self._capture.exchanges()
+        return self._exchanges
+
+    def must(self, judge: Callable[..., Verdict], *arguments: Any, **named: Any) -> str:
+        """Claim what a check of the wire claims, and return what it found.
+
+        Raises:
+            ProductError: it is not so.
+            Inconclusive: nothing of it was seen.
+        """
+        __tracebackhide__ = True
+        verdict = judge(self.exchanges, *arguments, **named)
+        if verdict.outcome is not Outcome.PASS:
+            kind = ProductError if verdict.outcome is Outcome.FAIL else Inconclusive
+            raise kind(f"{verdict.checker}: {verdict.reason}", remedy=f"see {self._capture.path}")
+        return verdict.reason
+
+
+class Clients:
+    """Builds a stack on the shared lab's blank disks for one scenario, and takes it down after it."""
+
+    def __init__(self, campaign: Campaign, name: str) -> None:
+        self._campaign = campaign
+        self._name = name
+
+    @contextmanager
+    def __call__(
+        self, *, link: LinkSpec | None = None, may_say: str | None = None, **asked: Any
+    ) -> Iterator[TwoClients]:
+        """Bring two clients to an export; ``asked`` is what `stack_of` takes.
+
+        ``may_say`` is what kernels may say that is alarming elsewhere: a client that loses a lock says so.
+        """
+        try:
+            lab = self._campaign.lab
+            lab.disks.reset()
+            spec = stack_of(**{"export": EXPORT, **asked}).model_copy(update={"link": link or LinkSpec()})
+            stack = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
+            begun = {name: moment(machine) for name, machine in lab.machines.items()}
+            stack.create()
+            stack.activate()
+            path = self._campaign.store.directory(self._name) / "nfs.pcapng"
+            with (
+                capturing(lab, path) as capture,
+                lock_holder(lab.clients[0], lab) as one,
+                lock_holder(lab.clients[1], lab) as two,
+            ):
+                clients = TwoClients(Scene(lab, stack), one, two, capture)
+                yield clients
+            stack.deactivate()
+            said = [(name, said_since(lab.machines[name], since)) for name, since in begun.items()]
+            _must_be_calm([(name, _without(log, may_say)) for name, log in said])
+        except BaseException:
+            # Nobody knows in which state it was left.
+            self._campaign.discard_lab()
+            raise
+
+
+def _without(log: str, excused: str | None) -> str:
+    return log if excused is None else "\n".join(line for line in log.splitlines() if excused not in line)
+
+
+def _must_be_calm(logs: list[tuple[str, str]]) -> None:
+    verdict = judge_kernel_logs(logs)
+    if verdict.outcome is not Outcome.PASS:
+        raise ProductError(f"kernel log: {verdict.reason}")
+
+
+@pytest.fixture
+def two_clients(campaign: Campaign, request: pytest.FixtureRequest) -> Clients:
+    """Two clients of one export: ``with two_clients() as clients``."""
+    return Clients(campaign, name_of(request.node.name))
+
+
+__all__ = ["EXPORT", "Clients", "TwoClients", "two_clients"]
