@@ -76,59 +76,50 @@ def state_at(window: Window) -> CrashState:
 
 
 @dataclass
-class Tally:
-    """What one checker has seen."""
+class Seat:
+    """A checker that follows the recording, and what it has seen."""
 
+    checker: Checker
+    window: Window
     ms: dict[str, list[float]] = field(default_factory=dict)
     ends: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
 
-    def add(self, stages: dict[str, float]) -> None:
-        """Take the stages of one state."""
-        for stage, ms in {**stages, "all": sum(stages.values())}.items():
-            self.ms.setdefault(stage, []).append(ms)
-
-
-def look(checker: Checker, recording: Recording, cuts: Sequence[int]) -> Tally:
-    """Show a state of each cut to a checker."""
-    window, tally = Window(recording), Tally()
-    for cut in cuts:
-        begun = now_ns()
-        checker.advance(window.move(cut))
-        patch = window.patch(state_at(window))
-        made = (now_ns() - begun) / 1e6
-        observation = checker.check(patch)
-        if cut == cuts[0]:
-            continue  # this one carried all that went before
-        tally.add({"prepare": made, **observation.ms})
-        tally.ends[observation.end] += 1
-        tally.alarms.update(observation.console)
-    return tally
+    def look(self, cuts: Sequence[int]) -> None:
+        """Look at a state of each cut."""
+        for cut in cuts:
+            begun = now_ns()
+            self.checker.advance(self.window.move(cut))
+            patch = self.window.patch(state_at(self.window))
+            prepared = (now_ns() - begun) / 1e6
+            observation = self.checker.check(patch)
+            stages = {"prepare": prepared, **observation.ms}
+            for stage, ms in {**stages, "all": sum(stages.values())}.items():
+                self.ms.setdefault(stage, []).append(ms)
+            self.ends[observation.end.value] += 1
+            self.alarms.update(observation.console)
 
 
 def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cuts: list[int], checkers: int) -> float:
     """Print the split with so many checkers, and return states a minute."""
     with TemporaryDirectory() as logs, ExitStack() as undo:
-        stack = demo_stack(sync=True)
-        booted = [
-            undo.enter_context(Checker(topology, stack, orders, Path(logs) / str(number)))
-            for number in range(checkers)
-        ]
-        # To the first cut, outside of what is measured.
-        for checker in booted:
-            look(checker, recording, cuts[:1])
+        stack, seats = demo_stack(sync=True), []
+        for number in range(checkers):
+            checker = Checker(topology, stack, orders, Path(logs) / str(number))
+            seats.append(Seat(undo.enter_context(checker), Window(recording)))
+            # To where the clients began, outside of what is measured.
+            checker.advance(seats[-1].window.move(cuts[0]))
         begun = now_ns()
         with ThreadPoolExecutor(checkers) as pool:
-            parts = [
-                pool.submit(look, checker, recording, cuts[number::checkers]) for number, checker in enumerate(booted)
-            ]
-            tallies = [part.result() for part in parts]
+            # Each a turn of cuts, as they come.
+            for done in [pool.submit(seat.look, cuts[number::checkers]) for number, seat in enumerate(seats)]:
+                done.result()
         minutes = (now_ns() - begun) / 6e10
     print(f"\n{checkers} checker{'s' * (checkers > 1)}, {len(cuts)} states:")
-    for stage in tallies[0].ms:
-        print(row(stage, [ms for tally in tallies for ms in tally.ms[stage]], "ms"))
-    print(f"ends: {dict(sum((tally.ends for tally in tallies), Counter()))}")
-    if alarms := sum((tally.alarms for tally in tallies), Counter()):
+    for stage in seats[0].ms:
+        print(row(stage, [ms for seat in seats for ms in seat.ms[stage]], "ms"))
+    print(f"ends: {dict(sum((seat.ends for seat in seats), Counter()))}")
+    if alarms := sum((seat.alarms for seat in seats), Counter()):
         print(f"alarms: {dict(alarms)}")
     rate = len(cuts) / minutes
     print(f"{rate:,.0f} states a minute (bar {BAR})", flush=True)

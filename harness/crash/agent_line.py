@@ -100,6 +100,12 @@ class AgentLine:
         except RigError as error:
             raise Lost(cause_of_death(self._machine.console.read_text(errors="replace"))) from error
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Hang up: the agent ends."""
         self._connection.close()

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH118, PTH119, PTH123
+# ruff: noqa: PTH118, PTH119, PTH123, PTH211
 # A minimal Python, where each import costs: no pathlib, no subprocess.
 """The checker's hand in a machine: brings the array online, mounts it, reads the ledger, and takes all down again.
 
@@ -147,6 +147,8 @@ def state_of(name: str) -> str:
 
 def serve(orders: dict[str, Any], scan: Scan) -> None:
     """Answer the harness until it hangs up."""
+    for path, target in orders["links"]:
+        os.symlink(target, path)
     connection = socket.create_connection((orders["host"], orders["port"]))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -1,6 +1,8 @@
 """What a checker is made of, and what of its words is the same each time."""
 
-from harness.crash.checker import alarming, checker_topology, differing, orders_of
+from harness.crash.checker import checker_topology, orders_of
+from harness.crash.cold import differing
+from harness.crash.look import alarming
 from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.fixtures import stack_of
 from harness.topology import ControllerSpec, server_and_clients

@@ -1,0 +1,74 @@
+"""One look at a crash state: its stages, and what of what was seen is the same each time."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from harness.crash.agent_line import AgentLine, Lost
+from harness.crash.observation import End, Observation
+from harness.machine.kernel_log import moment, said_since
+from harness.machine.machine import Machine
+from harness.verdict.kernel_log import findings
+from harness.waiting import now_ns
+
+_BROKEN = {"oops", "panic", "hung task"}
+"""Signs of a kernel of which nothing more can be expected."""
+_STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
+_NUMBERS = re.compile(r"(?<=\bPID: )\d+|(?<=\btask )(\S+):\d+")
+
+
+class Look:
+    """Begins with the switch of the disks. ``deadline_s`` holds for each request to the agent."""
+
+    def __init__(self, machine: Machine, deadline_s: float) -> None:
+        self.ms: dict[str, float] = {}
+        self.at = "switch"
+        self.wedged = False
+        """Whether the machine is of no more use."""
+        self._machine = machine
+        self._deadline_s = deadline_s
+        self._begun = moment(machine)
+        self._since = now_ns()
+
+    def ask(self, agent: AgentLine, verb: str, *words: str) -> dict[str, Any]:
+        """Send a request, and time the stages that the answer tells of.
+
+        Raises:
+            Lost: there is no answer.
+            RigError: the agent failed, and its machine goes on.
+        """
+        answer = agent.ask([verb, *words], self._deadline_s, self.stage)
+        self.stage("")
+        return answer
+
+    def stage(self, name: str) -> None:
+        """Begin a stage, which ends the one before."""
+        now = now_ns()
+        if self.at:
+            self.ms[self.at] = self.ms.get(self.at, 0.0) + (now - self._since) / 1e6
+        self.at, self._since = name, now
+
+    def seen(self, answer: dict[str, Any]) -> Observation:
+        """Return what was seen, with what the kernel has said meanwhile."""
+        signs = self._signs()
+        left = answer.pop("left")
+        if left or any(sign in _BROKEN for sign, _ in signs):
+            # Whatever it says next would be said by a machine that is not as booted.
+            self.wedged = True
+            answer = {**answer, "end": End.WEDGED, "said": "; ".join(filter(None, (answer["said"], left)))}
+        return Observation(**answer, console=alarming(signs), ms=self.ms)
+
+    def lost(self, lost: Lost) -> Observation:
+        """Return what was seen of a machine that no longer answers."""
+        self.wedged = True
+        said = f"{self.at}: {lost}"
+        return Observation(end=End.WEDGED, said=said, console=alarming(self._signs()), ms=self.ms)
+
+    def _signs(self) -> list[tuple[str, str]]:
+        return findings(said_since(self._machine, self._begun))
+
+
+def alarming(signs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return each alarming line once, without what differs from boot to boot."""
+    lines = (f"{sign}: {_NUMBERS.sub('*', _STAMP.sub('', line))}" for sign, line in signs)
+    return tuple(dict.fromkeys(lines))
