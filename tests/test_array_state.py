@@ -187,7 +187,16 @@ def test_activation_creates_nothing() -> None:
 def test_a_check_that_ran_is_counted() -> None:
     checked = change(change(TEXT, "last_sync_action", "check"), "mismatch_cnt", "8")
     machine = ArrayMachine(TEXT, TEXT, change(TEXT, "sync_action", "check"), checked)
-    assert Array(RAID5, machine).scrub().mismatches == 8
+    scrub = Array(RAID5, machine).scrub()
+    assert scrub.mismatches == 8
+    # The fake array stays as it is, whatever is repaired.
+    assert scrub.repaired == {"/dev/md0": 8}
+    assert machine.mdadm == ["--action=check", "--action=repair", "--action=check"]
+
+
+def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
+    machine = ArrayMachine(change(TEXT, "last_sync_action", "check"))
+    assert Array(RAID5, machine).scrub().repaired == {}
     assert machine.mdadm == ["--action=check"]
 
 

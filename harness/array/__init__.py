@@ -1,6 +1,7 @@
 """The RAID array: what is asked, the commands, what is found, and the array of a machine."""
 
 from harness.array.array import SYNC_DEADLINE_S, Array, Scrub
+from harness.array.bitmap import Bitmap, examine_bitmap_command, parse_bitmaps
 from harness.array.command import (
     assemble_command,
     check_command,
@@ -10,20 +11,28 @@ from harness.array.command import (
     stop_command,
     zero_command,
 )
+from harness.array.leftover import Leftover
+from harness.array.member import EVENT_MARGIN, Identity, examine_command, parse_examine, serial_of, stale
 from harness.array.spec import ArraySpec, Geometry, Level, Md, capacity, data_disks, disk_path
 from harness.array.state import ArrayState, MdState, MemberState, parse_md
+from harness.array.upkeep import Upkeep
 
 __all__ = [
+    "EVENT_MARGIN",
     "SYNC_DEADLINE_S",
     "Array",
     "ArraySpec",
     "ArrayState",
+    "Bitmap",
     "Geometry",
+    "Identity",
+    "Leftover",
     "Level",
     "Md",
     "MdState",
     "MemberState",
     "Scrub",
+    "Upkeep",
     "assemble_command",
     "capacity",
     "check_command",
@@ -31,8 +40,14 @@ __all__ = [
     "create_commands",
     "data_disks",
     "disk_path",
+    "examine_bitmap_command",
+    "examine_command",
+    "parse_bitmaps",
+    "parse_examine",
     "parse_md",
     "readwrite_command",
+    "serial_of",
+    "stale",
     "stop_command",
     "zero_command",
 ]

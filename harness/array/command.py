@@ -45,13 +45,14 @@ def create_commands(spec: ArraySpec) -> list[list[str]]:
     ]
 
 
-def assemble_command(md: Md) -> list[str]:
+def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
     """Bring an array online that exists.
 
     Neither --force nor --run: after a power cut a complete array starts even if it is dirty, and one that does not
-    start by itself is a finding.
+    start by itself is a finding. ``starts_dirty``: mdadm is to leave it to md whether a dirty and degraded array may
+    start; its metadata is not touched, as --force would.
     """
-    return ["mdadm", "--assemble", md.device, *md.inputs]
+    return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
 
 
 def stop_command(devices: Iterable[str]) -> list[str]:
@@ -67,6 +68,40 @@ def zero_command(paths: Iterable[str]) -> list[str]:
 def check_command(devices: Sequence[str]) -> list[str]:
     """Let arrays compare their copies or parity in the background."""
     return ["mdadm", "--action=check", *devices]
+
+
+def repair_command(devices: Sequence[str]) -> list[str]:
+    """Let arrays write the copies or the parity anew that differ, in the background."""
+    return ["mdadm", "--action=repair", *devices]
+
+
+def fail_command(md: Md, path: str) -> list[str]:
+    """Declare a member faulty."""
+    return ["mdadm", md.device, "--fail", path]
+
+
+def remove_command(md: Md, path: str) -> list[str]:
+    """Take a faulty member out."""
+    return ["mdadm", md.device, "--remove", path]
+
+
+def add_command(md: Md, path: str) -> list[str]:
+    """Add a disk without metadata; an array that misses a member is rebuilt onto it."""
+    return ["mdadm", md.device, "--add", path]
+
+
+def re_add_command(md: Md, path: str) -> list[str]:
+    """Take a former member back; only what its bitmap has marked since is rebuilt."""
+    return ["mdadm", md.device, "--re-add", path]
+
+
+def grow_command(md: Md, members: int) -> list[str]:
+    """Reshape an array to more members, which it takes from its spares.
+
+    Without a backup file: with metadata 1.2, mdadm moves the start of the data into the room that it leaves before
+    it, so that no stripe is ever written over one that is still needed (mdadm(8), "data-offset").
+    """
+    return ["mdadm", "--grow", md.device, f"--raid-devices={members}"]
 
 
 def readwrite_command(devices: Iterable[str]) -> list[str]:

@@ -18,10 +18,12 @@ _FILES = (
     "sync_action",
     "last_sync_action",
     "resync_start",
+    "reshape_position",
     "mismatch_cnt",
     "consistency_policy",
     "bitmap/location",
 )
+_MEMBER_FILES = ("slot", "state", "recovery_start")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _LEVELS = {f"raid{level}": level for level in Level if level.isdecimal()}
 
@@ -36,6 +38,8 @@ class MemberState(State):
     """Its role among the members; None for a spare or journal."""
     state: tuple[str, ...]
     """The kernel's words: in_sync, spare, faulty, write_mostly, journal, ..."""
+    recovery_start: int | None = None
+    """Sectors up to which it is rebuilt; None for one that needs no rebuild."""
 
 
 class MdState(State):
@@ -56,6 +60,8 @@ class MdState(State):
     last_sync_action: str | None
     resynced: bool
     """Whether no part of it waits for a resync."""
+    reshape_position: int | None = None
+    """Sectors of the array that have their new shape; None if it is not being reshaped."""
     mismatch_cnt: int
     """Sectors that the last check or repair found to differ."""
     consistency_policy: str
@@ -72,6 +78,7 @@ class MdState(State):
         return (
             self.degraded == 0
             and self.resynced
+            and self.reshape_position is None
             and self.sync_action == "idle"
             and self.array_state in {"clean", "active", "active-idle", "write-pending", "read-auto"}
         )
@@ -96,7 +103,7 @@ class ArrayState(State):
 def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
     """The files that say all about an md device; ``names`` has the kernel's name of each of its inputs."""
     top = f"/sys/block/{md.name}"
-    inputs = [f"{top}/md/dev-{names[path]}/{word}" for path in md.inputs for word in ("slot", "state")]
+    inputs = [f"{top}/md/dev-{names[path]}/{word}" for path in md.inputs for word in _MEMBER_FILES]
     return [
         *(f"{top}/md/{file}" for file in _FILES),
         *(f"{top}/queue/{file}" for file in _QUEUE_FILES),
@@ -132,7 +139,8 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         raise RigError(f"{md.name}: unknown level {word('level')!r}")
     redundant = level is not Level.RAID0
     bitmap = content.get(f"{top}/md/bitmap/location", "none")
-    raid_disks = number("raid_disks")
+    # "4 (3)" while it is reshaped from 3 to 4.
+    raid_disks = whole_number(word("raid_disks").partition(" ")[0], f"{md.name} raid_disks")
     return MdState(
         device=md.device,
         level=level,
@@ -147,6 +155,7 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         sync_action=word("sync_action") if redundant else "idle",
         last_sync_action=content.get(f"{top}/md/last_sync_action"),
         resynced=word("resync_start") == "none" if redundant else True,
+        reshape_position=_position(content.get(f"{top}/md/reshape_position")),
         mismatch_cnt=number("mismatch_cnt") if redundant else 0,
         consistency_policy=word("consistency_policy"),
         bitmap=None if bitmap == "none" else bitmap,
@@ -162,6 +171,10 @@ def _layout_name(level: Level, members: int, number: int) -> str:
     return known.get(number, str(number))
 
 
+def _position(word: str | None) -> int | None:
+    return int(word) if word is not None and word.isdecimal() else None
+
+
 def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Iterable[MemberState]:
     for path in md.inputs:
         directory = f"/sys/block/{md.name}/md/dev-{names[path]}"
@@ -173,6 +186,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
                 kernel_name=names[path],
                 slot=int(slot) if slot.isdecimal() else None,
                 state=tuple(state.split(",")),
+                recovery_start=_position(content.get(f"{directory}/recovery_start")),
             )
 
 
