@@ -39,6 +39,13 @@ def said_since(machine: Machine, since: Moment) -> str:
     return "".join(line for line in lines if not same or stamp_us(line) > since.place)
 
 
+def said_until_off(machine: Machine, since: Moment) -> str | None:
+    """Return what the kernel of that boot said from then to its end; None for a machine without a console."""
+    if not isinstance(since.boot, int):
+        return None
+    return machine.consoles[since.boot - 1].read_bytes()[since.place :].decode(errors="replace")
+
+
 def stamp_us(line: str) -> int:
     """Return when a line was said, in microseconds since the boot; 0 if it does not tell."""
     found = _STAMP.match(line)

@@ -32,8 +32,15 @@ def findings(log: str) -> list[tuple[str, str]]:
     ]
 
 
-def judge_kernel_logs(logs: Sequence[tuple[str, str]], *, panic_asked_for: bool = False) -> Verdict:
-    """Judge (name, console log) pairs; ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused."""
+def judge_kernel_logs(
+    logs: Sequence[tuple[str, str]], *, panic_asked_for: bool = False, asked_for: Sequence[str] = ()
+) -> Verdict:
+    """Judge (name, console log) pairs.
+
+    ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused. ``asked_for``: patterns of the lines
+    that other faults make a kernel say.
+    """
+    excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
         return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console was recorded")
     bad = [
@@ -41,6 +48,7 @@ def judge_kernel_logs(logs: Sequence[tuple[str, str]], *, panic_asked_for: bool 
         for name, log in logs
         for sign, line in findings(log)
         if not (panic_asked_for and line.endswith(PANIC_BY_SYSRQ))
+        and not any(pattern.search(line) for pattern in excused)
     ]
     if not bad:
         return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")

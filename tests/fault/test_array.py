@@ -1,0 +1,178 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.array import Array, ArraySpec, Identity, Leftover, parse_examine, serial_of
+from harness.errors import RequestError, RequirementMissing, RigError
+from harness.fault import Scene
+from harness.fault.array import (
+    DISK_FAILURE,
+    WRITE_HOLE,
+    Degraded,
+    Lasting,
+    Rebuilding,
+    Reshaping,
+    Resyncing,
+    Scrubbing,
+)
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.outcome import Outcome
+from tests.test_array_upkeep import Typist
+
+DATA = Path(__file__).parents[1] / "data" / "mdadm"
+MEMBERS = ("disk0", "disk1", "disk2", "disk3")
+EVERY = [Degraded("disk1"), Rebuilding("disk1"), Resyncing(), Scrubbing(), Reshaping()]
+BUSY = "md: recover of RAID array md0\nXFS (md0): Ending clean mount\n"
+DONE = "md: md0: check done.\n"
+
+
+class FakeArray(Array):
+    """An array that is always what it should be."""
+
+    def require_effective(self) -> Any:
+        return SimpleNamespace(devices=[SimpleNamespace(device=md.device, degraded=1) for md in self.spec.devices])
+
+    def wait_clean(self, deadline_s: float = 0.0) -> Any:
+        cast("Typist", self.machine).typed.append(f"wait {deadline_s > 1e9}")
+
+
+def scene(machine: Typist | None = None, *, consoles: int = 1, **asked: Any) -> Scene:
+    array = FakeArray(ArraySpec.model_validate({"members": MEMBERS} | asked), machine or Typist())
+    server = SimpleNamespace(name="server", consoles=[Path("x")] * consoles)
+    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(array=array)))
+
+
+def examined(name: str) -> dict[str, Identity]:
+    said = (DATA / f"examine-4.4-{name}.txt").read_text()
+    return {serial_of(path): one for path, one in parse_examine(said).items()}
+
+
+def test_a_member_is_missing_until_it_is_healed() -> None:
+    machine = Typist()
+    where, fault = scene(machine), Degraded("disk1")
+    assert fault.inject(where).proof == "/dev/md0: 1 member missing"
+    assert where.stack.array.leftover == Leftover(absent=frozenset({"disk1"}))
+    fault.heal(where)
+    assert where.stack.array.leftover == Leftover()
+    assert machine.typed[2:] == ["mdadm /dev/md0 --re-add disk1", "wait False"]
+
+
+def test_without_a_bitmap_all_of_a_member_is_rebuilt() -> None:
+    machine = Typist()
+    where, fault = scene(machine, consistency_policy="ppl"), Degraded("disk1")
+    fault.inject(where)
+    fault.heal(where)
+    assert machine.typed[2:4] == ["mdadm --zero-superblock disk1", "mdadm /dev/md0 --add disk1"]
+    assert where.stack.array.leftover == Leftover(renewed=frozenset({"disk1"}))
+
+
+def test_a_rebuild_is_throttled_before_it_begins_and_let_go_when_healed() -> None:
+    machine = Typist(progress="recover")
+    where, fault = scene(machine), Rebuilding("disk2", kib_s=500)
+    assert fault.inject(where).proof == "recover at sector 128 of 1,024, 500 KiB/s at most"
+    assert machine.typed[1] == "tee sync_speed_max < 500"
+    assert machine.typed[-2] == "mdadm /dev/md0 --add disk2"
+    mine = frozenset({"disk2"})
+    assert where.stack.array.leftover == Leftover(rebuilding=mine, renewed=mine)
+    fault.heal(where)
+    assert machine.typed[-2:] == ["tee sync_speed_max < system", "wait False"]
+    assert where.stack.array.leftover == Leftover(renewed=mine)
+
+
+@pytest.mark.parametrize(("policy", "action"), [("bitmap", "repair"), ("resync", "resync"), ("ppl", "resync")])
+def test_where_a_bitmap_would_spare_the_resync_it_is_a_repair(policy: str, action: str) -> None:
+    machine = Typist(progress=action)
+    Resyncing().inject(scene(machine, consistency_policy=policy))
+    assert f"tee sync_action < {action}" in machine.typed
+
+
+def test_a_check_begins() -> None:
+    machine = Typist()
+    Scrubbing().inject(scene(machine))
+    assert "tee sync_action < check" in machine.typed
+
+
+def test_a_reshape_takes_the_spare_and_it_stays_so() -> None:
+    machine = Typist(progress="reshape")
+    where = scene(machine, members=MEMBERS[:3], spares=MEMBERS[3:])
+    Reshaping().inject(where)
+    assert "mdadm --grow /dev/md0 --raid-devices=4" in machine.typed
+    Reshaping().heal(where)
+    assert where.stack.array.leftover == Leftover(raid_disks=4)
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked", "reason"),
+    [
+        (Degraded("disk9"), {}, "no member"),
+        (Degraded("disk1"), {"level": 0}, "RAID0"),
+        (Degraded("disk1"), {"members": MEMBERS[:3], "spares": MEMBERS[3:]}, "a spare would take"),
+        (Rebuilding("disk1"), {"members": MEMBERS[:3], "spares": MEMBERS[3:]}, "a spare would take"),
+        (Reshaping(), {}, "with a spare"),
+        (Reshaping(), {"level": 10, "members": MEMBERS[:3], "spares": MEMBERS[3:]}, "only a RAID4, 5 or 6"),
+        (Reshaping(), {"members": MEMBERS[:3], "spares": MEMBERS[3:], "consistency_policy": "ppl"}, "ppl"),
+        (Scrubbing(), {"level": 0}, "RAID0"),
+    ],
+)
+def test_the_impossible_is_refused_before_anything_is_done(fault: Any, asked: dict[str, Any], reason: str) -> None:
+    machine = Typist()
+    with pytest.raises(RequestError, match=reason):
+        fault.inject(scene(machine, **asked))
+    assert machine.typed == []
+
+
+@pytest.mark.parametrize("fault", [Resyncing(), Scrubbing()])
+def test_what_only_a_console_can_prove_needs_one(fault: Resyncing | Scrubbing) -> None:
+    with pytest.raises(RequirementMissing, match="no console"):
+        fault.inject(scene(consoles=0))
+
+
+@pytest.mark.parametrize("fault", EVERY)
+def test_each_takes_no_machine_down_and_can_prove_that_it_lasted(fault: Any) -> None:
+    assert fault.victim(scene()) is None
+    assert isinstance(fault, Lasting)
+
+
+@pytest.mark.parametrize(
+    ("fault", "members"),
+    [
+        (Degraded("disk1"), "member-out"),
+        (Rebuilding("disk1"), "rebuilding"),
+        (Reshaping(), "reshaping"),
+        (Resyncing(), "whole"),
+        (Scrubbing(), "whole"),
+    ],
+)
+def test_what_lasted_is_proved(fault: Any, members: str) -> None:
+    assert fault.lasted(scene(), examined(members), BUSY)
+
+
+@pytest.mark.parametrize("fault", [Degraded("disk1"), Rebuilding("disk1"), Reshaping()])
+def test_what_the_members_do_not_say_did_not_last(fault: Any) -> None:
+    with pytest.raises(RigError):
+        fault.lasted(scene(), examined("whole"), BUSY)
+
+
+@pytest.mark.parametrize("fault", [Rebuilding("disk1"), Reshaping(), Resyncing(), Scrubbing()])
+def test_what_the_kernel_said_is_done_did_not_last(fault: Any) -> None:
+    with pytest.raises(RigError, match="too late"):
+        fault.lasted(scene(), examined("rebuilding"), BUSY + DONE)
+
+
+def test_consent_to_start_dirty_is_kept_and_explains_a_loss() -> None:
+    where, fault = scene(), Degraded("disk1", starts_dirty=True)
+    fault.inject(where)
+    assert where.stack.array.leftover.starts_dirty
+    assert (fault.explains, Degraded("disk1").explains) == (WRITE_HOLE, None)
+
+
+def test_a_member_that_was_declared_faulty_is_not_alarming_and_all_else_is() -> None:
+    log = [("server", "md/raid10:md0: Disk failure on vdb, disabling device.\n")]
+    assert judge_kernel_logs(log).outcome is Outcome.FAIL
+    assert judge_kernel_logs(log, asked_for=[DISK_FAILURE]).outcome is Outcome.PASS
+    worse = [("server", f"{log[0][1]}Buffer I/O error on dev md0\n")]
+    assert judge_kernel_logs(worse, asked_for=[DISK_FAILURE]).outcome is Outcome.FAIL
