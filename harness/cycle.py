@@ -20,6 +20,7 @@ from harness.fault import CleanReboot, ClientPowerCut, Fault, Injected, KernelPa
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
+from harness.monitor.read_back import fetched
 from harness.record.run import ControlSpec, CycleRecord, Throughput
 from harness.stack import Stack, StackSpec, on_disks
 from harness.waiting import Deadline, now_ns, pause, wait_until
@@ -238,7 +239,10 @@ class Cycle:
         mount.activate()
         for machine in (self.lab.server, client):
             machine.succeed(DROP_CACHES, stdin="3\n")
+        before = fetched(client, mount.directory)
         found = ledger.scan(client, ledger.root)
+        counted = fetched(client, mount.directory).since(before)
+        self.record.checks["read back"] = {"client": client.name, **counted._asdict()}
         self.files.write("on_client", "on-client.json", json.dumps(found))
 
     def _check(self) -> None:

@@ -17,6 +17,7 @@ from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.verdict.read_back import judge_read_back
 from harness.workload.history import History, WorkerSpec
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
@@ -100,6 +101,8 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
         verdicts += judge_promises(evidence, conditions, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
+        if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
+            verdicts.append(judge_read_back(counted, found))
     return verdicts
 
 
