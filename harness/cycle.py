@@ -5,7 +5,7 @@ test: the server's own view is read before clients can write again, the clients'
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,15 @@ from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from harness.array import Identity, serial_of
 from harness.command import CommandFailed
 from harness.disk.cache import CacheMode, CutPolicy
 from harness.errors import NotRecovered, RequestError, nearest
 from harness.fault import CleanReboot, ClientPowerCut, Fault, Injected, KernelPanic, NfsdRestart, PowerCut, Scene
+from harness.fault.array import Lasting
 from harness.lab import Lab
 from harness.log import step
-from harness.machine.kernel_log import moment, said_since
+from harness.machine.kernel_log import Moment, moment, said_since, said_until_off
 from harness.monitor.read_back import fetched
 from harness.record.run import ControlSpec, CycleRecord, Throughput
 from harness.stack import Stack, StackSpec, on_disks
@@ -89,6 +91,8 @@ class Cycle:
         self.scene = Scene(lab, self.stack)
         self.fault = fault_of(spec)
         self.victim = self.fault.victim(self.scene) if self.fault else None
+        self._conditions: list[tuple[Fault, Moment]] = []
+        """What was wrong from before the clients began, and where in the server's kernel log it began."""
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
@@ -149,7 +153,12 @@ class Cycle:
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         for condition in self.spec.during:
             self._say(condition.name)
+            begun = moment(self.lab.server)
             self.record.during.append(said_of(condition.inject(self.scene)))
+            self._conditions.append((condition, begun))
+        alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
+        self.record.checks |= {"alarms": alarms, "members": {}}
+        self._look_at_members("start", online=True)
         with ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
@@ -197,10 +206,12 @@ class Cycle:
             fault.heal(self.scene)
         elif self.victim is self.lab.server:
             recovery.boot_s = timed(partial(fault.heal, self.scene))
+            self._look_at_disks()
             # Assemble and mount what is there. Nothing is created, nothing forced.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
             try:
                 recovery.assemble_s = timed(assemble)
+                self._note_active()
                 recovery.mount_s = timed(mount)
             except CommandFailed as error:
                 raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
@@ -214,6 +225,35 @@ class Cycle:
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
+
+    def _look_at_members(self, when: str, *, online: bool) -> Mapping[str, Identity]:
+        """Note what each disk says of the array that it belongs to."""
+        found = self.stack.array.identities(online=online)
+        self.record.checks["members"][when] = {serial: one.model_dump() for serial, one in found.items()}
+        return found
+
+    def _look_at_disks(self) -> None:
+        """Before anything is assembled, note what the disks say, and make sure that what had to be wrong still was.
+
+        Raises:
+            RigError: something had ended before the fault.
+        """
+        members = self._look_at_members("before", online=False)
+        bitmaps = self.stack.array.bitmaps()
+        self.record.checks["members"] |= {
+            "bitmaps": {serial: one.model_dump() for serial, one in bitmaps.items()},
+            "absent": sorted(self.stack.array.leftover.absent),
+        }
+        for number, (condition, begun) in enumerate(self._conditions):
+            if isinstance(condition, Lasting):
+                said = said_until_off(self.lab.server, begun)
+                self.record.during[number]["lasted"] = condition.lasted(self.scene, members, said)
+
+    def _note_active(self) -> None:
+        """Note which members md works with, before anything could be rebuilt."""
+        found = [member for md in self.stack.array.state().devices for member in md.members]
+        active = [serial_of(member.device) for member in found if "in_sync" in member.state]
+        self.record.checks["members"]["active"] = active
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.
@@ -256,6 +296,8 @@ class Cycle:
         self.record.checks["array"] = scrub.model_dump(mode="json") | {
             "degraded": {one.device: one.degraded for one in devices if one.degraded}
         }
+        self._look_at_members("end", online=True)
+        self.record.checks["members"]["renewed"] = sorted(self.stack.array.leftover.renewed)
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9

@@ -16,6 +16,7 @@ from harness.verdict.contract import (
 from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
 from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.members import judge_members
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.verdict.read_back import judge_read_back
 from harness.workload.history import History, WorkerSpec
@@ -63,9 +64,13 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
     cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
+    if (members := cycle.checks.get("members")) is not None:
+        cycle.verdicts.append(judge_members(members, conditions))
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
-    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=cycle.fault == "kernel-panic"))
+    panic = cycle.fault == "kernel-panic"
+    asked_for = cycle.checks.get("alarms", ())
+    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for))
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
     measure_first_io(cycle)

@@ -28,6 +28,8 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
     counted: dict[str, int] = check["mismatch_cnt"]
     if differing := {device: count for device, count in counted.items() if count}:
         reason = f"mismatch_cnt in sectors: {differing}"
+        if left := check.get("repaired"):
+            reason += f"; after a repair: {left}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     unchecked = "".join(f"; {device} not checked: {why}" for device, why in check["unchecked"].items())
     return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")

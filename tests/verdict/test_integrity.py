@@ -33,6 +33,13 @@ def test_a_damaged_array_fails(change: dict[str, Any]) -> None:
     assert judge_array(WHOLE | change, ASYNC).outcome is Outcome.FAIL
 
 
+def test_what_a_repair_left_is_told() -> None:
+    differs = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 16}}
+    verdict = judge_array(differs, ASYNC)
+    assert verdict.outcome is Outcome.FAIL
+    assert "after a repair: {'/dev/md0': 16}" in verdict.reason
+
+
 def test_what_was_not_checked_has_not_passed() -> None:
     assert judge_filesystem(None, ASYNC).outcome is judge_array(None, ASYNC).outcome is Outcome.INCONCLUSIVE
 
