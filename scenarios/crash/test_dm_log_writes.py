@@ -1,0 +1,111 @@
+"""A member's exported log, replayed by what others read such logs with, gives the disk that the engine had."""
+
+import shutil
+import struct
+from pathlib import Path
+
+from harness.command import succeed
+from harness.disk.client import EngineClient
+from harness.disk.logwrites import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes
+from harness.disk.platter import Platter
+from harness.disk.replay import replay
+from harness.disk.writelog import Kind, WriteLog
+from harness.errors import RequirementMissing, RigError
+from harness.fixtures import Cycle, stack_of
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.units import MIB
+
+TOOL = "replay-log"
+"""The format's own tool, of fstests' src/log-writes; used where this host has one, beside the reader below."""
+REPLAY_DEADLINE_S = 120.0
+
+
+def read_onto(log: Path, disk: Path) -> None:
+    """Replay a log as ``struct log_write_super`` and ``log_write_entry`` of drivers/md/dm-log-writes.c describe it."""
+    with log.open("rb") as entries, disk.open("r+b") as target:
+        magic, version, count, sector = struct.unpack("<QQQI", entries.read(28))
+        assert (magic, version, sector) == (MAGIC, VERSION, SECTOR)
+        entries.seek(SECTOR)
+        for _ in range(count):
+            start, sectors, flags, _ = struct.unpack_from("<QQQQ", entries.read(SECTOR))
+            if flags & MARK or not sectors:
+                continue
+            target.seek(start * SECTOR)
+            target.write(bytes(sectors * SECTOR) if flags & DISCARD else entries.read(sectors * SECTOR))
+        assert not entries.read(1)
+
+
+def must_replay_to(log: Path, image: Path, folder: Path) -> None:
+    """Claim that a log replays byte for byte to an image, by each reader that there is."""
+    readers = {"described": read_onto}
+    if tool := shutil.which(TOOL):
+        readers["tool"] = lambda log, disk: _by_tool(tool, log, disk)
+    for name, read in readers.items():
+        disk = folder / name
+        with disk.open("wb") as file:
+            file.truncate(image.stat().st_size)
+        read(log, disk)
+        assert same(disk, image), f"{log.name} by {name}"
+        disk.unlink()
+
+
+def _by_tool(tool: str, log: Path, disk: Path) -> None:
+    succeed([tool, "--log", log, "--replay", disk], deadline_s=REPLAY_DEADLINE_S)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two files have the same bytes, holes read as zeroes."""
+    with one.open("rb") as first, other.open("rb") as second:
+        while (piece := first.read(MIB)) == second.read(MIB):
+            if not piece:
+                return True
+    return False
+
+
+def save(platter: Platter, path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(platter.size)
+        for start, end in platter.extents():
+            file.seek(start)
+            file.write(platter.view(start, end))
+
+
+def test_log_of_a_member_replays_to_the_engines_own_image(lab: Lab, tmp_path: Path) -> None:
+    disks = lab.disks
+    if not isinstance(disks, EngineClient):
+        raise RequirementMissing("only the disk engine has images to compare with")
+    disks.log_start(tmp_path / "write.log")
+    stack = Stack(stack_of(), lab.server, lab.clients)
+    stack.create()
+    stack.activate()
+    lab.clients[0].put("kept" * MIB, f"{stack.mounts[lab.clients[0].name].directory}/word")
+    stack.deactivate()
+    disks.log_stop()
+    for serial in stack.spec.disks:
+        disks.image(serial, tmp_path / "image", durable=False)
+        assert export_dm_log_writes(WriteLog(tmp_path / "write.log"), serial, tmp_path / serial)
+        must_replay_to(tmp_path / serial, tmp_path / "image", tmp_path)
+        (tmp_path / "image").unlink()
+
+
+def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: Cycle, tmp_path: Path) -> None:
+    path = cycle(stack_of()).observations / "write.log"
+    if not path.exists():
+        raise RequirementMissing("no write log is kept of these disks")
+    cut_ns = next((record.completed_ns for record in WriteLog(path) if record.kind is Kind.FREEZE), None)
+    if cut_ns is None:
+        raise RigError("the write log of a power cut has no cut")
+    for serial, member in replay(WriteLog(path), until_ns=cut_ns - 1).items():
+        save(member.image(durable=False), tmp_path / "image")
+        assert export_dm_log_writes(WriteLog(path), serial, tmp_path / serial)
+        must_replay_to(tmp_path / serial, tmp_path / "image", tmp_path)
+
+
+def test_the_comparison_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(bytes(2 * MIB))
+    (tmp_path / "other").write_bytes(bytes(2 * MIB - 1) + b"1")
+    (tmp_path / "short").write_bytes(bytes(MIB))
+    assert same(tmp_path / "one", tmp_path / "one")
+    assert not same(tmp_path / "one", tmp_path / "other")
+    assert not same(tmp_path / "one", tmp_path / "short")
