@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from harness import cli_hosts
+from harness import cli_explore, cli_hosts
 from harness.errors import (
     ControlFailed,
     Inconclusive,
@@ -81,8 +81,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-
 app.add_typer(cli_hosts.app)
+app.command()(cli_explore.explore)
 
 
 @app.callback()

@@ -1,7 +1,8 @@
 """The report as one HTML file that needs nothing else: no network, no script."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from pydantic import ValidationError
 
+from harness.record.exploration import ExplorationRecord
 from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
-from harness.report import cells, cells_chart, columns, moments, scatter, suites_table, words
+from harness.report import cells, cells_chart, columns, exploration_words, moments, scatter, suites_table, words
 from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
@@ -30,8 +33,8 @@ SIGNS = {
 
 
 def write_html(record: RunRecord, path: Path) -> None:
-    """Write the report, whole or not at all."""
-    RunStore(path.parent).write_text(path.name, render(record))
+    """Write the report, whole or not at all; explorations that stand beside it are shown in it."""
+    RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
 
 
 def templates() -> Environment:
@@ -55,11 +58,20 @@ def templates() -> Environment:
     return environment
 
 
-def render(record: RunRecord) -> str:
-    """Return the report of a run."""
+def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
+    """Return the explorations of a run by the stem of their files; one of another version is passed over."""
+    found = {}
+    for path in sorted(run.glob("explore-*.json")):
+        with suppress(ValidationError):
+            found[path.stem] = ExplorationRecord.model_validate_json(path.read_text())
+    return found
+
+
+def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
+    """Return the report of a run, with its explorations by the stem of their files."""
     limits = moments.span(record.cycles)
     timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
-    sections = list(sections_of(record, [*filter(None, timelines)]))
+    sections = list(sections_of(record, [*filter(None, timelines)], explored=bool(explorations)))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
@@ -81,6 +93,8 @@ def render(record: RunRecord) -> str:
         caveats=caveats(stacks),
         rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
         sections=sections,
+        explorations=explorations or {},
+        exploration_words=exploration_words,
         shown={anchor for anchor, _ in sections},
         cells=cells,
         suites_table=suites_table,
@@ -95,7 +109,9 @@ def render(record: RunRecord) -> str:
     )
 
 
-def sections_of(record: RunRecord, timelines: Sequence[moments.Moments]) -> Iterator[tuple[str, str]]:
+def sections_of(
+    record: RunRecord, timelines: Sequence[moments.Moments], *, explored: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yield anchor and title of each section; a plan's run leaves out those that would be empty."""
     planned = record.plan is not None
     if planned:
@@ -112,6 +128,8 @@ def sections_of(record: RunRecord, timelines: Sequence[moments.Moments]) -> Iter
         yield "controls", "Controls"
     if record.cycles or not planned:
         yield "verdicts", "Verdicts"
+    if explored:
+        yield "crash-states", "Crash states"
     if record.suites:
         yield "suites", "Suites"
     yield "configuration", "Configuration"

@@ -1,0 +1,82 @@
+"""`raidproof explore`: the crashes that a recorded run could have had."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from harness.errors import RequestError
+from harness.verdict.outcome import Outcome
+
+if TYPE_CHECKING:
+    from harness.crash.source import Source
+
+STATUS: Mapping[Outcome, int] = {
+    Outcome.PASS: 0,
+    Outcome.FAIL: 1,
+    Outcome.ERROR: 3,
+    Outcome.INVALID: 4,
+    Outcome.INCONCLUSIVE: 5,
+    Outcome.SKIP: 6,
+}
+"""As in `harness.cli.Status`."""
+TEARS = (512, 4096)
+DEFAULT_STATES = 1000
+
+
+def explore(
+    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; not needed if only one can be.")] = None,
+    states: Annotated[
+        int | None, typer.Option(min=1, help="Judge so many; 1000, unless --minutes says how long.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Stop after so long.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
+    checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,
+    tear: Annotated[int, typer.Option(help="Bytes that a disk writes whole: 512 or 4096.")] = TEARS[0],
+    state: Annotated[str | None, typer.Option(metavar="ID", help="Show this one state again.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="With --state: leave it in a lab, for `shell`.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration.")] = False,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+) -> None:
+    """Take a recorded run through the crashes that it could have had, and judge each by what its clients were told."""
+    from harness.crash.source import source_of  # noqa: PLC0415
+    from harness.doctor import require_host  # noqa: PLC0415
+    from harness.lab import prepare  # noqa: PLC0415
+    from harness.log import progress  # noqa: PLC0415
+    from harness.record import RunStore  # noqa: PLC0415
+
+    if tear not in TEARS:
+        raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
+    if keep and state is None:
+        raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
+    source = source_of(RunStore.find(run, results), cycle)
+    require_host()
+    with progress("preparing kernel and image"):
+        prepare(source.topology)
+        if state is not None:
+            raise typer.Exit(STATUS[show_state(source, state, keep=keep)])
+        from harness.crash.exploration import Budget  # noqa: PLC0415
+        from harness.crash.explorer import Options  # noqa: PLC0415
+        from harness.crash.explorer import explore as explore_source  # noqa: PLC0415
+
+        wanted = DEFAULT_STATES if states is None and minutes is None else states
+        budget = Budget(states=wanted, minutes=minutes)
+        options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume)
+        record, page = explore_source(source, options)
+    from harness.report.exploration_table import show_exploration  # noqa: PLC0415
+
+    show_exploration(record, Console(), page)
+    raise typer.Exit(STATUS[record.outcome])
+
+
+def show_state(source: "Source", name: str, *, keep: bool) -> Outcome:
+    """Show one state again, and say what came of it and what can be done with it."""
+    from harness.crash.replay import find, replay  # noqa: PLC0415
+
+    shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
+    for line in shown.lines:
+        print(line)  # noqa: T201
+    return shown.judgements[0].outcome

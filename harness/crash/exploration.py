@@ -1,0 +1,204 @@
+"""The crash states of a recorded run, looked at one after the other by several checkers, and judged."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+from harness.crash.bench import Bench, Factory, Looked, Roller
+from harness.crash.choice import Choice, Choices
+from harness.crash.journal import Journal, Line, Seen
+from harness.crash.state import CrashState
+from harness.crash.tally import Tally
+from harness.log import console, step
+from harness.waiting import Deadline, now_ns
+
+BATCH = 500
+"""States between two passes through the recording: each pass costs seconds, and each batch is a fair part of all."""
+COLD_EVERY = 100
+"""Of the different contents one in so many is looked at by a machine that has just booted, too."""
+QUEUE = 3
+"""Jobs that a checker is given before it has done the first."""
+SHOWN_EVERY_S = (0.5, 10.0)
+"""On a terminal, and elsewhere."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How far an exploration goes; what is reached first counts."""
+
+    states: int | None = 1000
+    """Judged, those of an exploration that is gone on with included."""
+    minutes: float | None = None
+
+
+class Exploration:
+    """States from the seeded order, each judged; what is seen goes to the journal before it is judged.
+
+    A context manager: leaving it ends the checkers.
+    """
+
+    def __init__(self, choices: Choices, tally: Tally, journal: Journal, boot: Factory, *, checkers: int = 2) -> None:
+        self.choices = choices
+        self.tally = tally
+        self.journal = journal
+        self.roller = Roller(choices.recording)
+        self.benches = [Bench(number, boot, self.roller) for number in range(1, checkers + 1)]
+        self.seconds = 0.0
+        """Spent looking, this time."""
+        self.out_of_time = False
+        self._undo = ExitStack()
+        self._seen = Seen()
+        self._done: set[Choice] = set()
+        self._waiting: dict[str, list[tuple[Choice, CrashState]]] = defaultdict(list)
+        """States whose content is being looked at, by its digest: the first is the one that is shown."""
+        self._running: dict[Future[Looked], tuple[str, Bench]] = {}
+        self._progress = _Progress(tally)
+        for line in journal.lines:
+            self._remember(line)
+
+    def _remember(self, line: Line) -> None:
+        if line.observation is not None:
+            self._seen[line.digest] = line.observation
+        if line.digest not in self._seen:
+            return  # its content was to be looked at, and never was
+        self._count(line, line.crash)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            for bench in self.benches:
+                undo.enter_context(bench)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._abandon()
+        self._undo.close()
+
+    def run(self, budget: Budget) -> None:
+        """Look at states until the budget is used up or there are no more.
+
+        Raises:
+            RigError: a checker failed twice.
+            KeyboardInterrupt: what was looked at until then is in journal and tally.
+        """
+        deadline = None if budget.minutes is None else Deadline.after(budget.minutes * 60)
+        wanted = self.choices.order[: budget.states]
+        self._progress.total = len(wanted) if deadline is None else None
+        step(f"booting {len(self.benches)} checkers")
+        for booted in [bench.boot() for bench in self.benches]:
+            booted.result()
+        begun = now_ns()
+        self._progress.begin()
+        try:
+            for at in range(0, len(wanted), BATCH):
+                left = sorted(one for one in wanted[at : at + BATCH] if one not in self._done)
+                self._batch(left, deadline)
+                if self.out_of_time:
+                    break
+        finally:
+            self._abandon()
+            self.seconds += (now_ns() - begun) / 1e9
+
+    def _batch(self, choices: list[Choice], deadline: Deadline | None) -> None:
+        for choice in choices:
+            if deadline is not None and deadline.passed:
+                self.out_of_time = True
+                break
+            self.roller.go(choice.cut)
+            state = self.choices.state(choice, self.roller.window.open)
+            digest = self.roller.window.digest(state)
+            if digest in self._seen:
+                self._judge(choice, state, digest)
+            elif digest in self._waiting:
+                self._waiting[digest].append((choice, state))
+            else:
+                self._waiting[digest].append((choice, state))
+                self._give(digest, state)
+        # The next batch begins at an early cut again: nobody may still need the bases of this one.
+        while self._running:
+            self._collect()
+
+    def _give(self, digest: str, state: CrashState) -> None:
+        while min(bench.waiting for bench in self.benches) >= QUEUE:
+            self._collect()
+        bench = min(self.benches, key=lambda one: one.waiting)
+        bench.waiting += 1
+        number = len(self._seen) + len(self._running)
+        job = self.roller.job(state, cold=number % COLD_EVERY == COLD_EVERY - 1)
+        self._running[bench.submit(job)] = (digest, bench)
+
+    def _collect(self) -> None:
+        ended, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            digest, bench = self._running.pop(future)
+            bench.waiting -= 1
+            looked = future.result()
+            first, *others = self._waiting.pop(digest)
+            self._judge(*first, digest, looked)
+            for choice, state in others:
+                self._judge(choice, state, digest)
+
+    def _judge(self, choice: Choice, state: CrashState, digest: str, looked: Looked | None = None) -> None:
+        line = Line(
+            state=state.dump(),
+            policy=choice.policy,
+            number=choice.number,
+            digest=digest,
+            observation=looked and looked.observation,
+            cold=looked and looked.cold,
+        )
+        self.journal.add(line)
+        if looked is not None:
+            self._seen[digest] = looked.observation
+        self._count(line, state)
+        self._progress.tell()
+
+    def _count(self, line: Line, state: CrashState) -> None:
+        choice = Choice(state.cut, line.policy, line.number)
+        self._done.add(choice)
+        observation = line.observation or self._seen[line.digest]
+        self.tally.add(choice, state, line.digest, observation, checked=line.observation is not None)
+        if line.observation is not None and line.cold is not None:
+            self.tally.compare(choice, state, line.observation, line.cold)
+
+    def _abandon(self) -> None:
+        """Begin nothing more; what is under way comes to its end with its checker."""
+        for future in self._running:
+            future.cancel()
+        self._running.clear()
+        self._waiting.clear()
+
+
+class _Progress:
+    """The line that says how far it is."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.total: int | None = None
+        self._begun = self._told = now_ns()
+        self._before = 0
+
+    def begin(self) -> None:
+        """Count from here."""
+        self._begun, self._before = now_ns(), self.tally.judged
+
+    def tell(self) -> None:
+        """Say it, unless it was said a moment ago."""
+        now = now_ns()
+        if now - self._told >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
+            self._told = now
+            step("; ".join(self.words((now - self._begun) / 1e9)))
+
+    def words(self, seconds: float) -> Iterator[str]:
+        """Yield the parts of the line."""
+        tally, done = self.tally, self.tally.judged - self._before
+        of = f" of {self.total:,}" if self.total is not None else ""
+        yield f"crash states: {tally.judged:,}{of} judged, {len(tally.digests):,} different"
+        yield f"{tally.broken:,} broken"
+        if done and seconds:
+            yield f"{done / seconds * 60:,.0f} a minute"
+            if self.total is not None:
+                yield f"about {(self.total - tally.judged) * seconds / done:,.0f} s left"

@@ -1,0 +1,179 @@
+"""From a stored cycle to the record and the page of its exploration; and one state of it in a kept lab."""
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from harness.campaign import command_line
+from harness.crash.belonging import Belongings
+from harness.crash.choice import Choices
+from harness.crash.exploration import Budget, Exploration
+from harness.crash.failures import Replayer, explain, plain
+from harness.crash.journal import Begun, Journal, digest_of
+from harness.crash.source import LOG, Source
+from harness.crash.tally import Tally
+from harness.errors import RequestError, RigError
+from harness.log import logger, step
+from harness.record.exploration import ExplorationRecord, FailureRecord, Possible, conclude_exploration, stage_times
+from harness.report.exploration_html import write_exploration
+from harness.waiting import wall_clock
+
+STEM = "explore-"
+STATES = "states.jsonl"
+EXACT_BELOW = 10**9
+LIMITS = (
+    "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
+    "Of the subsets of what the disks' caches may have kept, a sample drawn from the seed is looked at, not all.",
+    "What the clients would have done in another order or at another speed is another run.",
+    "The disks keep or lose what was not flushed, whole or torn at whole units; they do not change what they hold.",
+    "States are read before any resync begins, and through nfsd only where a machine was booted for it.",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a cycle is explored."""
+
+    budget: Budget = field(default_factory=Budget)
+    seed: int = 1
+    tear: int = 512
+    """Bytes that a disk writes whole."""
+    checkers: int = 2
+    resume: bool = False
+
+
+def explore(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
+    """Explore a cycle; return the record and the page.
+
+    Raises:
+        RequestError: it is to be gone on with, and cannot be.
+        RigError: no checker boots.
+        KeyboardInterrupt: record and page of what was looked at until then are written.
+    """
+    stem = stem_of(source, resume=options.resume)
+    folder = source.store.directory(stem)
+    begun = Begun(cycle=source.cycle.name, log_digest=digest_of(source.log), seed=options.seed, tear=options.tear)
+    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests")
+    choices = Choices(source.recording, options.seed, first=source.first, unit=options.tear)
+    tally = Tally(source.recording, source.oracle)
+    journal = Journal(folder / STATES, begun)
+    record = new_record(source, options, choices, begun)
+    seconds = seconds_before(source, stem)
+    with ExitStack() as undo:
+        undo.callback(journal.close)
+        exploration = Exploration(choices, tally, journal, source.boots(folder), checkers=options.checkers)
+        try:
+            with exploration:
+                look(exploration, options.budget, record)
+                step("all judged")
+                record.failures = failures_of(source, exploration)
+        except RigError as error:
+            logger.exception("exploring %s", source.cycle.name)
+            record.ended_early = f"the rig failed: {error}"
+        except KeyboardInterrupt:
+            record.ended_early = "interrupted; the same command with --resume goes on"
+            raise
+        finally:
+            finish(record, exploration, source, seconds)
+            page = write_exploration(record, source.store, stem)
+    return record, page
+
+
+def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
+    """Look at states until the budget is used up, and note why it ended before all were."""
+    exploration.run(budget)
+    if exploration.out_of_time:
+        record.ended_early = f"the time was up after {budget.minutes:g} minutes"
+
+
+def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]:
+    """Repeat, shrink and name the failures that were found."""
+    replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
+    belongs = Belongings(exploration.benches[0], exploration.roller)
+    return list(explain(replayer, belongs, replay_of(source)))
+
+
+def replay_of(source: Source) -> Callable[[str], list[str]]:
+    """Return what gives the command that shows a state of this name."""
+    words = ["./raidproof", "explore", source.run.run, "--cycle", source.cycle.name, "--state"]
+    return lambda name: [*words, name, "--keep"]
+
+
+def stem_of(source: Source, *, resume: bool) -> str:
+    """Return the name of an exploration's files: a new one, or the newest that there is.
+
+    Raises:
+        RequestError: there is none to go on with.
+    """
+    before = ""
+    for attempt in count(1):
+        stem = f"{STEM}{source.cycle.name}" + (f"-{attempt}" if attempt > 1 else "")
+        if not (source.store.path / stem / STATES).exists():
+            break
+        before = stem
+    if resume and not before:
+        raise RequestError(f"{source.cycle.name} has not been explored yet", remedy="leave --resume out")
+    return before if resume else stem
+
+
+def seconds_before(source: Source, stem: str) -> float:
+    """Return the seconds that earlier attempts of an exploration have spent."""
+    path = source.store.path / f"{stem}.json"
+    return ExplorationRecord.model_validate_json(path.read_text()).seconds if path.is_file() else 0.0
+
+
+def new_record(source: Source, options: Options, choices: Choices, begun: Begun) -> ExplorationRecord:
+    """Return the record of an exploration that has not begun."""
+    recording, environment = source.recording, source.run.environment
+    cuts = choices.cuts
+    instants = [recording.instant_ns(cut) for cut in (cuts[0], cuts[-1])] if cuts else [recording.end_ns] * 2
+    told = [one.ended_ns for one in source.oracle.history.acknowledged(recording.end_ns) if one.ended_ns]
+    opened = recording.log.opened_ns
+    return ExplorationRecord(
+        run=source.run.run,
+        cycle=source.cycle.name,
+        title=source.cycle.title,
+        started=wall_clock(),
+        command=command_line(sys.argv),
+        log=source.cycle.files[LOG],
+        log_digest=begun.log_digest,
+        seed=options.seed,
+        tear=options.tear,
+        asked=options.budget.states,
+        requests=len(recording.records),
+        cuts=len(cuts),
+        possible=Possible(
+            log10=_log10(choices.possible), exact=choices.possible if choices.possible < EXACT_BELOW else None
+        ),
+        candidates=len(choices.order),
+        acknowledged_s=[(instant - opened) / 1e9 for instant in sorted(told)],
+        span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
+        checkers=options.checkers,
+        cannot_prove=[*LIMITS, *(environment.cannot_prove if environment else ())],
+    )
+
+
+def finish(record: ExplorationRecord, exploration: Exploration, source: Source, seconds: float) -> None:
+    """Enter what was looked at, and how it ended; ``seconds``: spent in earlier attempts."""
+    tally = exploration.tally
+    record.ended = wall_clock()
+    record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
+    record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
+    record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
+    record.policies = dict(sorted(tally.policies.items()))
+    record.stages = stage_times(tally.ms)
+    record.seconds = seconds + exploration.seconds
+    record.states_per_minute = tally.judged / record.seconds * 60 if record.seconds else None
+    record.checked_per_minute = tally.checked / record.seconds * 60 if record.seconds else None
+    if not record.failures:
+        record.failures = [plain(group, tally, replay_of(source)) for group in tally.failures()]
+    record.outcome, record.reason = conclude_exploration(record)
+
+
+def _log10(value: int) -> float:
+    # math.log10 takes integers beyond the range of a float.
+    return math.log10(value) if value > 0 else 0.0

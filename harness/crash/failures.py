@@ -1,0 +1,216 @@
+"""From a failure that many states show to the smallest that does: repeated, shrunk, and named."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from harness.crash.belonging import Belonging, Belongs, Piece
+from harness.crash.bench import Bench, Roller
+from harness.crash.judge import Judgement, Missing
+from harness.crash.observation import Observation
+from harness.crash.recording import Recording
+from harness.crash.shrink import Trials, absent
+from harness.crash.state import CrashState, Survivor
+from harness.crash.tally import Group, Tally
+from harness.errors import RequestError
+from harness.log import step
+from harness.record.exploration import FailureRecord, MissingRecord, ShrunkRecord, WriteRecord
+from harness.units import SECTOR
+from harness.waiting import Deadline
+
+REPEATS = 2
+EXPLAINED = 8
+"""Failures that are repeated and shrunk; of the others the first state is told."""
+SHRINK_S = 60.0
+"""For one failure."""
+LOOKS = 200
+"""States that shrinking one failure may look at."""
+
+
+class Replayer:
+    """Shows single states on one checker, and judges them."""
+
+    def __init__(self, bench: Bench, roller: Roller, tally: Tally) -> None:
+        self.bench = bench
+        self.roller = roller
+        self.tally = tally
+        self.looks = 0
+        """States that were shown."""
+        self._known: dict[str, Observation] = {}
+
+    def judge(self, state: CrashState, *, anew: bool = False) -> Judgement:
+        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+        self.roller.go(state.cut)
+        digest = self.roller.window.digest(state)
+        if anew or digest not in self._known:
+            self.looks += 1
+            self._known[digest] = self.bench.submit(self.roller.job(state)).result().observation
+        return self.tally.judge(state, self._known[digest])
+
+
+def explain(
+    replayer: Replayer,
+    belongs: Belongs,
+    replay: Callable[[str], list[str]],
+    *,
+    seconds: float = SHRINK_S,
+) -> Iterator[FailureRecord]:
+    """Yield what is known of each failure, the most frequent first.
+
+    ``replay`` gives the command that shows a state of that name.
+
+    Raises:
+        RigError: the checker failed twice.
+    """
+    groups = list(replayer.tally.failures())
+    # In the order of their cuts: to go back is to begin the recording again.
+    chosen = sorted(diverse(groups)[:EXPLAINED], key=lambda one: one.first.state.cut)
+    records = {id(group): plain(group, replayer.tally, replay) for group in groups}
+    for number, group in enumerate(chosen, start=1):
+        step(f"shrinking failure {number} of {len(chosen)}: {group.damage}")
+        record = records[id(group)]
+        record.repeated = REPEATS
+        record.confirmed = sum(
+            group.damage in replayer.judge(group.first.state, anew=True).damages for _ in range(REPEATS)
+        )
+        if record.confirmed:
+            shrink_one(record, group, replayer, belongs, replay, seconds)
+    yield from records.values()
+
+
+def diverse(groups: Sequence[Group]) -> list[Group]:
+    """Order failures so that each beginning of them has as many promises as can be."""
+    turns = Counter[str]()
+    order = []
+    for place, group in enumerate(groups):
+        order.append((turns[group.damage.promise], place))
+        turns[group.damage.promise] += 1
+    return [groups[place] for _, place in sorted(order)]
+
+
+def plain(group: Group, tally: Tally, replay: Callable[[str], list[str]]) -> FailureRecord:
+    """Return what is known of a failure without another look."""
+    choice, state, judgement = group.first
+    return FailureRecord(
+        promise=group.damage.promise,
+        damage=group.damage.what,
+        end=group.damage.end,
+        states=group.count,
+        examples=group.names,
+        state=state.name,
+        dump=state.dump(),
+        policy=choice.policy.value,
+        cut=state.cut,
+        at_s=tally.at_s(state.cut),
+        reason=judgement.reason,
+        blame=judgement.blame,
+        said=list(judgement.examples),
+        missing=named_missing(group, judgement, tally.recording.instant_ns(state.cut)),
+        missing_total=len(judgement.missing),
+        acknowledged=judgement.acknowledged,
+        replay=replay(state.name),
+    )
+
+
+def shrink_one(
+    record: FailureRecord,
+    group: Group,
+    replayer: Replayer,
+    belongs: Belongs,
+    replay: Callable[[str], list[str]],
+    seconds: float,
+) -> None:
+    """Find the smallest state that shows a failure, and enter it in its record."""
+    deadline = Deadline.after(seconds)
+
+    def fails(state: CrashState) -> bool:
+        return not deadline.passed and group.damage in replayer.judge(state).damages
+
+    trials, first = Trials(fails, LOOKS), group.first.state
+    replayer.judge(first)
+    every = replayer.roller.window.open
+    try:
+        smallest = trials.shrink(first)
+        fullest = trials.missing(first, every)
+    except RequestError:
+        return  # it did not show again this time: what was confirmed says how often it does
+    judgement, recording = replayer.judge(smallest), replayer.tally.recording
+    survivors, lost = pieces_of(recording, smallest), pieces_of(recording, whole(absent(fullest, every), fullest.cut))
+    known = belongs(smallest, [piece.at for piece in (*survivors, *lost)])
+    record.shrunk = ShrunkRecord(
+        state=smallest.name,
+        dump=smallest.dump(),
+        survivors=[piece.record(recording, known) for piece in survivors],
+        not_there=len(absent(smallest, every)),
+        tried=trials.checks,
+        whole=not (trials.spent or deadline.passed),
+        lost=[piece.record(recording, known) for piece in lost],
+        lost_state=fullest.name,
+        lost_dump=fullest.dump(),
+    )
+    record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
+    record.missing_total = len(judgement.missing)
+    record.replay = replay(smallest.name)
+
+
+class Part(NamedTuple):
+    """A part of a request of a state, or all of it."""
+
+    request: int
+    start: int
+    end: int
+    member: int
+
+    @property
+    def at(self) -> Piece:
+        """Where it begins."""
+        return Piece(self.member, self.start)
+
+    def record(self, recording: Recording, known: Mapping[Piece, Belonging]) -> WriteRecord:
+        """Name it."""
+        belonging = known.get(self.at, Belonging())
+        return WriteRecord(
+            request=self.request,
+            kind=recording.request(self.request).kind.name.lower(),
+            member=recording.members[self.member].serial,
+            lba=self.start // SECTOR,
+            sectors=(self.end - self.start) // SECTOR,
+            stripe=belonging.stripe,
+            owner=belonging.owner,
+        )
+
+
+def whole(requests: Iterable[int], cut: int) -> CrashState:
+    """Return the state in which these have survived."""
+    return CrashState(cut, tuple(map(Survivor, requests)))
+
+
+def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
+    """Return the survivors of a state, each part of one by itself."""
+    parts = []
+    for number, spans in state.survivors:
+        request = recording.request(number)
+        for start, end in spans or ((request.offset, request.offset + request.length),):
+            parts.append(Part(number, start, end, request.member))
+    return parts
+
+
+def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:
+    """Return the earliest acknowledged operation that is missing in this failure."""
+    mine: list[Missing] = [one for one in judgement.missing if one.damage == group.damage]
+    if not mine and not judgement.missing:
+        return None
+    operation, worker, what = (mine or judgement.missing)[0]
+    return MissingRecord(
+        client=worker.client,
+        kind=operation.kind,
+        path=worker.path,
+        place=operation.place,
+        generation=operation.generation,
+        acknowledged_before_s=(instant_ns - (operation.ended_ns or instant_ns)) / 1e9,
+        instead=what,
+    )

@@ -1,0 +1,152 @@
+"""What the judged states of an exploration add up to: counts, and failures that are the same put together."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from harness.crash.choice import Choice
+from harness.crash.judge import NFSD, Damage, Judgement, Oracle
+from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.crash.recording import Recording
+from harness.crash.state import CrashState
+from harness.disk.writelog import Flag
+from harness.record.exploration import ColdRecord, LossRecord, StateMark
+
+KEPT = 5
+"""States of one failure whose names are kept."""
+
+
+class Judged(NamedTuple):
+    """One judged state."""
+
+    choice: Choice
+    state: CrashState
+    judgement: Judgement
+
+
+class Group:
+    """The states that show one failure."""
+
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        self.count = 0
+        self._first: list[Judged] = []
+
+    def add(self, judged: Judged) -> None:
+        """Count a state; the earliest are kept, of one cut those with the fewest survivors."""
+        self.count += 1
+        self._first = sorted([*self._first, judged], key=_earliest)[:KEPT]
+
+    @property
+    def first(self) -> Judged:
+        """The state that stands for all."""
+        return self._first[0]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the first states."""
+        return [one.state.name for one in self._first]
+
+
+def _earliest(one: Judged) -> tuple[int, int, str]:
+    return one.state.cut, len(one.state.survivors), one.state.name
+
+
+class Tally:
+    """Judges each state at its own cut, and counts."""
+
+    def __init__(self, recording: Recording, oracle: Oracle) -> None:
+        self.recording = recording
+        self.oracle = oracle
+        self.marks: list[StateMark] = []
+        self.policies: Counter[str] = Counter()
+        self.digests: set[str] = set()
+        self.groups: dict[Damage, Group] = {}
+        self.broken = 0
+        self.checked = 0
+        self.wedged = 0
+        self.loss: LossRecord | None = None
+        self.ms: list[dict[str, float]] = []
+        self.cold = ColdRecord()
+        self._lied = first_lies(recording)
+
+    @property
+    def judged(self) -> int:
+        """How many states there are in it."""
+        return len(self.marks)
+
+    def at_s(self, cut: int) -> float:
+        """Return the instant of a cut, in seconds since the log was opened."""
+        since_ns: int = self.recording.instant_ns(cut) - self.recording.log.opened_ns
+        return since_ns / 1e9
+
+    def judge(self, state: CrashState, observation: Observation) -> Judgement:
+        """Judge a state, and count nothing."""
+        return self.oracle.judge(
+            observation,
+            self.recording.instant_ns(state.cut),
+            torn=any(one.spans is not None for one in state.survivors),
+            lying=[serial for serial, first in self._lied.items() if first < state.cut],
+        )
+
+    def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
+        """Judge and count a state. ``checked``: a machine looked at it, not at another of equal content."""
+        judgement = self.judge(state, observation)
+        self.digests.add(digest)
+        self.policies[choice.policy.value] += 1
+        if checked:
+            self.checked += 1
+            self.ms.append(observation.ms)
+            self.wedged += observation.end is End.WEDGED
+        mark = StateMark(
+            name=state.name,
+            policy=choice.policy.value,
+            at_s=self.at_s(state.cut),
+            checked=checked,
+            broken=judgement.broken,
+        )
+        self.marks.append(mark)
+        self.broken += judgement.broken
+        for damage in judgement.damages:
+            self._group(damage, Judged(choice, state, judgement))
+        if judgement.missing and not judgement.broken:
+            self._lose(state, judgement)
+
+    def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
+        """Count a state that a freshly booted machine has seen too, and read through nfsd."""
+        self.cold.checked += 1
+        if (warm.end, warm.found, warm.console) != (cold.end, cold.found, cold.console):
+            self.cold.differing.append(state.name)
+        if cold.through_nfsd is ThroughNfsd.DIFFERENT:
+            judgement = self.judge(state, cold)
+            self.broken += not self.judge(state, warm).broken
+            for damage in judgement.damages:
+                if damage.promise == NFSD:
+                    self._group(damage, Judged(choice, state, judgement))
+
+    def _group(self, damage: Damage, judged: Judged) -> None:
+        self.groups.setdefault(damage, Group(damage)).add(judged)
+
+    def _lose(self, state: CrashState, judgement: Judgement) -> None:
+        lost = len(judgement.missing)
+        if self.loss is None or (lost, state.name) > (self.loss.operations, self.loss.state):
+            self.loss = LossRecord(
+                operations=lost,
+                of=judgement.acknowledged,
+                bytes=judgement.lost_bytes,
+                seconds=judgement.lost_s(self.recording.instant_ns(state.cut)),
+                state=state.name,
+            )
+
+    def failures(self) -> Iterator[Group]:
+        """Yield the distinct failures, the one that most states show first."""
+        yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))
+
+
+def first_lies(recording: Recording) -> dict[str, int]:
+    """Return, for each member that lied, the first record in which it did."""
+    lied: dict[str, int] = {}
+    for number, record in enumerate(recording.records):
+        if record.flags & Flag.LIED:
+            lied.setdefault(recording.members[record.member].serial, number)
+    return dict(sorted(lied.items()))

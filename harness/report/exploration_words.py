@@ -1,0 +1,64 @@
+"""An exploration in words and rows, for the terminal and for the page."""
+
+from harness.record.exploration import ExplorationRecord, FailureRecord, MissingRecord, Possible, WriteRecord
+from harness.report.words import count, number, plural
+
+
+def possible(value: Possible) -> str:
+    """Write how many states there could have been."""
+    return count(value.exact) if value.exact is not None else f"10^{value.log10:.0f}"
+
+
+def summary(record: ExplorationRecord) -> str:
+    """Return what was looked at, in one sentence."""
+    of = f" of {record.asked:,} asked" if record.asked and record.judged < record.asked else ""
+    speed = f", {record.states_per_minute:,.0f} a minute" if record.states_per_minute else ""
+    looks = f"{record.checked:,} on machines"
+    if record.checked_per_minute:
+        looks += f", {record.checked_per_minute:,.0f} a minute"
+    return (
+        f"{record.cuts:,} cuts in {record.requests:,} requests allow {possible(record.possible)} crash states; "
+        f"{plural(record.judged, 'state')}{of} judged{speed}: {record.distinct:,} different, {looks}; "
+        f"{record.broken:,} broken"
+    )
+
+
+def cold(record: ExplorationRecord) -> str:
+    """Say whether reusing a machine has hidden anything."""
+    if not record.cold.checked:
+        return "no state was looked at on a machine that had just booted"
+    agreed = record.cold.checked - len(record.cold.differing)
+    return f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
+
+
+def effort(record: ExplorationRecord) -> str:
+    """Return the median of each stage of a check."""
+    stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)
+    return f"milliseconds a state (median): {stages}" if stages else "no state was looked at on a machine"
+
+
+def missing(one: MissingRecord) -> str:
+    """Name an acknowledged operation that is not there."""
+    return (
+        f"{one.client} had been told {number(one.acknowledged_before_s)} s before the cut that {one.kind} of "
+        f"{one.path} {one.place}, generation {one.generation}, is done: {one.instead}"
+    )
+
+
+def write(one: WriteRecord) -> str:
+    """Name a surviving write."""
+    where = f", stripe {one.stripe:,}" if one.stripe is not None else ""
+    owner = f": {one.owner}" if one.owner else ""
+    return f"{one.kind} {one.member} sector {one.lba:,} + {one.sectors:,}{where}{owner}"
+
+
+def smallest(failure: FailureRecord) -> str:
+    """Say what the smallest state that shows a failure is."""
+    shrunk = failure.shrunk
+    if shrunk is None:
+        if failure.repeated:
+            return f"not shrunk: shown again {failure.confirmed} of {failure.repeated} times"
+        return "not shrunk"
+    survived = plural(len(shrunk.survivors), "surviving write")
+    short = "" if shrunk.whole else ", and shrinking ran out of time"
+    return f"{survived}, {shrunk.not_there:,} lost, after {plural(shrunk.tried, 'state')}{short}"

@@ -1,0 +1,123 @@
+"""A made-up run: a client that overwrites four blocks and waits for each, on a disk with one block for each of them.
+
+Block ``i`` of the ledger is block ``i`` of member 0; its generation is the byte that fills it. A state mounts unless
+block 0 of member 1 holds 7 and block 1 of it does not hold 8.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.crash.bench import Factory
+from harness.crash.choice import Choices
+from harness.crash.exploration import Budget, Exploration
+from harness.crash.journal import Begun, Journal
+from harness.crash.judge import Oracle
+from harness.crash.observation import End, Observation
+from harness.crash.patch import Patch
+from harness.crash.recording import Recording
+from harness.crash.tally import Tally
+from harness.disk.writelog import Flag, Kind
+from harness.verdict.contract import Conditions
+from harness.workload.history import Ended, History, Operation, WorkerSpec
+from tests.crash.conftest import Did, write_log
+
+WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
+ROUNDS = 6
+FLUSH = Did(Kind.FLUSH)
+LIE = Did(Kind.FLUSH, flags=int(Flag.LIED))
+
+
+def written(rounds: int = ROUNDS, *, lies_from: int = ROUNDS) -> list[Did]:
+    """Return the requests of so many overwrites; each is flushed, and the disk lies from one of them on."""
+    done = []
+    for turn in range(rounds):
+        done += [Did(Kind.WRITE, 1, 8192 + 4096 * turn), Did(Kind.WRITE, 0, 4096 * (turn % 4), byte=1 + turn // 4)]
+        done.append(LIE if turn >= lies_from else FLUSH)
+    return done
+
+
+def told(rounds: int = ROUNDS) -> History:
+    """Return what the client was told of them: each when its flush had completed, at 3000, 6000, ... ns."""
+    return History(
+        Operation(0, turn, "fsync", turn % 4, 1 + turn // 4, 3000 * turn + 100, 3000 * turn + 3100, Ended.OK, 0)
+        for turn in range(rounds)
+    )
+
+
+class FakeChecker:
+    """Knows what its disks hold, and reads the ledger from it."""
+
+    def __init__(self) -> None:
+        self.base: dict[tuple[int, int], bytes] = {}
+        self.checks = 0
+        self.before_check: Callable[[int], None] = lambda _: None
+        self.cold_differs = False
+        self.forgives = False
+
+    def advance(self, patch: Patch) -> None:
+        self.base |= patch.blocks
+
+    def check(self, patch: Patch) -> Observation:
+        self.checks += 1
+        self.before_check(self.checks)
+        disks = self.base | patch.blocks
+        first, second = (disks.get((1, block), b"\0")[0] for block in (0, 1))
+        if first == 7 and second != 8 and not self.forgives:
+            return Observation(end=End.NOT_MOUNTED, said="no such superblock", ms={"mount": 1.0})
+        blocks = [disks.get((0, block), b"\0")[0] for block in range(4)]
+        return Observation(end=End.READ, found={"f@0": {"blocks": blocks, "names": ["f"]}}, ms={"verify": 2.0})
+
+    def cold(self, patch: Patch) -> Observation:
+        seen = self.check(patch)
+        return seen.model_copy(update={"end": End.NOT_MOUNTED, "found": None}) if self.cold_differs else seen
+
+
+class MadeUp:
+    """One exploration of a made-up run."""
+
+    def __init__(self, folder: Path, done: list[Did], history: History, *, sync: bool = True) -> None:
+        folder.mkdir(exist_ok=True)
+        log = folder / "write.log"
+        log.unlink(missing_ok=True)
+        self.folder = folder
+        self.recording = Recording(write_log(log, done))
+        self.oracle = Oracle((WORKER,), history, Conditions(export_sync=sync), created_ns=0)
+        self.checkers: list[FakeChecker] = []
+        self.before_check: Callable[[int], None] = lambda _: None
+        self.cold_differs = False
+
+    def boots(self) -> Factory:
+        @contextmanager
+        def boot(_: int) -> Iterator[FakeChecker]:
+            checker = FakeChecker()
+            checker.before_check, checker.cold_differs = self.before_check, self.cold_differs
+            self.checkers.append(checker)
+            yield checker
+
+        return boot
+
+    def begin(self, *, seed: int = 1, checkers: int = 1) -> Exploration:
+        """Return an exploration that has not begun, or one that goes on."""
+        choices = Choices(self.recording, seed)
+        begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
+        journal = Journal(self.folder / "states.jsonl", begun)
+        return Exploration(choices, Tally(self.recording, self.oracle), journal, self.boots(), checkers=checkers)
+
+    def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
+        """Look at so many states, or at all."""
+        with self.begin(seed=seed, checkers=checkers) as exploration:
+            exploration.run(Budget(states))
+        return exploration
+
+    @property
+    def checks(self) -> int:
+        """What all checkers together have done."""
+        return sum(one.checks for one in self.checkers)
+
+
+def half_written() -> list[Did]:
+    """Return a run in which, after a flush, two requests belong together and one of them alone does not mount."""
+    pair = [Did(Kind.WRITE, 1, 0, byte=7), Did(Kind.WRITE, 1, 4096, byte=8)]
+    noise = [Did(Kind.WRITE, 1, 16384 + 4096 * place) for place in range(6)]
+    return [*written(2), *noise, *pair, FLUSH]

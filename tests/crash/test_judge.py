@@ -1,0 +1,148 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, Damage, Oracle
+from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.errors import RigError
+from harness.verdict.contract import Conditions
+from harness.verdict.outcome import Outcome
+from harness.workload.agent import ABSENT, GARBAGE, MISPLACED
+from harness.workload.history import Ended, History, Operation, WorkerSpec
+
+FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
+NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)
+
+
+def wrote(place: int, generation: int, at_ns: int, ended: Ended = Ended.OK) -> Operation:
+    return Operation(0, at_ns, "fsync", place, generation, at_ns - 50, at_ns, ended, 0)
+
+
+HISTORY = History([wrote(0, 1, 100), wrote(1, 1, 200), wrote(0, 2, 300)])
+
+
+def oracle(history: History = HISTORY, *, workers: Sequence[WorkerSpec] = (FILE,), **conditions: Any) -> Oracle:
+    return Oracle(tuple(workers), history, Conditions(export_sync=True, **conditions), created_ns=10)
+
+
+def read(*blocks: int, **changes: Any) -> Observation:
+    return Observation(end=End.READ, found={"f@0": {"blocks": list(blocks), "names": ["f"]}}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "instant", "lost"),
+    [
+        ((0, 0), 100, 0),
+        ((0, 0), 101, 1),
+        ((1, 0), 200, 0),
+        ((1, 0), 201, 1),
+        ((1, 1), 300, 0),
+        ((1, 1), 301, 1),
+        ((2, 1), 301, 0),
+    ],
+)
+def test_only_what_was_told_by_then_must_be_there(blocks: tuple[int, ...], instant: int, lost: int) -> None:
+    judged = oracle().judge(read(*blocks), instant)
+    assert len(judged.missing) == lost
+    assert judged.broken == bool(lost)
+
+
+def test_what_is_missing_is_named_and_the_earliest_comes_first() -> None:
+    judged = oracle().judge(read(0, 0), 1000)
+    assert [(one.operation.place, one.operation.generation, one.what) for one in judged.missing] == [
+        (0, 1, "nothing is there"),
+        (1, 1, "nothing is there"),
+        (0, 2, "nothing is there"),
+    ]
+    assert judged.damages == (Damage("write + fsync", "nothing is there", "read"),)
+    assert judged.lost_s(1000) == pytest.approx(900e-9)
+    assert judged.lost_bytes == 3 * 4096
+
+
+def test_generations_are_one_kind_of_damage() -> None:
+    judged = oracle().judge(read(1, 1), 1000)
+    assert judged.damages == (Damage("write + fsync", "an older generation is there", "read"),)
+
+
+def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
+    assert not oracle().judge(read(GARBAGE, 1), 299, torn=True).broken
+    assert oracle().judge(read(GARBAGE, 1), 299).broken
+
+
+def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
+    judged = oracle().judge(read(MISPLACED, 0), 60)
+    assert judged.damages == (Damage(BLOCKS, "misplaced", "read"),)
+
+
+def test_disks_that_had_lied_by_then_are_to_blame() -> None:
+    assert oracle().judge(read(0, 0), 1000).blame == "the stack: nothing that was configured or broken explains it"
+    blame = oracle().judge(read(0, 0), 1000, lying=["disk1"]).blame
+    assert blame == "the disks: disk1 acknowledged flushes and kept nothing"
+
+
+def test_an_async_export_is_measured_and_not_blamed() -> None:
+    judged = Oracle((FILE,), HISTORY, Conditions(export_sync=False), created_ns=0).judge(read(0, 0), 1000)
+    assert judged.outcome is Outcome.PASS
+    assert judged.damages == ()
+    assert len(judged.missing) == 3
+
+
+def test_what_nobody_wrote_is_found() -> None:
+    found = {"f@0": {"blocks": [0, 0], "names": ["f", "g"]}}
+    judged = oracle().judge(Observation(end=End.READ, found=found), 60)
+    assert [one.promise for one in judged.damages] == [INVENTED]
+
+
+def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
+    alarm = "corruption: XFS (md0): Metadata corruption detected at xfs_agf_verify"
+    judged = oracle().judge(read(2, 1, console=(alarm,), through_nfsd=ThroughNfsd.DIFFERENT), 1000)
+    assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
+    assert judged.damages[0].what == "corruption"
+    assert judged.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("end", [End.NOT_ASSEMBLED, End.NOT_MOUNTED])
+@pytest.mark.parametrize("sync", [True, False])
+def test_what_does_not_come_back_is_lost_whatever_the_export(end: End, sync: bool) -> None:
+    one = Oracle((FILE,), HISTORY, Conditions(export_sync=sync), created_ns=10)
+    judged = one.judge(Observation(end=end, said="bad superblock"), 250)
+    assert judged.broken
+    assert judged.damages == (Damage(RECOVERY, end.value.replace("-", " "), end.value),)
+    assert "all 2 acknowledged operations are lost" in judged.reason
+    assert len(judged.missing) == 2
+
+
+def test_before_the_first_word_the_file_system_itself_was_promised() -> None:
+    judged = oracle().judge(Observation(end=End.NOT_MOUNTED, said="bad superblock"), 50)
+    assert judged.broken
+    assert "array and file system had been created and synced" in judged.reason
+
+
+def test_while_it_is_created_nothing_was_promised_but_nothing_may_hang() -> None:
+    assert oracle().judge(Observation(end=End.NOT_MOUNTED), 5).outcome is Outcome.INCONCLUSIVE
+    assert oracle().judge(Observation(end=End.WEDGED, said="mount: no answer"), 5).broken
+
+
+def test_a_read_without_a_scan_is_the_rigs() -> None:
+    with pytest.raises(RigError):
+        oracle().judge(Observation(end=End.READ), 5)
+
+
+def test_names_are_told_by_what_was_done_to_them() -> None:
+    history = History([Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.OK, 0)])
+    judged = oracle(history, workers=[NAMES]).judge(Observation(end=End.READ, found={"m": {}}), 200)
+    assert judged.damages == (Damage("metadata", "mkdir: the directory is not there", "read"),)
+
+
+@given(st.lists(st.integers(ABSENT, 3), min_size=2, max_size=2), st.integers(0, 400))
+def test_a_state_is_broken_if_and_only_if_it_has_a_damage(blocks: list[int], instant: int) -> None:
+    judged = oracle().judge(read(*blocks), instant)
+    assert judged.broken == bool(judged.damages)
+    required = {one.place: one.generation for one in HISTORY.acknowledged(instant)}
+    if all(blocks[place] >= 0 and blocks[place] >= generation for place, generation in required.items()) and all(
+        blocks[place] <= newest for place, newest in ((0, 2), (1, 1))
+    ):
+        assert not judged.broken

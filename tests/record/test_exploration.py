@@ -1,0 +1,117 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.record.exploration import (
+    ExplorationRecord,
+    FailureRecord,
+    LossRecord,
+    Possible,
+    StageTime,
+    conclude_exploration,
+    stage_times,
+)
+from harness.verdict.outcome import Outcome
+from harness.waiting import wall_clock
+
+
+def failure(**changes: object) -> FailureRecord:
+    fields: dict[str, object] = {
+        "promise": "write + fsync",
+        "damage": "nothing is there",
+        "end": "read",
+        "states": 3,
+        "state": "17-00c0ffee",
+        "dump": "[17,[]]",
+        "policy": "drop-all",
+        "cut": 17,
+        "at_s": 1.25,
+        "reason": "write + fsync: 1 of 2 acknowledged operations are not there",
+        "blame": "the stack: nothing explains it",
+    }
+    return FailureRecord.model_validate(fields | changes)
+
+
+def record(**changes: object) -> ExplorationRecord:
+    fields: dict[str, object] = {
+        "run": "run",
+        "cycle": "sync",
+        "title": "sync export",
+        "started": wall_clock(),
+        "log": "sync/write.log",
+        "log_digest": "0",
+        "seed": 1,
+        "tear": 512,
+        "possible": Possible(log10=3, exact=1000),
+        "judged": 20,
+        "distinct": 15,
+        "checked": 15,
+    }
+    return ExplorationRecord.model_validate(fields | changes)
+
+
+def test_nothing_broken_passes() -> None:
+    assert conclude_exploration(record()) == (Outcome.PASS, "every promise held in 20 crash states (15 different)")
+
+
+def test_nothing_judged_has_not_passed() -> None:
+    assert conclude_exploration(record(judged=0))[0] is Outcome.INCONCLUSIVE
+
+
+def test_a_failure_fails_with_promise_and_blame() -> None:
+    outcome, reason = conclude_exploration(record(broken=3, failures=[failure()]))
+    assert outcome is Outcome.FAIL
+    assert reason == (
+        "3 of 20 crash states (15 different) break a promise; write + fsync: nothing is there; "
+        "blamed on the stack: nothing explains it"
+    )
+
+
+def test_a_failure_that_never_came_again_proves_nothing() -> None:
+    failures = [failure(repeated=2, confirmed=0)]
+    assert conclude_exploration(record(broken=1, failures=failures))[0] is Outcome.INCONCLUSIVE
+    failures.append(failure(repeated=2, confirmed=1))
+    assert conclude_exploration(record(broken=1, failures=failures))[0] is Outcome.FAIL
+
+
+def test_reuse_that_hid_something_overrules_all() -> None:
+    outcome, reason = conclude_exploration(
+        record(failures=[failure()], cold={"checked": 2, "differing": ["17-00c0ffee"]})
+    )
+    assert outcome is Outcome.ERROR
+    assert "17-00c0ffee looked different" in reason
+
+
+def test_an_async_exports_loss_is_measured() -> None:
+    loss = LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee")
+    outcome, reason = conclude_exploration(record(loss=loss))
+    assert outcome is Outcome.PASS
+    assert reason.startswith("measured loss: up to 7 of 9 acknowledged operations")
+
+
+def test_a_rig_that_failed_proves_nothing_but_what_it_had_found() -> None:
+    assert conclude_exploration(record(ended_early="the rig failed: gone"))[0] is Outcome.ERROR
+    assert conclude_exploration(record(ended_early="the rig failed: gone", failures=[failure()]))[0] is Outcome.FAIL
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))
+def test_percentiles_are_values_in_their_order(values: list[float]) -> None:
+    one = StageTime.of("mount", values)
+    assert min(values) <= one.median <= one.p90 <= one.p99 <= one.greatest == max(values)
+    assert {one.p90, one.p99} <= set(values)
+    assert sum(value <= one.p90 for value in values) >= 0.9 * len(values)
+
+
+def test_stages_keep_their_order_and_count_where_they_took_place() -> None:
+    times = stage_times([{"mount": 2.0, "verify": 3.0}, {"mount": 4.0}])
+    assert [(one.stage, one.count, one.median) for one in times] == [("mount", 2, 3.0), ("verify", 1, 3.0)]
+
+
+def test_a_record_reads_back(tmp_path: object) -> None:
+    one = record(failures=[failure()])
+    assert ExplorationRecord.model_validate_json(one.model_dump_json()) == one
+
+
+def test_another_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="extra"):
+        record(unknown=1)

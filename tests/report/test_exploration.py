@@ -1,0 +1,231 @@
+import re
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.record import RunRecord, RunStore
+from harness.record.exploration import (
+    ExplorationRecord,
+    FailureRecord,
+    LossRecord,
+    MissingRecord,
+    Possible,
+    ShrunkRecord,
+    StageTime,
+    StateMark,
+    WriteRecord,
+)
+from harness.report import exploration_words as words
+from harness.report.exploration_chart import RIGHT, figure
+from harness.report.exploration_html import render_exploration, write_exploration
+from harness.report.exploration_table import show_exploration
+from harness.report.html import render
+from harness.verdict.outcome import Outcome
+from harness.waiting import wall_clock
+
+
+def failure() -> FailureRecord:
+    return FailureRecord(
+        promise="metadata",
+        damage="rename: the new name is not there, or the old one still is",
+        end="read",
+        states=12,
+        examples=["17-00c0ffee", "18-00c0ffee"],
+        state="17-00c0ffee",
+        dump="[17,[[12,null]]]",
+        policy="one-kept",
+        cut=17,
+        at_s=1.2345,
+        reason="metadata: 1 of 40 acknowledged operations are not there",
+        blame="the stack: nothing that was configured or broken explains it",
+        said=["client1-4-metadata: rename of 3 <script>"],
+        repeated=2,
+        confirmed=2,
+        shrunk=ShrunkRecord(
+            state="17-0badcafe",
+            dump="[17,[[12,null]]]",
+            survivors=[
+                WriteRecord(request=12, kind="write", member="disk2", lba=4096, sectors=8, stripe=21, owner="XFS log")
+            ],
+            not_there=4,
+            tried=9,
+        ),
+        missing=MissingRecord(
+            client="client1",
+            kind="rename",
+            path="client1-4-metadata",
+            place=3,
+            generation=1,
+            acknowledged_before_s=0.0123,
+            instead="the new name is not there, or the old one still is",
+        ),
+        missing_total=1,
+        acknowledged=40,
+        replay=["./raidproof", "explore", "run", "--cycle", "sync", "--state", "17-0badcafe", "--keep"],
+    )
+
+
+def exploration(**changes: object) -> ExplorationRecord:
+    marks = [
+        StateMark(name="17-00c0ffee", policy="one-kept", at_s=1.2345, checked=True, broken=True),
+        StateMark(name="17-00000001", policy="one-kept", at_s=1.2346, checked=True, broken=False),
+        StateMark(name="20-00000002", policy="drop-all", at_s=2.5, checked=False, broken=False),
+        StateMark(name="30-00000003", policy="drop-all", at_s=4.0, checked=True, broken=False),
+    ]
+    fields: dict[str, object] = {
+        "run": "20260504-123000-demo",
+        "cycle": "sync",
+        "title": "sync export, <honest> disks",
+        "started": wall_clock(),
+        "command": ["./raidproof", "explore", "20260504-123000-demo"],
+        "log": "sync/write.log",
+        "log_digest": "c0ffee",
+        "seed": 1,
+        "tear": 512,
+        "asked": 1000,
+        "requests": 12506,
+        "cuts": 4158,
+        "possible": Possible(log10=13.4),
+        "candidates": 40000,
+        "judged": 4,
+        "distinct": 3,
+        "checked": 3,
+        "broken": 1,
+        "failures": [failure()],
+        "acknowledged_s": [1.1, 1.2, 1.2, 3.0],
+        "span_s": (1.0, 4.0),
+        "marks": marks,
+        "policies": {"drop-all": 2, "one-kept": 2},
+        "stages": [StageTime(stage="mount", count=3, median=42.0, p90=50.0, p99=50.0, greatest=50.0)],
+        "seconds": 1.0,
+        "states_per_minute": 240.0,
+        "checked_per_minute": 180.0,
+        "cannot_prove": ["a second crash"],
+        "outcome": Outcome.FAIL,
+        "reason": "1 of 4 crash states (3 different) break a promise",
+    }
+    return ExplorationRecord.model_validate(fields | changes)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if key == "id":
+                self.ids.append(value or "")
+            if key in {"href", "src", "xlink:href"}:
+                self.links.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.words += f"{data} "
+
+
+def parsed(page: str) -> Tags:
+    tags = Tags()
+    tags.feed(page)
+    return tags
+
+
+def test_the_page_names_the_failure_its_state_and_the_command() -> None:
+    said = " ".join(parsed(render_exploration(exploration())).words.split())
+    assert "rename: the new name is not there, or the old one still is" in said
+    assert "client1 had been told 0.0123 s before the cut that rename of client1-4-metadata 3" in said
+    assert "./raidproof explore run --cycle sync --state 17-0badcafe --keep" in said
+    assert "disk2 4,096 8 21 XFS log" in said
+    assert "a second crash" in said
+
+
+def test_the_page_needs_nothing_else_and_links_lead_somewhere() -> None:
+    page = render_exploration(exploration())
+    tags = parsed(page)
+    assert "<script" not in page
+    assert len(tags.ids) == len(set(tags.ids))
+    for link in tags.links:
+        assert not re.match(r"[a-z]+:", link)
+        assert not link.startswith("#") or link[1:] in tags.ids
+    assert "prefers-color-scheme: dark" in page
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"failures": [], "broken": 0, "outcome": Outcome.PASS},
+        {"marks": [], "judged": 0, "policies": {}, "stages": [], "acknowledged_s": [], "span_s": (0.0, 0.0)},
+        {"loss": LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee"), "failures": []},
+        {"ended_early": "interrupted; the same command with --resume goes on"},
+        {"failures": [failure().model_copy(update={"shrunk": None, "missing": None, "confirmed": 0})]},
+    ],
+)
+def test_every_end_has_a_page_and_a_table(changes: dict[str, object]) -> None:
+    record = exploration(**changes)
+    assert record.reason in parsed(render_exploration(record)).words
+    screen = StringIO()
+    show_exploration(record, Console(file=screen, width=100), Path("page.html"))
+    assert record.reason in screen.getvalue()
+    assert "page.html" in screen.getvalue()
+
+
+def test_broken_states_are_drawn_over_the_others() -> None:
+    drawn = figure(exploration())
+    assert [mark.kind for mark in drawn.marks] == ["alike", "held", "broken"]
+    together = drawn.marks[-1]
+    assert together.words.startswith("one-kept, 1.23 s: 2 states, 1 broken; 17-00c0ffee broken")
+    assert all(mark.x <= RIGHT + 4 for mark in drawn.marks)
+    assert [lane.label for lane in drawn.lanes] == ["drop-all", "one-kept"]
+
+
+def test_the_bars_are_what_clients_were_told() -> None:
+    drawn = figure(exploration())
+    counts = [re.search(r"(\d+) operations? acknowledged", bar.words) for bar in drawn.bars]
+    assert sum(int(one[1]) for one in counts if one) == 4
+
+
+def test_words_of_an_exploration() -> None:
+    assert words.summary(exploration()) == (
+        "4,158 cuts in 12,506 requests allow 10^13 crash states; 4 states of 1,000 asked judged, 240 a minute: "
+        "3 different, 3 on machines, 180 a minute; 1 broken"
+    )
+    assert words.possible(Possible(log10=3, exact=1024)) == "1,024"
+    assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("just booted: 2 agree")
+    assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
+
+
+def test_the_terminal_names_the_smallest_state() -> None:
+    screen = StringIO()
+    show_exploration(exploration(), Console(file=screen, width=120))
+    said = screen.getvalue()
+    assert "write disk2 sector 4,096 + 8, stripe 21: XFS log" in said
+    assert "--state 17-0badcafe --keep" in said
+
+
+def test_the_runs_page_leads_to_its_explorations(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.save(RunRecord(run="run", started=wall_clock(), command=["./raidproof", "demo"]))
+    page = write_exploration(exploration(), store, "explore-sync")
+    stored = ExplorationRecord.model_validate_json((tmp_path / "explore-sync.json").read_text())
+    assert page.read_text() == render_exploration(stored)
+    tags = parsed((tmp_path / "report.html").read_text())
+    assert "./explore-sync.html" in tags.links
+    assert "crash-states" in tags.ids
+
+
+def test_a_run_without_explorations_says_nothing_of_them() -> None:
+    page = render(RunRecord(run="run", started=wall_clock(), command=["./raidproof", "demo"]))
+    assert "crash-states" not in parsed(page).ids
+
+
+def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.save(RunRecord(run="run", started=wall_clock(), command=["./raidproof", "demo"]))
+    (tmp_path / "explore-old.json").write_text('{"schema_version": 99}')
+    write_exploration(exploration(), store, "explore-sync")
+    links = parsed((tmp_path / "report.html").read_text()).links
+    assert "./explore-old.html" not in links
