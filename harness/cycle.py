@@ -151,6 +151,8 @@ class Cycle:
         ledger_spec = self.spec.ledger.model_copy(update={"seed": seed})
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
+        faults = (*self.spec.during, self.fault)
+        self.record.explanation = next(filter(None, (getattr(one, "explains", None) for one in faults)), None)
         for condition in self.spec.during:
             self._say(condition.name)
             begun = moment(self.lab.server)

@@ -169,6 +169,7 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         torn=cycle.policy == "torn",
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
+        explanation=cycle.explanation,
     )
 
 

@@ -95,6 +95,8 @@ class CycleRecord(Strict):
     ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
     """From the ledger's beginning to the fault, or to its last acknowledgement."""
+    explanation: str | None = None
+    """Whose fault a loss is, as far as the fault itself says."""
     lost_power: list[str] = Field(default_factory=list)
     """Clients that lost their power: what they did last, they could not tell."""
     throughput: Throughput = Field(default_factory=Throughput)

@@ -32,6 +32,9 @@ class Conditions:
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush and kept nothing, as the engine counted them."""
 
+    explanation: str | None = None
+    """Whose fault a loss is, where the fault itself says so."""
+
     @property
     def excused(self) -> bool:
         """Whether the administrator asked for what a loss shows."""
@@ -42,6 +45,8 @@ class Conditions:
         """Whose fault a loss is."""
         if self.lying_disks:
             return f"the disks: {', '.join(self.lying_disks)} acknowledged flushes and kept nothing"
+        if self.explanation:
+            return self.explanation
         if self.excused:
             return "the async export: the server answers before its disks have the data"
         return "the stack: nothing that was configured or broken explains it"

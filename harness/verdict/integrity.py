@@ -30,6 +30,9 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
         reason = f"mismatch_cnt in sectors: {differing}"
         if left := check.get("repaired"):
             reason += f"; after a repair: {left}"
+            if conditions.explanation and not any(left.values()):
+                # It was made to differ, so that this is what a scrub is for.
+                return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     unchecked = "".join(f"; {device} not checked: {why}" for device, why in check["unchecked"].items())
     return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")
@@ -37,4 +40,4 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
 
 def fault_of(conditions: Conditions) -> str:
     """Return whom to blame for damage below the export: no export option excuses that."""
-    return conditions.blame if conditions.lying_disks else "the stack"
+    return conditions.blame if conditions.lying_disks or conditions.explanation else "the stack"
