@@ -1,0 +1,73 @@
+"""Member disks fail, vanish, lie, slow down and rot under the clients' hands."""
+
+import pytest
+
+from harness.disk.cache import CutPolicy
+from harness.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from harness.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
+from harness.fixtures import Cycle, stack_of
+from harness.record.run import ControlSpec
+from harness.units import MIB, SECTOR
+from harness.verdict.evidence import BlockClass
+from harness.workload.agent import MAGIC
+
+UNUSED = 250 * MIB
+"""Of a member: nothing of the ledger lies there."""
+
+
+@pytest.mark.parametrize("level", ["5", "6", "10"])
+def test_a_failed_member_costs_no_promise(cycle: Cycle, level: str) -> None:
+    ended = cycle(stack_of(level), fault=MemberFails("disk1")).must_keep_every_promise()
+    assert ended.went_on("client1")
+
+
+def test_a_member_that_is_pulled_out_costs_no_promise(cycle: Cycle) -> None:
+    cycle(stack_of(), fault=MemberVanishes("disk1")).must_keep_every_promise()
+
+
+def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_told_otherwise(cycle: Cycle) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks: a member failed before")
+    ended = cycle(stack_of(), fault=SecondMemberFails("disk2", other="disk1"), control=control).must_pass()
+    assert "the array has failed" in (ended.record.not_recovered or "")
+    assert not ended.went_on("client1")
+
+
+def test_raid6_survives_a_second_failure_during_the_rebuild(cycle: Cycle) -> None:
+    cycle(stack_of("6"), fault=SecondMemberFails("disk2", other="disk1")).must_keep_every_promise()
+
+
+def test_a_sector_that_a_check_cannot_read_is_written_anew(cycle: Cycle) -> None:
+    cycle(stack_of(), fault=LatentSectorError("disk2", UNUSED)).must_keep_every_promise()
+
+
+def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: Cycle) -> None:
+    fault = LatentSectorDuringRebuild("disk2", UNUSED, other="disk1")
+    ended = cycle(stack_of(), fault=fault).must_keep_every_promise()
+    assert "md lists as bad: {" in (ended.record.fault_proof or "")
+
+
+def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> None:
+    # RAID4 keeps all its parity on the last member.
+    ended = cycle(stack_of("4"), during=[SilentCorruption("disk3", UNUSED)], fault="clean-reboot")
+    array = ended.must_keep_every_promise().record.checks["array"]
+    assert array["mismatch_cnt"] == {"/dev/md0": SilentCorruption("disk3", UNUSED).length // SECTOR}
+    assert array["repaired"] == {"/dev/md0": 0}
+
+
+def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks: what they gave back")
+    ended = cycle(stack_of(), fault=CorruptedAtRest("disk1", MAGIC), control=control).must_pass()
+    assert ended.record.on_server
+    assert ended.record.on_server.blocks[BlockClass.GARBAGE] > 0
+
+
+def test_a_slow_member_costs_time_alone(cycle: Cycle) -> None:
+    ended = cycle(stack_of(), during=[SlowMember("disk1", 5)], ledger_seconds=3.0).must_keep_every_promise()
+    (slow,) = ended.record.disks["disk1"]["struck"]
+    assert slow["times"] > ended.acknowledged / 4
+
+
+def test_a_member_that_drops_flushes_from_a_moment_on_is_blamed_by_name(cycle: Cycle) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks: disk1 acknowledged flushes")
+    during = [FlushesDropped("disk1")]
+    cycle(stack_of(), during=during, policy=CutPolicy.DROP, control=control).must_pass()

@@ -1,0 +1,269 @@
+"""Faults of member disks: how they prove themselves, against a machine that answers as a server's sysfs does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.array import ArraySpec
+from harness.array.leftover import Leftover
+from harness.array.upkeep import Upkeep
+from harness.command import Completed
+from harness.disk.cache import CacheMode
+from harness.disk.client import EngineClient
+from harness.disk.control import ControlServer
+from harness.disk.engine import Engine
+from harness.disk.flaw import FlawKind, bad_sectors
+from harness.disk.messages import MemberSpec
+from harness.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
+from harness.fault import Scene
+from harness.fault import member as member_module
+from harness.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from harness.fault.rot import BLOCK, CorruptedAtRest, LatentSectorError, SilentCorruption, blocks_with
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.verdict.contract import Conditions
+from harness.verdict.integrity import fault_of, judge_array
+from harness.verdict.outcome import Outcome
+
+SIZE = 1 << 20
+MEMBERS = ("d0", "d1", "d2", "d3")
+
+
+class FakeServer:
+    """A kernel with files in memory, that runs one request to each member for every write of its file system."""
+
+    name = "server"
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.files: dict[str, str] = {"/sys/block/md0/md/degraded": "0"}
+        self.asked: list[list[str]] = []
+        self.notices = True
+        for number, serial in enumerate(MEMBERS):
+            self.files[f"/sys/block/md0/md/dev-vd{'abcd'[number]}/state"] = "in_sync"
+            self.files[f"/dev/disk/by-id/raidproof-{serial}"] = f"/dev/vd{'abcd'[number]}"
+
+    def run(self, argv: list[str], *, stdin: str | None = None, **_: Any) -> Completed:
+        self.asked.append(argv)
+        answer = getattr(self, f"_{argv[0].replace('-', '_')}", lambda _argv, _stdin: "")(argv, stdin)
+        if answer is None:
+            return Completed(tuple(argv), 1, "", "no")
+        return Completed(tuple(argv), 0, answer, "")
+
+    def succeed(self, argv: list[str], **options: Any) -> str:
+        done = self.run(argv, **options)
+        if not done.ok:
+            raise RigError(f"failed: {argv}")
+        return done.stdout
+
+    def get(self, path: str) -> str:
+        return self.files[path]
+
+    def _cat(self, argv: list[str], _: str | None) -> str | None:
+        return self.files.get(argv[1])
+
+    def _grep(self, argv: list[str], _: str | None) -> str:
+        return "".join(f"{path}:{self.files[path]}\n" for path in argv[3:] if path in self.files)
+
+    def _realpath(self, argv: list[str], _: str | None) -> str:
+        return self.files.get(argv[-1], argv[-1])
+
+    def _test(self, argv: list[str], _: str | None) -> str | None:
+        return "" if any(path.startswith(argv[-1]) for path in self.files) else None
+
+    def _tee(self, argv: list[str], stdin: str | None) -> str:
+        if stdin == "remove\n":
+            self.files.pop(argv[1], None)
+        return ""
+
+    def _dd(self, argv: list[str], _: str | None) -> str | None:
+        source = argv[1].removeprefix("if=")
+        if source != "/dev/zero":
+            return self._dd_read(source, argv)
+        for number, serial in enumerate(MEMBERS):
+            port = self.engine.connect(serial)
+            try:
+                port.write(bytes(4096), 0, False)
+                port.flush()
+            except OSError:
+                path = f"/sys/block/md0/md/dev-vd{'abcd'[number]}/state"
+                if self.notices and self.files[path] == "in_sync":
+                    self.files[path] = "faulty,write_error"
+                    self.files["/sys/block/md0/md/degraded"] = str(int(self.files["/sys/block/md0/md/degraded"]) + 1)
+        return ""
+
+    def _dd_read(self, source: str, argv: list[str]) -> str | None:
+        options = dict(word.split("=", 1) for word in argv[1:])
+        buffer = bytearray(int(options["count"]))
+        try:
+            self.engine.connect(source.rpartition("-")[2]).read(memoryview(buffer), int(options["skip"]))
+        except OSError:
+            return None
+        self.files["content"] = str(hash(bytes(buffer)))
+        return ""
+
+    def _md5sum(self, _argv: list[str], _: str | None) -> str:
+        return f"{self.files['content']}  content"
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine([MemberSpec(serial, SIZE) for serial in MEMBERS])
+
+
+@pytest.fixture
+def server(engine: Engine) -> FakeServer:
+    return FakeServer(engine)
+
+
+@pytest.fixture
+def scene(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[Scene]:
+    ControlServer(engine, tmp_path / "control").start()
+    spec = ArraySpec(level="5", members=MEMBERS, chunk_size=65536)
+    array = SimpleNamespace(spec=spec, machine=server, leftover=Leftover())
+    array.state = lambda: SimpleNamespace(devices=[found_of(server)])
+    array.wait_clean = lambda _deadline: None
+    stack = SimpleNamespace(array=array, filesystem=SimpleNamespace(directory="/srv"))
+    with EngineClient(tmp_path / "control") as client:
+        yield Scene(cast("Lab", SimpleNamespace(server=server, disks=client)), cast("Stack", stack))
+
+
+def found_of(server: FakeServer) -> SimpleNamespace:
+    degraded = int(server.files["/sys/block/md0/md/degraded"])
+    return SimpleNamespace(device="/dev/md0", array_state="active", degraded=degraded, level="5")
+
+
+def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(scene: Scene, server: FakeServer) -> None:
+    injected = MemberFails("d1").inject(scene)
+    assert injected.target == "d1"
+    assert injected.proof == "1 requests failed, md says faulty,write_error, degraded 1"
+    assert ["rm", "--force", "/srv/.provoked"] in server.asked
+
+
+def test_a_failure_that_md_does_not_notice_is_no_fault(
+    scene: Scene, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.notices = False
+    monkeypatch.setattr(member_module, "NOTICE_DEADLINE_S", 0.05)
+    with pytest.raises(DeadlineExceeded, match="md to notice that d1 has failed"):
+        MemberFails("d1").inject(scene)
+
+
+def test_a_disk_that_is_no_member_cannot_fail(scene: Scene) -> None:
+    with pytest.raises(RequestError, match="d9 is no member"):
+        MemberFails("d9").inject(scene)
+
+
+def test_healing_puts_a_sound_drive_in_and_expects_its_new_name(
+    scene: Scene, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MemberFails("d1").inject(scene)
+
+    def put_in(_upkeep: object, serial: str) -> None:
+        assert engine.drives[1].flaws is None
+        server.files["/sys/block/md0/md/dev-vdb/state"] = f"spare {serial}"
+
+    monkeypatch.setattr(Upkeep, "put_in", put_in)
+    MemberFails("d1").heal(scene)
+    assert scene.stack.array.leftover.renewed == {"d1"}
+    assert server.files["/sys/block/md0/md/dev-vdb/state"] == "spare d1"
+
+
+def test_a_member_that_is_pulled_out_must_be_gone(scene: Scene, server: FakeServer) -> None:
+    server.files["/sys/block/vdb/size"] = "1"
+    with pytest.raises(RigError, match="vdb was unbound, and /sys/block/vdb is still there"):
+        MemberVanishes("d1").inject(scene)
+    del server.files["/sys/block/vdb/size"]
+    server.files["/sys/block/md0/md/dev-vdb/state"] = "faulty"
+    assert MemberVanishes("d1").inject(scene).proof == "/sys/block/vdb is gone, degraded 0"
+
+
+def test_a_raid5_that_lost_two_members_is_not_healed(scene: Scene, server: FakeServer) -> None:
+    server.files["/sys/block/md0/md/degraded"] = "2"
+    with pytest.raises(NotRecovered, match="the array has failed: /dev/md0 active, 2 members missing"):
+        SecondMemberFails("d2", other="d1").heal(scene)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "proof"),
+    [
+        (SlowMember("d2", 1), FlawKind.SLOW, "2 requests took 1 ms longer"),
+        (FlushesDropped("d2", 1), FlawKind.DROP_FLUSHES, "1 flushes dropped so far"),
+    ],
+)
+def test_a_flaw_must_have_struck(
+    scene: Scene, engine: Engine, fault: SlowMember | FlushesDropped, kind: FlawKind, proof: str
+) -> None:
+    assert fault.inject(scene).proof == proof
+    assert engine.counters()[2].struck_by(kind) > 0
+    fault.heal(scene)
+    assert engine.drives[2].flaws is None
+
+
+def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(scene: Scene, engine: Engine) -> None:
+    engine.set_mode(["d2"], CacheMode.PROTECTED)
+    with pytest.raises(RigError, match="d2 has no cache"):
+        FlushesDropped("d2").inject(scene)
+
+
+def test_silent_corruption_is_seen_in_what_the_drive_gives_back(scene: Scene, server: FakeServer) -> None:
+    injected = SilentCorruption("d3", 8192).inject(scene)
+    assert "4096 bytes at 8192: md5 " in injected.proof
+    scene.lab.disks.corrupt = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(RigError, match="are as they were"):
+        SilentCorruption("d3", 8192).inject(scene)
+
+
+def test_a_sector_that_md_did_not_write_anew_is_a_finding(scene: Scene, engine: Engine) -> None:
+    fault = LatentSectorError("d2", 8192)
+    scene.lab.disks.set_flaw("d2", bad_sectors(fault.offset, fault.length))
+    with pytest.raises(NotRecovered, match="left 4096 bytes at 8192 unreadable"):
+        fault.heal(scene)
+    engine.connect("d2").write(bytes(4096), 8192, False)
+    fault.heal(scene)
+
+
+def test_blocks_are_found_by_what_they_begin_with(scene: Scene, engine: Engine) -> None:
+    port = engine.connect("d1")
+    for at in (0, 3 * BLOCK, SIZE - BLOCK):
+        port.write(b"MINE" + bytes(BLOCK - 4), at, True)
+    port.write(b"xMINE", 5 * BLOCK, True)
+    port.write(b"MINE", 7 * BLOCK, False)
+    assert list(blocks_with(cast("EngineClient", scene.lab.disks), "d1", b"MINE")) == [0, 3 * BLOCK, SIZE - BLOCK]
+
+
+def test_rot_at_rest_changes_the_second_half_of_some_blocks(
+    scene: Scene, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.shutdown = lambda: None  # type: ignore[attr-defined]
+    port = engine.connect("d1")
+    for number in range(8):
+        port.write(b"MINE" + bytes(BLOCK - 4), number * BLOCK, True)
+    injected = CorruptedAtRest("d1", b"MINE", blocks=2).inject(scene)
+    assert "2 of 8 blocks corrupted, the first at 0" in injected.proof
+    buffer = bytearray(8 * BLOCK)
+    port.read(memoryview(buffer), 0)
+    spoilt = [at // BLOCK for at in range(0, len(buffer), BLOCK) if any(buffer[at + BLOCK // 2 : at + BLOCK])]
+    assert spoilt == [0, 4]
+    assert all(buffer[at : at + BLOCK // 2] == b"MINE" + bytes(BLOCK // 2 - 4) for at in range(0, len(buffer), BLOCK))
+    with pytest.raises(RigError, match="none of its blocks"):
+        CorruptedAtRest("d1", b"THEIRS").inject(scene)
+    monkeypatch.setattr(scene.lab, "disks", object())
+    with pytest.raises(RequirementMissing, match="only a simulated disk"):
+        CorruptedAtRest("d1", b"MINE").inject(scene)
+
+
+@pytest.mark.parametrize(
+    ("explanation", "left", "outcome"),
+    [("the disks", 0, Outcome.PASS), ("the disks", 8, Outcome.FAIL), (None, 0, Outcome.FAIL)],
+)
+def test_what_was_made_to_differ_must_be_found_and_repaired(
+    explanation: str | None, left: int, outcome: Outcome
+) -> None:
+    conditions = Conditions(export_sync=True, explanation=explanation)
+    check: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"md0": 8}, "unchecked": {}, "repaired": {"md0": left}}
+    assert judge_array(check, conditions).outcome is outcome
+    assert fault_of(conditions) == (explanation or "the stack")
