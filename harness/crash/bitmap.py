@@ -83,6 +83,8 @@ class Accuracy:
     """Those that no member's metadata would have resynced: they would stay as they are. A broken promise of md."""
     uneven: tuple[Difference, ...] = ()
     """Those that are marked on some members only: resynced or not, as the member goes that md reads."""
+    all_marked: bool = False
+    """Every chunk is marked, as on a new array for its first seconds: then nothing could be unmarked."""
     unchecked: str | None = None
     """Why nothing is said about it."""
 
@@ -95,6 +97,8 @@ class Accuracy:
         if self.unchecked:
             return f"not checked: {self.unchecked}"
         said = f"{len(self.differ)} rows differ"
+        if self.all_marked:
+            said += ", and every chunk is marked"
         if self.unmarked:
             said += f", {len(self.unmarked)} of them nothing would resync, the first {self.unmarked[0]}"
         if self.uneven:
@@ -148,7 +152,8 @@ def _by_bitmap(array: Assembled, read: ReadMember, found: tuple[Difference, ...]
             unmarked.append(one)
         elif not all(marks):
             uneven.append(one)
-    return Accuracy("bitmap", found, tuple(unmarked), tuple(uneven))
+    counts, chunks = dirty(bitmaps, read), {number: one.chunks for number, one in bitmaps.items() if one}
+    return Accuracy("bitmap", found, tuple(unmarked), tuple(uneven), all_marked=counts == chunks)
 
 
 def _would_resync(array: Assembled, read: ReadMember, number: int, bitmap: Bitmap | None, one: Difference) -> bool:

@@ -1,5 +1,6 @@
 """Members of real arrays as od printed them, and arrays made of random bytes that keep md's rules."""
 
+import struct
 from functools import reduce
 from operator import xor
 from pathlib import Path
@@ -7,7 +8,7 @@ from random import Random
 
 from harness.crash.parity import ROW, Assembled, ReadMember, syndrome
 from harness.crash.striping import Striping
-from harness.crash.superblock import Feature, Superblock
+from harness.crash.superblock import Feature, Superblock, checksum_of
 
 MD = Path(__file__).parents[1] / "data" / "md"
 
@@ -56,6 +57,30 @@ def superblock(striping: Striping, role: int, **changes: object) -> Superblock:
         "whole": True,
     }
     return Superblock(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def packed(superblock: Superblock, uuid: bytes = b"a" * 16) -> bytes:
+    """Return the 4 KiB of a superblock, as far as its fields say."""
+    data, sector = bytearray(4096), 512
+    struct.pack_into("<IIII16s", data, 0, 0xA92B4EFC, 1, superblock.features, 0, uuid)
+    struct.pack_into(
+        "<iIQI",
+        data,
+        72,
+        superblock.level,
+        superblock.layout,
+        superblock.size // sector,
+        superblock.chunk_size // sector,
+    )
+    struct.pack_into("<I", data, 92, superblock.raid_disks)
+    struct.pack_into("<QQQ", data, 128, superblock.data_offset // sector, superblock.data_size // sector, 8)
+    struct.pack_into("<I", data, 160, superblock.dev_number)
+    resync = superblock.resync_offset if superblock.clean else superblock.resync_offset // sector
+    struct.pack_into("<QQ", data, 200, superblock.events, resync)
+    struct.pack_into("<I", data, 220, len(superblock.roles))
+    struct.pack_into(f"<{len(superblock.roles)}H", data, 256, *superblock.roles)
+    struct.pack_into("<I", data, 216, checksum_of(bytes(data), len(superblock.roles)))
+    return bytes(data)
 
 
 class Disks:

@@ -87,6 +87,15 @@ def test_rows_that_are_marked_everywhere_are_right() -> None:
     assert str(judged) == "2 rows differ"
 
 
+def test_marks_on_everything_prove_nothing_and_say_so() -> None:
+    disks = Marked(everywhere(*range(8)))
+    judged = judge_marks(disks.array, disks.read, ROWS)
+    assert judged.all_marked
+    assert str(judged).endswith("every chunk is marked")
+    other = Marked(everywhere(*range(7)))
+    assert not judge_marks(other.array, other.read, ROWS[:1]).all_marked
+
+
 def test_a_row_that_is_marked_nowhere_is_a_broken_promise() -> None:
     disks = Marked(everywhere(7))
     judged = judge_marks(disks.array, disks.read, ROWS)
