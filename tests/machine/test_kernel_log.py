@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from harness.machine.kernel_log import Moment, moment, said_since, stamp_us
+from harness.machine.kernel_log import Moment, moment, said_since, said_until_off, stamp_us
 from harness.machine.machine import Machine
 
 RING = "<6>[    0.000000] Linux version\n<4>[   12.345678] md0: array\n"
@@ -31,6 +31,16 @@ def test_the_console_from_a_moment_on_and_over_reboots(tmp_path: Path) -> None:
     first.write_text("before|after")
     second.write_text("|boot")
     assert said_since(machine(first, second), since) == "|after|boot"
+
+
+def test_the_console_from_a_moment_on_until_the_power_went(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text("before")
+    since = moment(machine(first))
+    first.write_text("before|after")
+    second.write_text("|boot")
+    assert said_until_off(machine(first, second), since) == "|after"
+    assert said_until_off(machine(ring=RING), moment(machine(ring=RING))) is None
 
 
 def test_without_a_console_the_ring_buffer_from_a_moment_on() -> None:

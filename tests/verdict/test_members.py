@@ -110,6 +110,14 @@ def test_what_was_not_looked_at_has_not_passed(check: dict[str, Any]) -> None:
     assert judge_members(check, SYNC).outcome is Outcome.INCONCLUSIVE
 
 
+def test_legs_of_a_nested_array_are_looked_at_only_while_they_are_online() -> None:
+    legs = said() | {"/dev/md1": said()["disk0"] | {"device_uuid": "leg"}}
+    assert judged(start=legs, end=legs)[0] is Outcome.PASS
+    assert judged(start=legs)[0] is Outcome.FAIL
+    again = legs | {"/dev/md1": legs["/dev/md1"] | {"array_uuid": "another"}}
+    assert "/dev/md1: the array was re-created" in judged(start=legs, end=again)[1]
+
+
 def test_lying_disks_are_named() -> None:
     lying = Conditions(export_sync=True, lying_disks=("disk3",))
     look = said()

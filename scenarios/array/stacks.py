@@ -1,0 +1,18 @@
+"""Stacks on arrays that `stack_of` has no words for."""
+
+from typing import Any
+
+from harness.array import ArraySpec
+from harness.fixtures import MEMBERS, stack_of
+from harness.stack import StackSpec
+from harness.units import KIB
+
+
+def raid5(policy: str = "bitmap", **changes: Any) -> StackSpec:
+    """Return a stack on a RAID5 of this consistency policy: of four disks, or of three and a journal."""
+    disks: dict[str, Any] = {"members": MEMBERS}
+    if policy == "journal":
+        disks = {"members": MEMBERS[:-1], "journal": MEMBERS[-1]}
+    asked = {"level": "5", "chunk_size": 64 * KIB, "consistency_policy": policy, "assume_clean": True}
+    array = ArraySpec.model_validate(asked | disks | changes)
+    return stack_of(members=len(array.members)).model_copy(update={"array": array})
