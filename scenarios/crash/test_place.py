@@ -1,0 +1,104 @@
+"""A byte of the array lies on the members where the harness says, on real md, and belongs to whom it says."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.array import Array, ArraySpec
+from harness.crash.owner import owner
+from harness.crash.parity import ROW, Assembled, differences
+from harness.crash.place import Area, members_at, place_of
+from harness.crash.superblock import OFFSET, SIZE, parse_superblock
+from harness.disk.client import EngineClient
+from harness.errors import RequirementMissing
+from harness.filesystem import Ext4Spec, XfsSpec
+from harness.fixtures import MEMBERS, stack_of
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.units import KIB, MIB
+
+CHUNK = 64 * KIB
+MARKERS = tuple(number * (CHUNK + ROW) for number in range(40))
+"""Bytes of the array: a page in each of forty chunks, none at the same place of its chunk as the one before."""
+
+
+def marker(offset: int) -> bytes:
+    return b"%016d" % offset * (ROW // 16)
+
+
+def images(disks: EngineClient, count: int, folder: Path) -> list[bytes]:
+    """Return what each of the first members holds, as far as the markers reach."""
+    found = []
+    for serial in MEMBERS[:count]:
+        disks.image(serial, folder / serial, durable=False)
+        with (folder / serial).open("rb") as image:
+            found.append(image.read(8 * MIB))
+        (folder / serial).unlink()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("level", "layout"),
+    [
+        ("0", None),
+        ("4", None),
+        ("5", "left-symmetric"),
+        ("5", "left-asymmetric"),
+        ("5", "right-symmetric"),
+        ("5", "right-asymmetric"),
+        ("6", "left-symmetric"),
+        ("10", "n2"),
+    ],
+)
+def test_markers_lie_where_they_are_said_to(lab: Lab, tmp_path: Path, level: str, layout: str | None) -> None:
+    if not isinstance(lab.disks, EngineClient):
+        raise RequirementMissing("what real disks hold is not read here")
+    spec = ArraySpec.model_validate(
+        {"level": level, "members": MEMBERS, "chunk_size": CHUNK, "layout": layout, "assume_clean": level != "0"}
+    )
+    array = Array(spec, lab.server)
+    array.create()
+    pattern = bytearray(MARKERS[-1] + ROW)
+    for offset in MARKERS:
+        pattern[offset : offset + ROW] = marker(offset)
+    lab.server.put(bytes(pattern), "/run/pattern")
+    lab.server.succeed(["dd", "if=/run/pattern", f"of={array.device}", "bs=64K", "oflag=direct", "status=none"])
+    found = images(lab.disks, len(MEMBERS), tmp_path)
+    array.deactivate()
+
+    superblocks = {number: parse_superblock(data[OFFSET : OFFSET + SIZE]) for number, data in enumerate(found)}
+    assembled = Assembled.of(superblocks)
+    assert assembled is not None
+    for offset in MARKERS:
+        places = members_at(assembled, offset)
+        assert places
+        for number, at in places:
+            assert found[number][at : at + ROW] == marker(offset)
+            superblock = superblocks[number]
+            assert superblock is not None
+            place = place_of(superblock, at)
+            assert (place.area, place.array_offset) == (Area.DATA, offset)
+    rows = range(4 * MIB // ROW)
+    assert not differences(assembled, lambda number, at, length: found[number][at : at + length], rows)
+
+
+@pytest.mark.parametrize("filesystem", [XfsSpec(), Ext4Spec()], ids=lambda spec: spec.type)
+def test_blocks_belong_to_whom_they_are_said_to(lab: Lab, filesystem: XfsSpec | Ext4Spec) -> None:
+    stack = Stack(stack_of(filesystem=filesystem), lab.server, lab.clients)
+    stack.create()
+    stack.activate()
+    client, server = lab.clients[0], lab.server
+    client.put(b"whose?" * (16 * ROW), f"{stack.mounts[client.name].directory}/word")
+    root, device = stack.filesystem.directory, stack.array.device
+    server.succeed(["sync", "--file-system", root])
+    said = server.succeed(["filefrag", "-v", f"-b{ROW}", f"{root}/word"])
+    first = next(line for line in said.splitlines() if line.split(":")[0].strip() == "0")
+    begin = int(first.split(":")[2].split("..")[0]) * ROW
+    assert owner(server, filesystem, device, root, begin) == f"file /word, bytes 0-{ROW - 1}"
+    third = begin + 2 * ROW + 5
+    assert owner(server, filesystem, device, root, third) == f"file /word, bytes {2 * ROW}-{3 * ROW - 1}"
+    assert owner(server, filesystem, device, root, 0) in {"static fs metadata", "primary superblock"}
+    stack.deactivate()
+    stack.array.activate()
+    assert owner(server, filesystem, device, root, begin).startswith("file /word")
+    stack.array.deactivate()
