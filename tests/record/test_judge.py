@@ -154,6 +154,34 @@ def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> 
     assert "kernel log" in cycle.reason
 
 
+def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CycleRecord) -> None:
+    with (store.path / cycle.files["console server"]).open("a") as console:
+        console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    cycle.checks["alarms"] = ["Disk failure on"]
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+
+
+def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord) -> None:
+    was = {
+        "array_uuid": "a",
+        "created": "x",
+        "device_uuid": "d",
+        "role": "Active device 0",
+        "events": 7,
+        "state": "clean",
+    }
+    cycle.checks["members"] = {"start": {"disk0": was}, "end": {"disk0": was}, "renewed": []}
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    cycle.checks["members"]["end"] = {"disk0": was | {"array_uuid": "b"}}
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "members: disk0: the array was re-created" in cycle.reason
+
+
 def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
     cycle.checks["filesystem"] = cycle.checks["filesystem"] | {"outcome": "damaged", "reasons": ["bad magic"]}
     judge_cycle(cycle, store.path)
