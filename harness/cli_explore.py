@@ -59,13 +59,12 @@ def explore(
         if state is not None:
             raise typer.Exit(STATUS[show_state(source, state, keep=keep)])
         from harness.crash.exploration import Budget  # noqa: PLC0415
-        from harness.crash.explorer import Options  # noqa: PLC0415
-        from harness.crash.explorer import explore as explore_source  # noqa: PLC0415
+        from harness.crash.explorer import Options, explore_cycle  # noqa: PLC0415
 
         wanted = DEFAULT_STATES if states is None and minutes is None else states
         budget = Budget(states=wanted, minutes=minutes)
         options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume)
-        record, page = explore_source(source, options)
+        record, page = explore_cycle(source, options)
     from harness.report.exploration_table import show_exploration  # noqa: PLC0415
 
     show_exploration(record, Console(), page)

@@ -14,6 +14,7 @@ import pytest
 
 from harness import log
 from harness.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
+from harness.explorations import explore
 from harness.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, measure, plans
 from harness.lab import Lab
 from harness.options import OPTIONS
@@ -21,7 +22,7 @@ from harness.platform import platform_of, refuse_unknown
 from harness.suites import suite
 from harness.verdict.outcome import Outcome
 
-__all__ = ["campaign", "cycle", "lab", "measure", "plans", "suite"]
+__all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans", "suite"]
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"

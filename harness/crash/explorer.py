@@ -46,7 +46,7 @@ class Options:
     resume: bool = False
 
 
-def explore(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
+def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
     """Explore a cycle; return the record and the page.
 
     Raises:

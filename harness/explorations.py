@@ -1,0 +1,112 @@
+"""The fixture that takes a cycle through the crashes that it could have had."""
+
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.crash.exploration import Budget
+from harness.crash.explorer import STEM, Options, explore_cycle
+from harness.crash.judge import Judgement
+from harness.crash.replay import replay
+from harness.crash.source import Source, source_of
+from harness.crash.state import CrashState
+from harness.errors import Inconclusive, ProductError, RaidproofError, RequirementMissing
+from harness.fixtures import ERRORS, Ended
+from harness.lab import hosts
+from harness.record import CycleRecord
+from harness.record.exploration import ExplorationRecord, FailureRecord
+from harness.verdict.outcome import Outcome
+
+STATES = 150
+
+
+class Explored:
+    """A cycle that was explored, and what a scenario may claim about it."""
+
+    def __init__(self, record: ExplorationRecord, source: Source, page: Path) -> None:
+        self.record = record
+        self.source = source
+        self.page = page
+
+    def must_keep_every_promise(self) -> Self:
+        """Claim that in every state that was looked at all that had been acknowledged was there.
+
+        Raises:
+            ProductError: in one something was missing, whatever excuses it.
+            RigError: the rig failed, or reuse of a machine has hidden something.
+            Inconclusive: no state was looked at, or a failure did not come again.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(ERRORS[self.record.outcome])
+        if self.record.loss is not None:
+            raise self._as(ProductError)
+        return self
+
+    def must_find(self, kind: str, blame: str = "") -> FailureRecord:
+        """Claim that a failure of this kind was found, that it came again, and who was to blame.
+
+        ``kind`` is a part of the promise or of the damage; ``blame`` is how the blame begins.
+
+        Raises:
+            RigError: the rig failed, or reuse of a machine has hidden something.
+            ProductError: somebody else is blamed.
+            Inconclusive: there was no such failure.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome not in (Outcome.FAIL, Outcome.PASS):
+            raise self._as(ERRORS[self.record.outcome])
+        found = [one for one in self.record.failures if kind in one.promise or kind in one.damage]
+        if not any(one.confirmed for one in found):
+            raise self._as(Inconclusive, f"nothing like {kind!r} was found, and found again; ")
+        first = next(one for one in found if one.confirmed)
+        if not (first.blame or "").startswith(blame):
+            raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
+        return first
+
+    def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
+        """Show the smallest state of a failure again, so many times."""
+        dump = failure.shrunk.dump if failure.shrunk is not None else failure.dump
+        logs = self.source.store.directory(f"{STEM}{self.record.cycle}")
+        return replay(self.source, CrashState.load(dump), logs, times=times).judgements
+
+    def _as(self, kind: type[RaidproofError], why: str = "") -> RaidproofError:
+        return kind(f"{self.record.title}: {why}{self.record.reason}", remedy=f"see {self.page}")
+
+
+class Explore:
+    """Explores cycles of a session's run."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+
+    def __call__(
+        self,
+        cycle: Ended | CycleRecord,
+        states: int | None = STATES,
+        seed: int = 1,
+        *,
+        minutes: float | None = None,
+        tear: int = 512,
+        checkers: int = 2,
+    ) -> Explored:
+        """Look at so many crash states of a cycle, or for so long.
+
+        Raises:
+            RequirementMissing: its disks cannot show a crash state.
+        """
+        record = cycle.record if isinstance(cycle, Ended) else cycle
+        if self._campaign.topology.provider == hosts.NAME:
+            raise RequirementMissing("crash states are shown by the disk engine, which provider hosts has not")
+        source = source_of(self._campaign.store, record.name)
+        options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers)
+        explored, page = explore_cycle(source, options)
+        return Explored(explored, source, page)
+
+
+@pytest.fixture
+def explore(campaign: Campaign) -> Explore:
+    """Takes a cycle through the crashes that it could have had: ``explore(cycle(stack_of()), states=150)``."""
+    return Explore(campaign)

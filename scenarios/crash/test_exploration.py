@@ -1,0 +1,30 @@
+"""One recorded run, and the crashes that it could have had: at every instant, whatever the disks' caches had kept."""
+
+from harness.disk.cache import CacheMode
+from harness.explorations import Explore
+from harness.fixtures import Cycle, stack_of
+from harness.record import ControlSpec
+
+REPLAYS = 10
+
+
+def test_sync_export_keeps_every_promise_in_every_crash(cycle: Cycle, explore: Explore) -> None:
+    explored = explore(cycle(stack_of()).must_pass(), states=150).must_keep_every_promise()
+    assert explored.record.judged == 150
+    assert explored.record.cold.checked
+
+
+def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explore: Explore) -> None:
+    liars = ("disk1",)
+    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    ended = cycle(stack_of(), cache_mode=CacheMode.LYING, cache_mode_of=liars, control=control)
+    explored = explore(ended, states=150)
+    failure = explored.must_find("", blame="the disks: disk1 acknowledged flushes")
+    assert failure.shrunk is not None
+    assert failure.missing is not None
+    # Only what the liar has lost is needed for it, and the state names where that was.
+    assert {write.member for write in failure.shrunk.lost} <= {*liars}
+    assert all(write.stripe is not None for write in failure.shrunk.lost)
+    again = explored.replay(failure, times=REPLAYS)
+    assert {(one.outcome, one.damages) for one in again} == {(again[0].outcome, again[0].damages)}
+    assert again[0].broken
