@@ -15,6 +15,8 @@ FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STAT
 NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC")
 UNSTABLE = 0
 CLAIM_PREVIOUS = 1
+LENT = ("1", "2")
+"""Read and write delegation."""
 
 
 class Range(NamedTuple):
@@ -234,3 +236,21 @@ def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
         return _of(name, said, Outcome.FAIL, "nfsd")
     statuses = sorted({str(one.status) for one in tried})
     return _of(name, f"{len(tried)} reclaims refused: {', '.join(statuses)}", Outcome.PASS)
+
+
+def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verdict:
+    """Claim that a file which one client had been lent was opened by another one, once it was given or taken back."""
+    name = "delegation"
+    lent = [
+        one
+        for one, operation in operations_of(exchanges, "OPEN")
+        if one.client == holder and operation.told.get("nfs.open.delegation_type") in LENT
+    ]
+    if not lent:
+        return _of(name, f"{holder} was lent nothing", Outcome.INCONCLUSIVE)
+    asked = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
+    if OK not in asked:
+        return _of(name, f"{other} could not open it: {', '.join(map(str, asked))}", Outcome.FAIL, "nfsd")
+    if asked.index(OK) == 0:
+        return _of(name, f"{other} opened it at once, while {holder} had it", Outcome.FAIL, "nfsd")
+    return _of(name, f"{other} opened it after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)

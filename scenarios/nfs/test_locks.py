@@ -1,7 +1,10 @@
 """A lock outlives the server's restart; who stays away for too long loses it, and is told so."""
 
+from collections.abc import Callable
+
 import pytest
 
+from harness.errors import ProductError
 from harness.fault import ClientNetworkCut, ClientPowerCut, Fault, MissedGrace, NfsdRestart, PowerCut
 from harness.verdict.wire import judge_late_reclaim, judge_locks_kept
 from harness.waiting import Deadline, wait_until
@@ -46,6 +49,39 @@ def test_lock_is_still_held_after_a(fault: Fault, two_clients: Clients) -> None:
         clients.two.do("lock", held, "none").require("unlock")
         clients.one.do("lock", wanted, "write").require("lock")
     clients.must(judge_locks_kept)
+
+
+def test_lock_of_a_client_that_comes_back_in_time_is_still_held(two_clients: Clients) -> None:
+    with two_clients() as clients:
+        restart_without_the_holder(clients, lambda: None)
+    clients.must(judge_locks_kept)
+
+
+def test_server_that_skips_its_grace_period_is_found_out(two_clients: Clients) -> None:
+    with two_clients(may_say=RECLAIM_FAILED) as clients:
+
+        def skip() -> None:
+            clients.server.put("Y", "/proc/fs/nfsd/v4_end_grace")
+            clients.end_grace()
+
+        restart_without_the_holder(clients, skip)
+    with pytest.raises(ProductError, match="locks in grace: "):
+        clients.must(judge_locks_kept)
+
+
+def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) -> None:
+    """Restart nfsd while the holder of a lock is cut off, for much less than the grace period."""
+    held, wanted = take(clients)
+    cut = ClientNetworkCut(held_s=0)
+    cut.inject(clients.scene)
+    clients.scene.stack.export.restart()
+    then()
+    clients.one.begin("lock", wanted, "write")
+    cut.heal(clients.scene)
+    clients.rouse()
+    clients.two.do("write", held, "mine")
+    clients.two.do("fsync", held)
+    clients.one.ended()
 
 
 def test_lock_of_a_client_that_missed_the_grace_period_is_lost_and_it_is_told(two_clients: Clients) -> None:

@@ -19,7 +19,7 @@ __all__ = ["two_clients"]
 
 @pytest.mark.parametrize("fault", [NfsdRestart(), PowerCut()], ids=lambda fault: fault.name)
 def test_what_was_unstable_is_sent_again_after_a(fault: Fault, two_clients: Clients) -> None:
-    with two_clients(link=LINK, mount=MountSpec(wsize=64 * KIB)) as clients:
+    with two_clients(link=LINK, stack={"mount": MountSpec(wsize=64 * KIB)}) as clients:
         writer = clients.one
         file = writer.open(clients.path("big"), "new")
         writer.do("pour", file, SIZE, "a").require("write")

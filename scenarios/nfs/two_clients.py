@@ -1,7 +1,8 @@
 """Two clients that share an export and hold files of it, whatever becomes of the server; and what they said to it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -119,29 +120,39 @@ class Clients:
 
     @contextmanager
     def __call__(
-        self, *, link: LinkSpec | None = None, may_say: str | None = None, **asked: Any
+        self,
+        level: str = "5",
+        *,
+        link: LinkSpec | None = None,
+        may_say: str | None = None,
+        ruins: bool = False,
+        stack: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[TwoClients]:
-        """Bring two clients to an export; ``asked`` is what `stack_of` takes.
+        """Bring two clients to an export; ``stack`` is what `stack_of` takes.
 
-        ``may_say`` is what kernels may say that is alarming elsewhere: a client that loses a lock says so.
+        ``may_say`` is what kernels may say that is alarming elsewhere: a client that loses a lock says so. What
+        ``ruins`` the stack leaves nothing of it, nor of the lab.
         """
         try:
             lab = self._campaign.lab
             lab.disks.reset()
-            spec = stack_of(**{"export": EXPORT, **asked}).model_copy(update={"link": link or LinkSpec()})
-            stack = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
+            spec = stack_of(level, **{"export": EXPORT, **stack}).model_copy(update={"link": link or LinkSpec()})
+            built = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
             begun = {name: moment(machine) for name, machine in lab.machines.items()}
-            stack.create()
-            stack.activate()
+            built.create()
+            built.activate()
             path = self._campaign.store.directory(self._name) / "nfs.pcapng"
             with (
                 capturing(lab, path) as capture,
                 lock_holder(lab.clients[0], lab) as one,
                 lock_holder(lab.clients[1], lab) as two,
             ):
-                clients = TwoClients(Scene(lab, stack), one, two, capture)
+                clients = TwoClients(Scene(lab, built), one, two, capture)
                 yield clients
-            stack.deactivate()
+            if ruins:
+                self._campaign.discard_lab()
+                return
+            built.deactivate()
             said = [(name, said_since(lab.machines[name], since)) for name, since in begun.items()]
             _must_be_calm([(name, _without(log, may_say)) for name, log in said])
         except BaseException:

@@ -1,0 +1,46 @@
+"""When the storage fails under what the server was sent, the client is told, or sends it again."""
+
+from harness.disk.flaw import failed
+from harness.filesystem import XfsSpec
+from harness.fixtures import MEMBERS
+from harness.link import LinkSpec
+from harness.mount import MountSpec
+from harness.units import KIB, MIB
+from harness.verdict.wire import failed_s, judge_verifier
+from harness.waiting import pause
+from scenarios.nfs.two_clients import Clients, two_clients
+
+LINK = LinkSpec(rate=40_000_000)
+BEFORE_S = 0.4
+SIZE = 4 * MIB
+__all__ = ["two_clients"]
+
+
+def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients) -> None:
+    *members, log = MEMBERS
+    # The log on a disk of its own, which lives: else the file system would go with its members.
+    stack = {"members": len(members), "filesystem": XfsSpec(log=log), "mount": MountSpec(wsize=64 * KIB)}
+    with two_clients("0", link=LINK, ruins=True, stack=stack) as clients:
+        writer, disks = clients.one, clients.scene.lab.disks
+        file = writer.open(clients.path("told"))
+        writer.do("write", file, "told").require("write")
+        writer.do("fsync", file).require("fsync")
+        big = writer.open(clients.path("big"), "new")
+        writer.do("pour", big, SIZE, "a").require("write")
+        pause(BEFORE_S)
+        for serial in members:
+            disks.set_flaw(serial, failed())
+        assert writer.do("fsync", big).error == "EIO"
+        disks.clear_flaws()
+        # Not of this file: of one with a failed write behind it, nfsd refuses all that follows until it is closed.
+        other = clients.two.open(clients.path("other"))
+        clients.two.do("write", other, "other").require("write")
+        clients.two.do("fsync", other).require("fsync")
+        writer.do("close", big)
+        again = writer.open(clients.path("big"), "new")
+        writer.do("pour", again, SIZE, "b").require("write")
+        writer.do("fsync", again).require("fsync, with the disks well again")
+        assert clients.read_on_server("told") == "told"
+        assert clients.read_on_server("other") == "other"
+        assert clients.read_on_server("big") == "b" * SIZE
+    clients.must(judge_verifier, after_s=failed_s(clients.exchanges))

@@ -1,0 +1,74 @@
+"""A file that is open when the server goes stays the same file; what was closed is what the next one opens."""
+
+import pytest
+
+from harness.export import ExportSpec
+from harness.fault import ClientPowerCut, Fault, NfsdRestart, PowerCut
+from harness.verdict.wire import judge_recall
+from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
+
+GENERATIONS = 20
+__all__ = ["two_clients"]
+
+
+@pytest.mark.parametrize("fault", [NfsdRestart(), PowerCut()], ids=lambda fault: fault.name)
+def test_open_file_goes_on_after_a_fault_and_a_removed_one_is_stale(fault: Fault, two_clients: Clients) -> None:
+    with two_clients() as clients:
+        holder = clients.one
+        kept, gone = (holder.open(clients.path(name)) for name in ("kept", "gone"))
+        for file in (kept, gone):
+            holder.do("write", file, "before").require("write")
+            holder.do("fsync", file).require("fsync")
+        clients.suffer(fault, meanwhile=lambda: clients.server.succeed(["rm", clients.on_server("gone")]))
+        holder.do("write", kept, " and after", 6).require("write")
+        holder.do("fsync", kept).require("fsync")
+        assert clients.read_on_server("kept") == "before and after"
+        # A descriptor that could not be reclaimed refuses writes as if it were none (NFS_CONTEXT_BAD in fs/nfs).
+        assert holder.do("write", gone, "lost").error in {"ESTALE", "EBADF"}
+        assert holder.do("read", gone, 6).error == "ESTALE"
+        assert holder.do("open", clients.path("gone"), "read").error == "ENOENT"
+
+
+def test_what_a_client_closed_is_what_the_other_opens_after_a_power_cut(two_clients: Clients) -> None:
+    with two_clients() as clients:
+        writer, reader = clients.one, clients.two
+
+        def write(generation: int) -> None:
+            file = writer.open(clients.path("shared"), "new")
+            writer.do("write", file, f"{generation:08}").require("write")
+            writer.do("close", file).require("close")
+
+        def read() -> int:
+            file = reader.open(clients.path("shared"), "read")
+            found = reader.do("read", file, 8).require("read")
+            reader.do("close", file).require("close")
+            return int(found)
+
+        write(1)
+        # Now there is something old in the reader's cache.
+        assert read() == 1
+        for generation in range(2, GENERATIONS):
+            write(generation)
+        clients.suffer(PowerCut())
+        assert read() == GENERATIONS - 1
+        write(GENERATIONS)
+        assert read() == GENERATIONS
+
+
+def test_file_lent_to_a_client_that_lost_its_power_is_taken_back(two_clients: Clients) -> None:
+    with two_clients(stack={"export": ExportSpec(lease_s=LEASE_S, grace_s=LEASE_S)}) as clients:
+        clients.end_grace()
+        file = clients.two.open(clients.path("lent"))
+        clients.two.do("write", file, "told").require("write")
+        clients.two.do("fsync", file).require("fsync")
+        fault = ClientPowerCut()
+        fault.inject(clients.scene)
+        mine = clients.one.open(clients.path("lent"))
+        assert clients.one.do("read", mine, 4).require("read") == "told"
+        clients.one.do("write", mine, "mine").require("write")
+        clients.one.do("fsync", mine).require("fsync")
+        assert clients.read_on_server("lent") == "mine"
+        fault.heal(clients.scene)
+        clients.scene.stack.activate_client(clients.two.client.name)
+    holder, other = (client.address for client in reversed(clients.scene.lab.clients))
+    clients.must(judge_recall, holder, other)
