@@ -23,11 +23,11 @@ _ENTRY = struct.Struct("<QQQQ")
 _LARGEST_DISCARD = 128 << 20  # bytes: replay-log leaves out longer ones where it has to write the zeroes itself
 _LARGEST_ZERO = 16 << 20
 _CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
-_ENDS = frozenset({Kind.FREEZE, Kind.RESET})
+_ENDS = frozenset({Kind.FREEZE, Kind.RESET, Kind.SWAP})
 
 
 def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
-    """Write what one member was asked, up to the first power cut or reset, and return the number of entries.
+    """Write what one member was asked, up to the first power cut, reset or exchange, and return the number of entries.
 
     The order is the one that dm-log-writes gives: a write appears when a flush has covered it, a FUA write when it
     completed. A FUA write that overlaps waiting ones brings them with it, so that the result is the member's image.
