@@ -17,7 +17,17 @@ from harness.array import Identity, serial_of
 from harness.command import CommandFailed
 from harness.disk.cache import CacheMode, CutPolicy
 from harness.errors import NotRecovered, RequestError, nearest
-from harness.fault import CleanReboot, ClientPowerCut, Fault, Injected, KernelPanic, NfsdRestart, PowerCut, Scene
+from harness.fault import (
+    CleanReboot,
+    ClientPowerCut,
+    Fault,
+    Injected,
+    KernelPanic,
+    NfsdRestart,
+    PowerCut,
+    Scene,
+    allowed_by,
+)
 from harness.fault.array import Lasting
 from harness.lab import Lab
 from harness.log import step
@@ -148,7 +158,7 @@ class Cycle:
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # A block of an earlier cycle must not pass for one of this.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
-        ledger_spec = self.spec.ledger.model_copy(update={"seed": seed})
+        ledger_spec = self.spec.ledger.model_copy(update={"seed": seed, "endured": self._allow_errors()})
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         faults = (*self.spec.during, self.fault)
@@ -179,6 +189,13 @@ class Cycle:
         self._look_through_client(ledger)
         for condition in reversed(self.spec.during):
             condition.heal(self.scene)
+
+    def _allow_errors(self) -> tuple[int, ...]:
+        """Note the errors of which clients may be told, and return those at which the ledger goes on."""
+        allowed = [sorted(allowed_by(one, self.scene)) for one in self.spec.during]
+        self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
+        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.scene)) if self.fault else []
+        return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)

@@ -1,6 +1,7 @@
 """What every fault has to offer."""
 
 from dataclasses import dataclass
+from errno import EIO, ETIMEDOUT
 from typing import ClassVar, Protocol
 
 from harness.disk.cache import Fate
@@ -46,3 +47,14 @@ class Fault(Protocol):
 
     def heal(self, scene: Scene) -> None:
         """Give back what the fault took; nothing is created anew."""
+
+
+def given_up(scene: Scene) -> frozenset[int]:
+    """Return what clients may be told that cannot reach the server: only soft mounts give up (nfs(5))."""
+    return frozenset() if scene.stack.spec.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
+
+
+def allowed_by(fault: Fault, scene: Scene) -> frozenset[int]:
+    """Return the errors of which clients may be told while a fault lasts: what its ``allows(scene)`` says, or none."""
+    allows = getattr(fault, "allows", None)
+    return allows(scene) if allows else frozenset()

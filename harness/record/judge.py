@@ -100,6 +100,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             resumed_ns=cycle.resumed_ns,
             torn=conditions.torn,
             unheard=cycle.lost_power,
+            unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
         )
         setattr(cycle, place, evidence)
         where = place.replace("_", " the ", 1)
@@ -170,6 +171,9 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=cycle.explanation,
+        allowed_errors=frozenset(cycle.allowed_errors),
+        allowed_by_fault=frozenset(cycle.allowed_by_fault),
+        fault_begun_ns=cycle.fault_begun_ns,
     )
 
 

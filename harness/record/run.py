@@ -97,6 +97,10 @@ class CycleRecord(Strict):
     """From the ledger's beginning to the fault, or to its last acknowledgement."""
     explanation: str | None = None
     """Whose fault a loss is, as far as the fault itself says."""
+    allowed_errors: list[int] = Field(default_factory=list)
+    """Errors (errno) of which clients may be told at any time: something is wrong that means them."""
+    allowed_by_fault: list[int] = Field(default_factory=list)
+    """Those of which they may be told from the fault's beginning on."""
     lost_power: list[str] = Field(default_factory=list)
     """Clients that lost their power: what they did last, they could not tell."""
     throughput: Throughput = Field(default_factory=Throughput)

@@ -1,5 +1,6 @@
 """The promises that a client is given, and what it means that one is broken (see README, "Promises")."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from errno import EEXIST, ENOENT, errorcode
@@ -31,6 +32,11 @@ class Conditions:
     """Whether clients may be lent files: then `close` need not send anything to the server."""
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush and kept nothing, as the engine counted them."""
+    allowed_errors: frozenset[int] = frozenset()
+    """Errors (errno) of which clients may be told: something is wrong, from before they began, that means them."""
+    allowed_by_fault: frozenset[int] = frozenset()
+    """Those of which they may be told from the fault's beginning on."""
+    fault_begun_ns: int | None = None
 
     explanation: str | None = None
     """Whose fault a loss is, where the fault itself says so."""
@@ -103,17 +109,31 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
 def judge_errors(
     history: History, conditions: Conditions, fault_at_ns: int | None, resumed_ns: int | None = None
 ) -> Verdict:
-    """Judge that no client was told of an error; what was lost by design is an error for its client too."""
+    """Judge that no client was told of an error that the fault does not mean; a loss by design is an error too."""
     checker = "errors told to clients"
-    failed = [
+    told = [
         one for one in history.operations if one.ended is Ended.FAILED and not resent(one, fault_at_ns, resumed_ns)
     ]
+    failed = [one for one in told if not meant(one, conditions)]
     if not failed:
-        return Verdict(checker=checker, outcome=Outcome.PASS, reason="none")
+        counted = Counter(errorcode.get(one.error, str(one.error)) for one in told)
+        reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
+        return Verdict(
+            checker=checker, outcome=Outcome.PASS, reason=f"{reason}: the fault means them" if told else "none"
+        )
     first = failed[0]
     reason = f"{len(failed):,}, the first of them {errorcode.get(first.error, first.error)} for {first.kind}"
     outcome = Outcome.PASS if conditions.excused else Outcome.FAIL
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=conditions.blame)
+
+
+def meant(operation: Operation, conditions: Conditions) -> bool:
+    """Whether an error is one that the fault, or what was wrong before it, means."""
+    if operation.error in conditions.allowed_errors:
+        return True
+    begun_ns = conditions.fault_begun_ns
+    since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
+    return since and operation.error in conditions.allowed_by_fault
 
 
 def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None = None) -> bool:

@@ -140,6 +140,7 @@ def weigh(
     resumed_ns: int | None = None,
     torn: bool = False,
     unheard: Collection[str] = (),
+    unsure: Collection[int] = (),
 ) -> Evidence:
     """Hold a history against a scan.
 
@@ -148,7 +149,8 @@ def weigh(
     again, are counted apart too. ``torn``: the fault may have torn a block that was being overwritten.
 
     Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
-    allowed, so nothing of theirs counts as invented.
+    allowed, so nothing of theirs counts as invented. What ended with an error of ``unsure`` (errno) may be done all
+    the same: who gave up waiting does not know.
 
     Raises:
         RigError: the scan says nothing of a worker.
@@ -165,7 +167,7 @@ def weigh(
         bound = [one for one in operations if one.binds(before_ns)]
         for operation in bound:
             balance.acknowledged[operation.kind] += 1
-        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn)
+        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn, unsure)
         if worker.kind == "metadata":
             weigh_names(case, balance)
         else:
@@ -185,6 +187,8 @@ class Case(NamedTuple):
     """Whether more may have been done than was told."""
     torn: bool
     """Whether a block that was being overwritten may be torn."""
+    unsure: Collection[int] = ()
+    """Errors of operations that may be done all the same."""
 
 
 def weigh_blocks(case: Case, balance: Balance) -> None:
@@ -261,7 +265,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
     begun: dict[int, set[str]] = defaultdict(lambda: set(METADATA) if case.unheard else set())
     for operation in case.operations:
         # "It exists" or "it does not" may be the answer to a request that was sent again, after a first that was done.
-        if operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT}:
+        if operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT, *case.unsure}:
             begun[operation.place].add(operation.kind)
     for operation in case.bound:
         if (wrong := missing(operation, begun[operation.place], case.found)) is not None:

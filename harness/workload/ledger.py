@@ -40,6 +40,8 @@ class LedgerSpec(BaseModel):
     files: int = 64
     """Files of each worker that writes and closes small files."""
     seed: int = 1
+    endured: tuple[int, ...] = ()
+    """Errors (errno) after which a worker goes on with something else; after any other one it is done."""
 
     def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
         """Lay the workers out over the clients.
@@ -94,6 +96,7 @@ class Ledger:
         orders = {
             "root": self.root,
             "seed": self.spec.seed,
+            "endured": self.spec.endured,
             "host": heard_at[0],
             "port": heard_at[1],
             "workers": workers,

@@ -1,6 +1,8 @@
 """Cases in which something is wrong and an easy excuse is at hand."""
 
-from errno import EEXIST, EIO
+from dataclasses import replace
+from errno import EEXIST, EIO, ENOSPC
+from typing import Any
 
 import pytest
 
@@ -106,6 +108,35 @@ def test_an_error_told_to_a_client_breaks_a_promise() -> None:
     assert judge_errors(History(WRITTEN), SYNC, CUT).outcome is Outcome.PASS
     assert judge_errors(history, SYNC, CUT).outcome is Outcome.FAIL
     assert judge_errors(history, ASYNC, CUT).outcome is Outcome.PASS
+
+
+def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginning_on() -> None:
+    def ended(error: int, at_ns: int, **fields: Any) -> Outcome:
+        history = History([*WRITTEN, did("fsync", 0, 2, at_ns - 1, at_ns, error=error)])
+        return judge_errors(history, replace(SYNC, **fields), CUT).outcome
+
+    by_fault: dict[str, Any] = {"allowed_by_fault": frozenset({ENOSPC}), "fault_begun_ns": CUT}
+    assert ended(ENOSPC, CUT + 1, **by_fault) is Outcome.PASS
+    assert ended(ENOSPC, CUT - 1, **by_fault) is Outcome.FAIL
+    assert ended(EIO, CUT + 1, **by_fault) is Outcome.FAIL
+    assert ended(ENOSPC, CUT + 1, allowed_by_fault=frozenset({ENOSPC})) is Outcome.FAIL
+    lasting: dict[str, Any] = {"allowed_errors": frozenset({ENOSPC})}
+    assert ended(ENOSPC, CUT - 1, **lasting) is Outcome.PASS
+    assert ended(EIO, CUT - 1, **lasting) is Outcome.FAIL
+
+
+def test_an_error_that_was_allowed_excuses_no_loss() -> None:
+    allowed = replace(SYNC, allowed_errors=frozenset({ENOSPC}))
+    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, unsure={ENOSPC})
+    assert judged(evidence, allowed) is Outcome.FAIL
+
+
+def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
+    gave_up = did("mkdir", 0, 1, 1, 2, error=EIO)
+    found = {"m": {"d0": DIRECTORY}}
+    assert weigh([NAMES], History([gave_up]), found).invented
+    assert weigh([NAMES], History([gave_up]), found, unsure={ENOSPC}).invented
+    assert not weigh([NAMES], History([gave_up]), found, unsure={EIO}).invented
 
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import socket
+import threading
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -11,11 +13,15 @@ from hypothesis import strategies as st
 
 from harness.workload.agent import (
     ABSENT,
+    ACKNOWLEDGE,
     BLOCK,
+    FRAME,
     GARBAGE,
+    KINDS,
     MISPLACED,
     OTHER_CONTENT,
     UNREADABLE,
+    Worker,
     block,
     names,
     read_back,
@@ -148,3 +154,36 @@ def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(
 
     monkeypatch.setattr(os, "read", sick)
     assert names(str(tmp_path)) == {"a": [0, 0, 0, "EIO"]}
+
+
+def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) -> list[tuple[str, int, int]]:
+    """What a worker told (kind, place, error) whose second and third change of metadata found no room."""
+    wrong = iter([0, errno.ENOSPC, errno.ENOSPC, 0, 0])
+
+    def change() -> None:
+        if error := next(wrong):
+            raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Worker, "changes", lambda *_: (("mkdir", change), ("create", change)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "endured": endured}
+        orders = {"number": 0, "path": "m", "kind": "metadata", "blocks": 2, "file": 0, "operations": 5}
+        worker = Worker(config, orders, threading.Event())
+        heard = listener.accept()[0]
+        worker.run()
+    with heard, heard.makefile("rb") as stream:
+        told = [one for one in FRAME.iter_unpack(stream.read()) if one[0] == ACKNOWLEDGE]
+    return [(KINDS[code], index, error) for _, code, _, _, index, _, error in told]
+
+
+def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = errno.ENOSPC
+    told = [("mkdir", 0, 0), ("create", 0, full), ("mkdir", 1, full), ("mkdir", 2, 0), ("create", 2, 0)]
+    assert worked(tmp_path, monkeypatch, [full]) == told
+
+
+def test_a_worker_is_done_after_any_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worked(tmp_path, monkeypatch, []) == [("mkdir", 0, 0), ("create", 0, errno.ENOSPC)]
