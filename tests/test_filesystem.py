@@ -127,6 +127,7 @@ def test_log_and_journal() -> None:
     assert mkfs_command(log, "/dev/md0", None)[-3:] == ["-l", "size=67108864,su=32768", "/dev/md0"]
     assert mkfs_command(Ext4Spec(log_size=64 * MIB), "/dev/md0", None)[-3:] == ["-J", "size=64", "/dev/md0"]
     none = Ext4Spec(journal=False)
+    assert mkfs_command(Ext4Spec(inodes=1024), "/dev/md0", None)[3:7] == ["-b", "4096", "-N", "1024"]
     assert mkfs_command(none, "/dev/md0", None)[-3:] == ["-O", "^has_journal", "/dev/md0"]
     assert "--options" not in mount_command(none, "/dev/md0")
     external = Ext4Spec(log="d", log_size=64 * MIB)
@@ -238,10 +239,16 @@ def test_the_newest_tools() -> None:
 def test_dumpe2fs() -> None:
     state = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.0-aligned.txt").read_text())
     assert (state.block_size, state.size, state.su, state.sw) == (4096, 512 * MIB, 64 * KIB, 3)
+    assert state.inodes == 32768
     assert "metadata_csum" in state.features
     unaligned = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.2-unaligned.txt").read_text())
     assert (unaligned.block_size, unaligned.su, unaligned.sw) == (1024, 0, 0)
     assert (unaligned.log, unaligned.log_size) == ("internal", 16 * MIB)
+
+
+@pytest.mark.parametrize(("found", "enough"), [(1000, False), (1024, True), (1056, True), (4096, False)])
+def test_inodes_are_as_many_as_asked_for_but_for_rounding(found: int, enough: bool) -> None:
+    assert ext4.enough_inodes(1024, found, 576 * MIB, 4096) is enough
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,16 @@ def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list
         journal = ["-J", f"device={disk_path(spec.log)}"]
     elif spec.log_size:
         journal = ["-J", f"size={spec.log_size // MIB}"]
-    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), "-E", ",".join(extended), *journal, device]
+    inodes = ["-N", str(spec.inodes)] if spec.inodes else []
+    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), *inodes, "-E", ",".join(extended), *journal, device]
+
+
+def enough_inodes(asked: int, found: int, size: int, block_size: int) -> bool:
+    """Whether a filesystem of so many bytes has as many inodes as were asked for, and no more than rounding adds."""
+    # A group has as many blocks as one of them has bits; its table is filled up to a block, of 128 bytes an inode at
+    # least, and to a multiple of eight inodes (ext2fs_initialize in libext2fs).
+    groups = -(-size // (8 * block_size * block_size))
+    return asked <= found < asked + groups * (block_size // 128 + 8 + 1)
 
 
 def mount_options(spec: Ext4Spec) -> tuple[str, ...]:
@@ -90,6 +99,7 @@ def parse_info(text: str) -> Superblock:
         sw=width // stride if stride else 0,
         log=log,
         log_size=log_size,
+        inodes=int(found_in(r"^Inode count:\s+(\d+)$", text, "dumpe2fs: inode count")),
         features=tuple(features),
     )
 

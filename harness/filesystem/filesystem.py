@@ -148,7 +148,7 @@ class Filesystem:
             NotEffective: it is not.
         """
         state = self.state()
-        require_effective(f"{self.spec.type} on {self.device}", self._asked(), _found(state, self.spec.mount_options))
+        require_effective(f"{self.spec.type} on {self.device}", self._asked(), _found(state, self.spec))
         return state
 
     def check(self) -> FilesystemCheck:
@@ -173,6 +173,7 @@ class Filesystem:
         if isinstance(self.spec, XfsSpec):
             sizes = {"sector_size": self.spec.sector_size, "log_size": self.spec.log_size, "log_su": self.spec.log_su}
             return {**asked, **sizes, "log": log}
+        asked["inodes"] = self.spec.inodes
         if not self.spec.journal:
             return {**asked, "log": "none"}
         # How large an external journal is, is not written in the filesystem.
@@ -197,8 +198,12 @@ def _state(
     )
 
 
-def _found(state: FilesystemState, asked_options: tuple[str, ...]) -> dict[str, Value]:
+def _found(state: FilesystemState, spec: XfsSpec | Ext4Spec) -> dict[str, Value]:
+    inodes, asked = state.inodes, spec.inodes if isinstance(spec, Ext4Spec) else None
+    if asked and inodes and ext4.enough_inodes(asked, inodes, state.size, state.block_size):
+        inodes = asked
     return {
+        "inodes": inodes,
         "type": state.type,
         "block_size": state.block_size,
         "su": state.su,
@@ -208,5 +213,5 @@ def _found(state: FilesystemState, asked_options: tuple[str, ...]) -> dict[str, 
         "log_size": state.log_size,
         "log_su": state.log_su,
         "data": state.data,
-        "mount_options": tuple(sorted(set(asked_options) & set(state.options))),
+        "mount_options": tuple(sorted(set(spec.mount_options) & set(state.options))),
     }

@@ -163,6 +163,8 @@ class Ext4Spec(_FilesystemSpec):
     lazy_init: bool = False
     """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
     journal: bool = True
+    inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
+    """How many at least: mke2fs fills up the tables' blocks, of which each group has the same number."""
 
     @model_validator(mode="after")
     def _possible_journal(self) -> Self:

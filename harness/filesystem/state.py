@@ -29,6 +29,8 @@ class FilesystemState(State):
     """Of XFS: bytes."""
     data: str | None = None
     """The data mode of ext4."""
+    inodes: int | None = None
+    """Of ext4: how many there are in all; XFS makes them as it needs them."""
     features: tuple[str, ...] = ()
 
 
@@ -43,6 +45,7 @@ class Superblock(State):
     log: str = "internal"
     log_size: int | None = None
     log_su: int | None = None
+    inodes: int | None = None
     features: tuple[str, ...] = ()
 
 
