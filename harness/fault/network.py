@@ -1,11 +1,10 @@
 """Faults of the lab's network: machines that are cut off, one way or both."""
 
 from dataclasses import dataclass
-from errno import EIO, ETIMEDOUT
 from typing import ClassVar
 
 from harness.errors import RequirementMissing, RigError
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, Scene, given_up
 from harness.lab import EnclosedLab
 from harness.machine.machine import Machine
 from harness.network import Port, Way
@@ -35,9 +34,8 @@ class NetworkCut:
         """No machine goes down."""
 
     def allows(self, scene: Scene) -> frozenset[int]:
-        """Return what a client may be told: only one whose mount is soft gives up (nfs(5))."""
-        soft = scene.stack.spec.mount.recovery != "hard"
-        return frozenset({EIO, ETIMEDOUT}) if soft else frozenset()
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
 
     def inject(self, scene: Scene) -> Injected:
         """Cut, and let it last.

@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.errors import RequirementMissing, RigError
-from harness.fault.fault import Injected, Scene
+from harness.errors import RigError
+from harness.fault.fault import Injected, Scene, given_up
 from harness.fault.power import CleanReboot
-from harness.layer import whole_number
+from harness.layer import found_in, whole_number
 from harness.machine.machine import Machine
 from harness.waiting import Deadline, now_ns, pause, wait_until
 
 THREADS = "/proc/fs/nfsd/threads"
 DEATH_DEADLINE_S = 15.0
-NO_SIGNALS = (6, 6)
-"""From this version on nfsd's threads take no signals ("NFSD: remove nfsd_shutdown_threads from signal handling")."""
+DAEMONS = ("nfsdcld", "rpc.mountd")
+"""What nfsd asks: for the records of its clients, and whether they may mount."""
+_KILL = 1 << 9 - 1
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class NfsdRestart:
 
     def victim(self, scene: Scene) -> None:
         """No machine goes down."""
+
+    def allows(self, scene: Scene) -> frozenset[int]:
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
 
     def inject(self, scene: Scene) -> Injected:
         """Stop the threads, and let the clients wait."""
@@ -41,33 +46,37 @@ class NfsdRestart:
 
 @dataclass(frozen=True)
 class NfsdKilled(NfsdRestart):
-    """The NFS server's threads die by SIGKILL, in whatever they were doing; then as `NfsdRestart`."""
+    """The whole NFS service dies: its daemons by SIGKILL, and nfsd's threads too where the kernel lets them."""
 
     name: ClassVar[str] = "nfsd-killed"
 
     def inject(self, scene: Scene) -> Injected:
-        """Kill the threads, and let the clients wait.
+        """Kill daemons and threads, and let the clients wait.
 
         Raises:
-            RequirementMissing: this kernel's threads take no signals.
-            RigError: there were none to kill.
+            RigError: there were no threads.
         """
         machine = scene.lab.server
-        before = threads_of(machine)
-        if not before:
+        if not (before := threads_of(machine)):
             raise RigError(f"{machine.name}: no nfsd threads that could be killed")
-        if version_of(release := machine.succeed(["uname", "-r"]).strip()) >= NO_SIGNALS:
-            raise RequirementMissing(
-                f"{machine.name}: nfsd's threads take no signals on Linux {release}",
-                remedy="choose a server kernel before 6.6, as debian/bookworm",
-            )
-        machine.succeed(["pkill", "-KILL", "--exact", "nfsd"])
+        deaf = ignores_kill(machine.get(f"/proc/{machine.succeed(['pgrep', '--exact', 'nfsd']).split()[0]}/status"))
+        for daemon in DAEMONS:
+            machine.succeed(["pkill", "-KILL", "--exact", daemon])
+        machine.succeed(["rpc.nfsd", "0"] if deaf else ["pkill", "-KILL", "--exact", "nfsd"])
         at_ns = now_ns()
         wait_until(
             lambda: threads_of(machine) == 0, Deadline.after(DEATH_DEADLINE_S), "the end of nfsd's threads", 0.05
         )
         pause(self.down_s)
-        return Injected(self.name, machine.name, at_ns, f"{before} nfsd threads killed, for {self.down_s:g} s")
+        how = "stopped, for this kernel's ignore signals" if deaf else "killed"
+        proof = f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}, for {self.down_s:g} s"
+        return Injected(self.name, machine.name, at_ns, proof)
+
+    def heal(self, scene: Scene) -> None:
+        """Start all of it again, in the order of an export."""
+        for daemon in DAEMONS:
+            scene.lab.server.succeed([daemon])
+        super().heal(scene)
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,10 @@ class ServerRestart(CleanReboot):
 
     down_s: float = 0.0
     name: ClassVar[str] = "server-restart"
+
+    def allows(self, scene: Scene) -> frozenset[int]:
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
 
     def inject(self, scene: Scene) -> Injected:
         """Shut it down, and let the clients wait."""
@@ -89,6 +102,6 @@ def threads_of(machine: Machine) -> int:
     return whole_number(machine.get(THREADS).strip(), "nfsd threads")
 
 
-def version_of(release: str) -> tuple[int, ...]:
-    """Return a kernel's version: ``6.12.101-um`` is (6, 12)."""
-    return tuple(int(part) for part in release.split(".")[:2])
+def ignores_kill(status: str) -> bool:
+    """Whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do from Linux 6.6 on."""
+    return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "ignored signals"), 16) & _KILL)

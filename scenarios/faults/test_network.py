@@ -3,8 +3,9 @@
 import pytest
 
 from harness.export import ExportSpec
-from harness.fault import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
+from harness.fault import ClientNetworkCut, Fault, LeaseExpiry, MissedGrace, NetworkCut, NfsdRestart
 from harness.fixtures import Cycle, stack_of
+from harness.mount import MountSpec
 from harness.network import Way
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
@@ -13,6 +14,18 @@ SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.value)
 def test_server_that_was_cut_off_has_all_that_it_acknowledged(cycle: Cycle, way: Way) -> None:
     cycle(stack_of(), fault=NetworkCut(way)).must_keep_every_promise()
+
+
+# NFSv4 gives up only when its connection is broken too, not while it is only silent (rpc_check_timeout in the kernel).
+@pytest.mark.parametrize(
+    ("vers", "fault"), [("3", NetworkCut(held_s=12.0)), ("4.2", NfsdRestart(down_s=20.0))], ids=["3", "4.2"]
+)
+def test_soft_mount_tells_of_a_server_that_does_not_answer(cycle: Cycle, vers: str, fault: Fault) -> None:
+    mount = MountSpec.model_validate({"vers": vers, "recovery": "soft", "retrans": 1})
+    ended = cycle(stack_of(mount=mount), fault=fault).must_keep_every_promise()
+    told = next(one.reason for one in ended.record.verdicts if one.checker == "errors told to clients")
+    assert "EIO" in told or "ETIMEDOUT" in told
+    assert ended.went_on("client1")
 
 
 def test_client_that_was_cut_off_has_all_that_it_was_told(cycle: Cycle) -> None:

@@ -3,30 +3,33 @@ from typing import cast
 
 import pytest
 
-from harness.errors import RequirementMissing, RigError
+from harness.errors import RigError
 from harness.fault import NfsdKilled, Scene, ServerRestart
-from harness.fault.service import version_of
 from harness.lab import Lab
 from harness.stack import Stack
 
+IGNORED = "Name:\tnfsd\nSigBlk:\t0000000000000000\nSigIgn:\tffffffffffffffff\nSigCgt:\t0000000000000000\n"
+"""Of nfsd on Linux 6.1.176."""
+TAKEN = IGNORED.replace("SigIgn:\tffffffffffffffff", "SigIgn:\tfffffffffffffef8")
+
 
 class Server:
-    """A server with so many nfsd threads, which die by a signal."""
+    """A server with so many nfsd threads, which end when they are asked to, or by a signal."""
 
     name = "server"
 
-    def __init__(self, threads: int = 8, release: str = "6.1.176") -> None:
-        self.threads, self.release = threads, release
+    def __init__(self, threads: int = 8, status: str = IGNORED) -> None:
+        self.threads, self.status = threads, status
         self.done: list[str] = []
 
-    def get(self, _: str) -> str:
-        return f"{self.threads}\n"
+    def get(self, path: str) -> str:
+        return self.status if path == "/proc/771/status" else f"{self.threads}\n"
 
     def succeed(self, argv: list[str]) -> str:
         self.done.append(" ".join(argv))
-        if argv[0] == "pkill":
+        if self.done[-1] in {"rpc.nfsd 0", "pkill -KILL --exact nfsd"}:
             self.threads = 0
-        return f"{self.release}\n"
+        return "771\n772\n"
 
     def shutdown(self) -> None:
         self.done.append("shutdown")
@@ -36,28 +39,28 @@ def scene(server: Server) -> Scene:
     return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
 
 
-def test_nfsd_is_killed_and_proved_dead() -> None:
+@pytest.mark.parametrize(
+    ("status", "end", "said"),
+    [(IGNORED, "rpc.nfsd 0", "8 nfsd threads stopped"), (TAKEN, "pkill -KILL --exact nfsd", "8 nfsd threads killed")],
+)
+def test_the_service_is_killed_and_proved_dead(status: str, end: str, said: str) -> None:
+    server = Server(status=status)
+    assert said in NfsdKilled().inject(scene(server)).proof
+    assert server.done[1:] == ["pkill -KILL --exact nfsdcld", "pkill -KILL --exact rpc.mountd", end]
+
+
+def test_daemons_are_back_before_the_threads() -> None:
     server = Server()
-    injected = NfsdKilled().inject(scene(server))
-    assert injected.proof == "8 nfsd threads killed, for 0 s"
-    assert server.done[-1] == "pkill -KILL --exact nfsd"
-
-
-def test_threads_that_take_no_signals_are_a_missing_requirement() -> None:
-    server = Server(release="6.12.101")
-    with pytest.raises(RequirementMissing, match=r"no signals on Linux 6\.12\.101"):
-        NfsdKilled().inject(scene(server))
-    assert not any("pkill" in one for one in server.done)
+    export = SimpleNamespace(restart=lambda: server.done.append("restart"))
+    NfsdKilled().heal(
+        Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(export=export)))
+    )
+    assert server.done == ["nfsdcld", "rpc.mountd", "restart"]
 
 
 def test_where_nothing_runs_nothing_can_be_killed() -> None:
     with pytest.raises(RigError, match="no nfsd threads"):
         NfsdKilled().inject(scene(Server(threads=0)))
-
-
-@pytest.mark.parametrize(("release", "version"), [("6.12.101", (6, 12)), ("6.1.0-9-amd64", (6, 1)), ("7.2.7", (7, 2))])
-def test_the_version_of_a_release(release: str, version: tuple[int, ...]) -> None:
-    assert version_of(release) == version
 
 
 def test_a_restart_is_an_orderly_one() -> None:

@@ -1,0 +1,13 @@
+"""The server's clock jumps under its clients: leases and grace run on, and nothing that was acknowledged is lost."""
+
+import pytest
+
+from harness.fault import ClockStep
+from harness.fixtures import Cycle, stack_of
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0], ids=["forward", "backward"])
+def test_step_of_the_servers_clock_loses_nothing(cycle: Cycle, step_s: float) -> None:
+    ended = cycle(stack_of(), fault=ClockStep(step_s)).must_keep_every_promise()
+    assert ended.went_on("client1")
+    assert ended.went_on("client2")

@@ -1,0 +1,49 @@
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from harness.errors import RigError
+from harness.fault import ClockStep, Scene, allowed_by
+from harness.lab import Lab
+from harness.stack import Stack
+from harness.waiting import now_ns
+
+
+class Server:
+    """A server with a clock of its own, that can be set or not."""
+
+    name = "server"
+
+    def __init__(self, *, settable: bool = True) -> None:
+        self.ahead = 10**18
+        self.settable = settable
+
+    def succeed(self, argv: list[str]) -> str:
+        if argv[-1].startswith("--set=@"):
+            if self.settable:
+                self.ahead = int(float(argv[-1].removeprefix("--set=@")) * 1e9) - now_ns()
+            return ""
+        return f"{now_ns() + self.ahead}\n"
+
+
+def scene(server: Server) -> Scene:
+    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -86400.0])
+def test_the_clock_jumps_and_is_set_back(step_s: float) -> None:
+    server, fault = Server(), ClockStep(step_s, held_s=0)
+    assert f"{step_s:+.0f}" in fault.inject(scene(server)).proof.replace(".00", "")
+    assert abs(server.ahead - 10**18 - step_s * 1e9) < 1e9
+    fault.heal(scene(server))
+    assert abs(server.ahead - 10**18) < 1e9
+
+
+def test_a_clock_that_stays_is_the_rigs_fault() -> None:
+    with pytest.raises(RigError, match=r"to move by \+3600 s, and did by"):
+        ClockStep().inject(scene(Server(settable=False)))
+
+
+def test_no_error_is_allowed_for_it() -> None:
+    assert allowed_by(ClockStep(), scene(Server())) == frozenset()

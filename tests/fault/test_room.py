@@ -1,0 +1,88 @@
+from errno import ENOSPC
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from harness.command import Completed
+from harness.errors import RequestError, RigError
+from harness.fault import FilesystemFull, InodesExhausted, Scene, allowed_by
+from harness.lab import Lab
+from harness.stack import Stack
+
+REFUSED = "fallocate: fallocate failed: No space left on device\n"
+
+
+class Server:
+    """A server whose filesystem has so much room, of which the last part is given to nobody."""
+
+    name = "server"
+
+    def __init__(
+        self, blocks: int = 100_000, reserved: int = 40_000, inodes: int = 10, *, honest: bool = True
+    ) -> None:
+        self.bytes, self.reserved, self.inodes, self.honest = blocks * 4096, reserved, inodes, honest
+        self.done: list[str] = []
+
+    def succeed(self, argv: list[str], **_: object) -> str:
+        self.done.append(" ".join(argv))
+        return f"{self.bytes // 4096} 4096 {self.inodes}\n"
+
+    def run(self, argv: list[str], *, stdin: str = "", **_: object) -> Completed:
+        if argv[0] == "xargs":
+            wanted, self.inodes = len(stdin.split()), max(0, self.inodes - len(stdin.split()))
+            assert wanted
+            return Completed(tuple(argv), 123, "", "touch: cannot touch '10': No space left on device\n", self.name)
+        length = int(argv[4])
+        refused = self.honest and length > self.bytes - self.reserved
+        if not refused:
+            self.bytes -= length
+        return Completed(tuple(argv), int(refused), "", REFUSED if refused else "", self.name)
+
+
+def scene(server: Server) -> Scene:
+    stack = SimpleNamespace(filesystem=SimpleNamespace(directory="/srv/x"))
+    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", stack))
+
+
+def test_all_room_is_taken_and_more_is_refused() -> None:
+    server = Server()
+    injected = FilesystemFull(held_s=0).inject(scene(server))
+    assert server.bytes - server.reserved < 16 * 1024
+    assert injected.proof.endswith("No space left")
+    FilesystemFull().heal(scene(server))
+    assert server.done[-1] == "rm /srv/x/.raidproof-filler"
+
+
+def test_what_is_to_be_left_is_left() -> None:
+    server = Server(reserved=0)
+    FilesystemFull(left=1 << 20, held_s=0).inject(scene(server))
+    assert server.bytes == 1 << 20
+
+
+def test_no_more_can_be_left_than_there_is() -> None:
+    with pytest.raises(RequestError, match="cannot be left"):
+        FilesystemFull(left=1 << 40).inject(scene(Server()))
+
+
+def test_room_that_never_ends_is_the_rigs_fault() -> None:
+    with pytest.raises(RigError, match="free after all"):
+        FilesystemFull(held_s=0).inject(scene(Server(honest=False)))
+
+
+def test_all_inodes_are_taken_and_one_more_is_refused() -> None:
+    server = Server()
+    assert "10 free inodes taken" in InodesExhausted(held_s=0).inject(scene(server)).proof
+    assert server.inodes == 0
+    InodesExhausted().heal(scene(server))
+    assert server.done[-1] == "rm --recursive /srv/x/.raidproof-filler"
+
+
+def test_inodes_without_number_are_refused() -> None:
+    with pytest.raises(RequestError, match="too many to take"):
+        InodesExhausted().inject(scene(Server(inodes=10**6)))
+
+
+@pytest.mark.parametrize("fault", [FilesystemFull(), InodesExhausted()])
+def test_clients_may_be_told_that_there_is_no_room(fault: FilesystemFull | InodesExhausted) -> None:
+    assert allowed_by(fault, scene(Server())) == {ENOSPC}
