@@ -170,7 +170,9 @@ class Checker:
 
     def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:
         self._labs += 1
-        folder = self._logs / f"cold{self._labs}"
+        # An earlier checker may have left its own here.
+        while (folder := self._logs / f"cold{self._labs}").exists():
+            self._labs += 1
         folder.mkdir(parents=True)
         state = folder / "state.log"
         self._members.save(patch, state)

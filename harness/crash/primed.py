@@ -10,7 +10,10 @@ from harness.topology import Topology
 
 
 class PrimedLab(EnclosedLab):
-    """As any lab of its topology, on disks that are not blank: ``state`` is a write log with all that they hold."""
+    """As any lab of its topology, on disks that are not blank.
+
+    ``state`` is a write log with all that they hold; once they hold it, the file is gone.
+    """
 
     def __init__(self, topology: Topology, state: Path, *, logs: Path, keep: bool = False) -> None:
         super().__init__(topology, provider_of(topology), logs=logs, keep=keep)
@@ -21,4 +24,5 @@ class PrimedLab(EnclosedLab):
         engine.set_mode(CacheMode.LYING)
         engine.show(self._state, keep=True)
         engine.set_mode(CacheMode.VOLATILE)
+        self._state.unlink()
         return engine

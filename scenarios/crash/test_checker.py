@@ -1,0 +1,69 @@
+"""A machine that looks at one crash state after the other says of each what a machine would that saw nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.crash.checker import Checker
+from harness.crash.observation import End, ThroughNfsd
+from harness.crash.patch import BLOCK, Patch
+from harness.crash.source import Source, source_of
+from harness.crash.window import Window
+from harness.fixtures import Cycle, stack_of
+
+HEADS = range(512)
+"""Blocks at the beginning of each member, with its superblock and the file system's."""
+
+
+@pytest.fixture
+def source(campaign: Campaign, cycle: Cycle) -> Source:
+    """Have clients work, and take what they did apart."""
+    ended = cycle(stack_of()).must_pass()
+    return source_of(campaign.store, ended.record.name)
+
+
+@pytest.fixture
+def checker(source: Source, campaign: Campaign, tmp_path: Path) -> Iterator[Checker]:
+    """Boot a checker; nothing else of the session is running meanwhile."""
+    campaign.discard_lab()
+    with Checker(source.topology, source.stack, source.orders, tmp_path) as booted:
+        yield booted
+
+
+@pytest.fixture
+def middle(source: Source) -> int:
+    """A cut at which half of what was done had been done."""
+    return (source.first + len(source.recording.records)) // 2
+
+
+def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checker, middle: int) -> None:
+    window = Window(source.recording)
+    checker.advance(window.move(middle))
+    early, late = Patch(), window.move(len(source.recording.records))
+    wiped = Patch({(member, block): b"\xff" * BLOCK for member in range(4) for block in HEADS})
+    first, second = checker.check(early), checker.check(late)
+    assert first.end is second.end is End.READ
+    assert first.found != second.found
+    assert checker.check(wiped).end is End.NOT_ASSEMBLED
+    for patch, seen in ((early, first), (late, second)) * 2:
+        assert checker.check(patch).same_as(seen)
+    cold = checker.cold(late)
+    assert cold.same_as(second)
+    assert cold.through_nfsd is ThroughNfsd.SAME
+    assert checker.reboots == 0
+
+
+def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(
+    source: Source, checker: Checker, middle: int
+) -> None:
+    checker.advance(Window(source.recording).move(middle))
+    before = checker.check(Patch())
+    usual, checker.deadline_s = checker.deadline_s, 0.02
+    wedged = checker.check(Patch())
+    assert wedged.end is End.WEDGED
+    assert "no answer in time" in wedged.said
+    checker.deadline_s = usual
+    assert checker.check(Patch()).same_as(before)
+    assert checker.reboots == 1
