@@ -171,11 +171,14 @@ class Cycle:
         alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
         self.record.checks |= {"alarms": alarms, "members": {}}
         self._look_at_members("start", online=True)
+        self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
         with ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             pause(self.spec.ledger_seconds)
             ledger.require_recorded()
+            # What an administrator changed meanwhile nobody would see after a reboot.
+            self.record.checks["export"] = self.stack.export.applied()
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)

@@ -1,7 +1,7 @@
 """The NFS export: what is asked, the commands, what is found, and the export of a machine."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from ipaddress import IPv4Network
 from typing import Self
@@ -196,9 +196,14 @@ def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
 
 
 def _effective_options(state: ExportState) -> set[str]:
-    """The options that count: the kernel's, once it has them. It says `no_subtree_check`, and nothing otherwise."""
-    options = set(state.kernel_options or state.options)
-    return options if "no_subtree_check" in options else {*options, "subtree_check"}
+    """The options that count: the kernel's, once it has them."""
+    return _in_full(state.kernel_options or state.options)
+
+
+def _in_full(options: Iterable[str]) -> set[str]:
+    """Add what the kernel leaves out: it says `no_subtree_check`, and nothing otherwise."""
+    told = set(options)
+    return told if "no_subtree_check" in told else {*told, "subtree_check"}
 
 
 class Export:
@@ -257,6 +262,14 @@ class Export:
         """Read what is exported, and how."""
         content = read_files(self.machine, _FILES)
         return parse_export(self.spec, self.path, content, self.machine.succeed(["dmesg", "--notime"]))
+
+    def applied(self) -> tuple[str, ...]:
+        """Return the options that count now, none left out; none at all if it is not exported."""
+        content = read_files(self.machine, (_ETAB, f"{_NFSD}/exports"))
+        # The kernel knows the export as long as clients ask for it.
+        tables = (content.get(f"{_NFSD}/exports", ""), content.get(_ETAB, ""))
+        found = (_options(table, self.path, str(self.spec.network)) for table in tables)
+        return next((tuple(sorted(_in_full(options))) for options in found if options), ())
 
     def require_effective(self) -> ExportState:
         """Return its state, if that is what was asked.

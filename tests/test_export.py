@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,15 @@ def test_every_server_is_stopped_even_if_one_would_not() -> None:
         Export(SPEC, server).deactivate()
     assert server.ran == ["exportfs", "rpc.nfsd", "exportfs", "pkill", "pkill"]
     assert len(caught.value.exceptions) == 3
+
+
+def test_what_the_kernel_applies_now_is_read_in_full() -> None:
+    assert set(SPEC.options()) <= set(Export(SPEC, NfsServer()).applied())
+    turned = NFSD.replace("no_root_squash,sync,wdelay,no_subtree_check,uuid", "no_root_squash,async,wdelay,uuid")
+    applied = set(Export(SPEC, NfsServer(turned)).applied())
+    assert {"async", "subtree_check"} <= applied
+    assert not {"sync", "no_subtree_check"} & applied
+
+
+def test_what_is_not_exported_has_no_options() -> None:
+    assert Export(SPEC.model_copy(update={"network": IPv4Network("10.0.0.0/24")}), NfsServer()).applied() == ()

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from harness.disk.cache import CacheMode
+from harness.export import ExportSpec
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.record.suite import SuiteRecord, judge_suite_record
@@ -13,7 +15,9 @@ from harness.verdict.contract import (
     judge_nothing_invented,
     judge_promises,
 )
+from harness.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
 from harness.verdict.evidence import Evidence, weigh
+from harness.verdict.export import judge_export
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
 from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.members import judge_members
@@ -58,14 +62,14 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     conditions = conditions_of(cycle)
     if cycle.not_recovered is not None:
         judge_not_recovered(cycle, cycle.not_recovered, conditions)
+        cycle.verdicts += [one for one in judge_causes(cycle, directory, conditions) if one.outcome is Outcome.FAIL]
         return
     history = History.read(directory / cycle.files["history"])
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
     cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
-    if (members := cycle.checks.get("members")) is not None:
-        cycle.verdicts.append(judge_members(members, conditions))
+    cycle.verdicts += judge_causes(cycle, directory, conditions)
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
     panic = cycle.fault == "kernel-panic"
@@ -109,6 +113,22 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
             verdicts.append(judge_read_back(counted, found))
+    return verdicts
+
+
+def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
+    """Judge what tells why a stack lost something, also if it never came back; nothing where nobody looked."""
+    verdicts = []
+    if (members := cycle.checks.get("members")) is not None:
+        verdicts.append(judge_members(members, conditions))
+    asked = ExportSpec.model_validate(cycle.asked["export"])
+    if (applied := cycle.checks.get("export")) is not None:
+        verdicts.append(judge_export(asked.options(), applied, cycle.effective["export"]["path"]))
+    flushed = asked.sync and cycle.asked["array"].get("consistency_policy") not in LOGGED
+    if "disks" in cycle.checks and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
+        history = History.read(directory / cycle.files["history"])
+        synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
+        verdicts.append(judge_flushes(cycle.checks["disks"], cycle.disks, synced))
     return verdicts
 
 
@@ -171,6 +191,7 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=cycle.explanation,
+        spoilt=spoilt_by(cycle.disks),
         allowed_errors=frozenset(cycle.allowed_errors),
         allowed_by_fault=frozenset(cycle.allowed_by_fault),
         fault_begun_ns=cycle.fault_begun_ns,

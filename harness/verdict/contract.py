@@ -40,6 +40,8 @@ class Conditions:
 
     explanation: str | None = None
     """Whose fault a loss is, where the fault itself says so."""
+    spoilt: str | None = None
+    """What drives did wrong with writes, as the engine counted: it explains a loss, and excuses nothing."""
 
     @property
     def excused(self) -> bool:
@@ -47,12 +49,17 @@ class Conditions:
         return not self.export_sync and self.memory_lost and not self.lying_disks
 
     @property
+    def broken_drives(self) -> bool:
+        """Whether it is known what is wrong below the file system."""
+        return bool(self.lying_disks or self.explanation or self.spoilt)
+
+    @property
     def blame(self) -> str:
         """Whose fault a loss is."""
         if self.lying_disks:
             return f"the disks: {', '.join(self.lying_disks)} acknowledged flushes and kept nothing"
-        if self.explanation:
-            return self.explanation
+        if self.explanation or self.spoilt:
+            return self.explanation or str(self.spoilt)
         if self.excused:
             return "the async export: the server answers before its disks have the data"
         return "the stack: nothing that was configured or broken explains it"
@@ -102,7 +109,7 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
     if not counted:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="none is garbage, misplaced or unreadable")
     reason = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
-    blame = conditions.blame if conditions.lying_disks else "the stack"
+    blame = conditions.blame if conditions.broken_drives else "the stack"
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
 
 

@@ -40,4 +40,4 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
 
 def fault_of(conditions: Conditions) -> str:
     """Return whom to blame for damage below the export: no export option excuses that."""
-    return conditions.blame if conditions.lying_disks or conditions.explanation else "the stack"
+    return conditions.blame if conditions.broken_drives else "the stack"

@@ -182,6 +182,37 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord)
     assert "members: disk0: the array was re-created" in cycle.reason
 
 
+def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
+
+
+def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["disks"] = {serial: dict(counted) for serial, counted in cycle.disks.items()}
+    for counted in cycle.disks.values():
+        counted["writes"] += 9
+        counted["flushes"] += 9
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    cycle.disks["disk1"]["flushes"] -= 9
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "no flush reached disk1 (9 writes)" in cycle.reason
+    # Under an async export nobody waits for a flush.
+    cycle.asked["export"]["sync"] = False
+    judge_cycle(cycle, store.path)
+    assert "flushes reach the disks" not in {verdict.checker for verdict in cycle.verdicts}
+
+
+def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "it does not mount"
+    cycle.checks["export"] = ["async"]
+    judge_cycle(cycle, store.path)
+    assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
+
+
 def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
     cycle.checks["filesystem"] = cycle.checks["filesystem"] | {"outcome": "damaged", "reasons": ["bad magic"]}
     judge_cycle(cycle, store.path)
