@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.errors import ProductError
-from harness.fault import ClientNetworkCut, ClientPowerCut, Fault, MissedGrace, NfsdRestart, PowerCut
+from harness.fault import ClientNetworkCut, Fault, MissedGrace, NfsdRestart, PowerCut
 from harness.verdict.wire import judge_late_reclaim, judge_locks_kept
 from harness.waiting import Deadline, wait_until
 from harness.workload.lock import LockHolder
@@ -43,9 +43,11 @@ def test_lock_is_still_held_after_a(fault: Fault, two_clients: Clients) -> None:
     with two_clients() as clients:
         held, wanted = take(clients)
         clients.suffer(fault)
-        assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
+        clients.one.begin("lock", wanted, "write")
         clients.two.do("write", held, "mine").require("write")
         clients.two.do("fsync", held).require("fsync")
+        clients.end_grace()
+        assert clients.one.ended().error == "EAGAIN"
         clients.two.do("lock", held, "none").require("unlock")
         clients.one.do("lock", wanted, "write").require("lock")
     clients.must(judge_locks_kept)
@@ -81,6 +83,7 @@ def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) ->
     clients.rouse()
     clients.two.do("write", held, "mine")
     clients.two.do("fsync", held)
+    clients.end_grace()
     clients.one.ended()
 
 
@@ -108,15 +111,3 @@ def test_lock_of_a_client_that_is_cut_off_is_given_away_after_its_lease(two_clie
         fault.heal(clients.scene)
         clients.rouse()
         must_know_that_it_is_lost(clients.two, held)
-
-
-def test_lock_of_a_client_that_lost_its_power_is_given_away_after_its_lease(two_clients: Clients) -> None:
-    with two_clients() as clients:
-        _, wanted = take(clients)
-        fault = ClientPowerCut()
-        fault.inject(clients.scene)
-        wait_until(
-            lambda: clients.one.do("lock", wanted, "write").ok, Deadline.after(3 * LEASE_S), "the lease's end", 0.5
-        )
-        fault.heal(clients.scene)
-        clients.scene.stack.activate_client(clients.two.client.name)

@@ -55,19 +55,23 @@ def test_what_a_client_closed_is_what_the_other_opens_after_a_power_cut(two_clie
         assert read() == GENERATIONS
 
 
-def test_file_lent_to_a_client_that_lost_its_power_is_taken_back(two_clients: Clients) -> None:
+def test_lock_and_lent_file_of_a_client_that_lost_its_power_are_taken_back(two_clients: Clients) -> None:
     with two_clients(stack={"export": ExportSpec(lease_s=LEASE_S, grace_s=LEASE_S)}) as clients:
         clients.end_grace()
         file = clients.two.open(clients.path("lent"))
         clients.two.do("write", file, "told").require("write")
         clients.two.do("fsync", file).require("fsync")
+        held, wanted = (holder.open(clients.path("locked")) for holder in (clients.two, clients.one))
+        clients.two.do("lock", held, "write").require("lock")
         fault = ClientPowerCut()
         fault.inject(clients.scene)
+        assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
         mine = clients.one.open(clients.path("lent"))
         assert clients.one.do("read", mine, 4).require("read") == "told"
         clients.one.do("write", mine, "mine").require("write")
         clients.one.do("fsync", mine).require("fsync")
         assert clients.read_on_server("lent") == "mine"
+        clients.one.do("lock", wanted, "write").require("lock")
         fault.heal(clients.scene)
         clients.scene.stack.activate_client(clients.two.client.name)
     holder, other = (client.address for client in reversed(clients.scene.lab.clients))
