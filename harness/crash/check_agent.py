@@ -149,6 +149,9 @@ def serve(orders: dict[str, Any], scan: Scan) -> None:
     """Answer the harness until it hangs up."""
     for path, target in orders["links"]:
         os.symlink(target, path)
+    for path, value in orders["parameters"]:
+        with open(path, "w") as file:
+            file.write(value)
     connection = socket.create_connection((orders["host"], orders["port"]))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

@@ -25,6 +25,7 @@ from harness.machine.machine import Machine
 from harness.stack import StackSpec
 from harness.topology import NO_MECHANICS, Topology
 
+START_DIRTY_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 DEADLINE_S = 20.0
 """What one state may take. The replay of a full log takes seconds on a busy host."""
 
@@ -42,7 +43,7 @@ def checker_topology(topology: Topology) -> Topology:
     )
 
 
-def orders_of(stack: StackSpec, ledger: dict[str, Any]) -> dict[str, Any]:
+def orders_of(stack: StackSpec, ledger: dict[str, Any], *, start_dirty_degraded: bool = False) -> dict[str, Any]:
     """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
     devices = stack.array.devices
     return {
@@ -52,6 +53,7 @@ def orders_of(stack: StackSpec, ledger: dict[str, Any]) -> dict[str, Any]:
         "stop": stop_command(md.device for md in reversed(devices)),
         "ledger": ledger,
         "links": [],
+        "parameters": [[START_DIRTY_DEGRADED, "1"]] if start_dirty_degraded else [],
     }
 
 
@@ -66,6 +68,8 @@ class Checker:
     boot a lab of their own on the engine's disks, so what this way of serving them does would show.
 
     ``ledger``: what the ledger's scan takes; its ``root`` is the folder on the mounted file system.
+    ``start_dirty_degraded``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
+    refuses to by itself, for it cannot know what of the missing member is true.
     """
 
     def __init__(
@@ -76,10 +80,11 @@ class Checker:
         logs: Path,
         *,
         deadline_s: float = DEADLINE_S,
+        start_dirty_degraded: bool = False,
     ) -> None:
         self.topology = checker_topology(topology)
         self.stack = stack
-        self.orders = orders_of(stack, ledger)
+        self.orders = orders_of(stack, ledger, start_dirty_degraded=start_dirty_degraded)
         self.deadline_s = deadline_s
         self.reboots = 0
         """How often the machine had to be started again."""

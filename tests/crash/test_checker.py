@@ -28,6 +28,12 @@ def test_the_orders_are_the_commands_of_a_run() -> None:
     assert orders["mount"][0] == "mount"
     assert orders["mount"][-2:] == [device, orders["unmount"][-1]]
     assert orders["stop"] == ["mdadm", "--stop", device]
+    assert orders["parameters"] == []
+
+
+def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
+    ((path, value),) = orders_of(stack_of(), {}, start_dirty_degraded=True)["parameters"]
+    assert (path.rpartition("/")[2], value) == ("start_dirty_degraded", "1")
 
 
 def test_nested_arrays_are_stopped_from_above() -> None:
