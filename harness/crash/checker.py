@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from harness.array.array import START_DIRTY
 from harness.array.command import assemble_command, stop_command
 from harness.crash.agent_line import AgentLine, Lost
 from harness.crash.cold import look_cold
@@ -25,7 +26,6 @@ from harness.machine.machine import Machine
 from harness.stack import StackSpec
 from harness.topology import NO_MECHANICS, Topology
 
-START_DIRTY_DEGRADED = "/sys/module/md_mod/parameters/start_dirty_degraded"
 DEADLINE_S = 20.0
 """What one state may take. The replay of a full log takes seconds on a busy host."""
 
@@ -47,13 +47,13 @@ def orders_of(stack: StackSpec, ledger: dict[str, Any], *, start_dirty_degraded:
     """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
     devices = stack.array.devices
     return {
-        "assemble": [[md.device, assemble_command(md)] for md in devices],
+        "assemble": [[md.device, assemble_command(md, starts_dirty=start_dirty_degraded)] for md in devices],
         "mount": mount_command(stack.filesystem, devices[-1].device),
         "unmount": ["umount", DIRECTORY],
         "stop": stop_command(md.device for md in reversed(devices)),
         "ledger": ledger,
         "links": [],
-        "parameters": [[START_DIRTY_DEGRADED, "1"]] if start_dirty_degraded else [],
+        "parameters": [[START_DIRTY, "1"]] if start_dirty_degraded else [],
     }
 
 
