@@ -43,7 +43,7 @@ def test_where_nothing_can_be_missed_nothing_is(end: dict[str, Any], synced: int
 
 @pytest.mark.parametrize("kind", [FlawKind.MISDIRECTED, FlawKind.MISDIRECTED.value], ids=["fresh", "read back"])
 def test_drives_that_spoilt_writes_are_named(kind: object) -> None:
-    disks = {"disk0": {"struck": [{"kind": kind, "times": 3}]}, "disk1": {"struck": []}}
+    disks: dict[str, Any] = {"disk0": {"struck": [{"kind": kind, "times": 3}]}, "disk1": {"struck": []}}
     assert spoilt_by(disks) == "the disks: 3 writes to disk0 were put elsewhere"
 
 
