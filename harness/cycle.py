@@ -5,7 +5,8 @@ test: the server's own view is read before clients can write again, the clients'
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from harness.fault.array import Lasting
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import Moment, moment, said_since, said_until_off
+from harness.monitor.capture import capturing
+from harness.monitor.packets import write_exchanges
 from harness.monitor.read_back import fetched
 from harness.record.run import ControlSpec, CycleRecord, Throughput
 from harness.stack import Stack, StackSpec, on_disks
@@ -68,6 +71,8 @@ class CycleSpec(BaseModel):
     ledger: LedgerSpec = LedgerSpec()
     ledger_seconds: float = 3.0
     fio: FioSpec | None = None
+    capture: bool = False
+    """Whether NFS is looked at on the wire too while the ledger runs; NFSv4 is judged."""
     control: ControlSpec | None = None
 
     @property
@@ -172,7 +177,7 @@ class Cycle:
         self.record.checks |= {"alarms": alarms, "members": {}}
         self._look_at_members("start", online=True)
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
-        with ledger.running():
+        with self._captured(), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             pause(self.spec.ledger_seconds)
@@ -199,6 +204,16 @@ class Cycle:
         self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
         self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.scene)) if self.fault else []
         return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
+
+    @contextmanager
+    def _captured(self) -> Iterator[None]:
+        """Capture what goes over the wire meanwhile, if that is asked."""
+        if not self.spec.capture:
+            yield
+            return
+        with capturing(self.lab, self.files.path("capture", "nfs.pcapng")) as capture:
+            yield
+        self.files.write("wire", "wire.json", write_exchanges(capture.exchanges()))
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)

@@ -5,7 +5,7 @@ Numbers and names of operations and errors are those of RFC 7530, 8881 and 7862.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.errors import RigError
@@ -27,6 +27,13 @@ STATUSES = {
     10087: "NFS4ERR_DELEG_REVOKED",
 }  # fmt: skip
 OK = "OK"
+JUDGED = frozenset(
+    {
+        "nfs.count4", "nfs.lock.reclaim", "nfs.nfsstat4", "nfs.offset4", "nfs.open.claim_type",
+        "nfs.open.delegation_type", "nfs.stable_how4", "nfs.verifier4",
+    }
+)  # fmt: skip
+"""Fields that a check asks for."""
 
 Pairs = list[tuple[str, Any]]
 """A JSON object whose keys repeat: tshark writes one key for each of several operations."""
@@ -186,3 +193,29 @@ def _answered(call: Exchange, at_s: float, nfs: Pairs) -> Exchange:
         name = None if status is None else STATUSES.get(status, str(status))
         operations.append(Operation(asked.name, asked.asked, told, name, asked.handle))
     return Exchange(call.client, call.xid, call.called_s, tuple(operations), at_s)
+
+
+def write_exchanges(exchanges: Sequence[Exchange]) -> str:
+    """Write what checks need of them, JSON; the capture itself has the rest."""
+    return json.dumps([asdict(one) | {"operations": [_brief(each) for each in one.operations]} for one in exchanges])
+
+
+def _brief(operation: Operation) -> dict[str, Any]:
+    fields = {name: {key: value for key, value in getattr(operation, name).items() if key in JUDGED}
+              for name in ("asked", "told")}  # fmt: skip
+    return {"name": operation.name, "status": operation.status, "handle": operation.handle, **fields}
+
+
+def read_exchanges(text: str) -> list[Exchange]:
+    """Read what `write_exchanges` wrote.
+
+    Raises:
+        RigError: it is something else.
+    """
+    try:
+        return [
+            Exchange(**one | {"operations": tuple(Operation(**each) for each in one["operations"])})
+            for one in json.loads(text)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RigError(f"not what is kept of a capture: {error!r}") from error

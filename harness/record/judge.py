@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
+from harness.monitor.packets import read_exchanges
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.record.suite import SuiteRecord, judge_suite_record
@@ -23,6 +24,7 @@ from harness.verdict.kernel_log import judge_kernel_logs
 from harness.verdict.members import judge_members
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.verdict.read_back import judge_read_back
+from harness.verdict.wire import judge_restart
 from harness.workload.history import History, WorkerSpec
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
@@ -75,6 +77,8 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     panic = cycle.fault == "kernel-panic"
     asked_for = cycle.checks.get("alarms", ())
     cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for))
+    if "wire" in cycle.files:
+        cycle.verdicts += judge_restart(read_exchanges((directory / cycle.files["wire"]).read_text()))
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
     measure_first_io(cycle)

@@ -154,6 +154,15 @@ def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
     return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
 
 
+def judge_restart(exchanges: Sequence[Exchange]) -> list[Verdict]:
+    """Judge what can be judged of a ledger's cycle: nothing, if no server of NFSv4 was restarted in it."""
+    if restarted_s(exchanges) is None:
+        return []
+    verdicts = (judge_verifier(exchanges), judge_resent(exchanges))
+    # A ledger's writes are small: the client asks for most of them to be stable at once.
+    return [verdict for verdict in verdicts if verdict.outcome is not Outcome.INCONCLUSIVE]
+
+
 class Claim(NamedTuple):
     """A request for a lock or for an open, and how it ended."""
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RigError
-from harness.monitor.packets import Operation, flat, operations_of, parse_packets
+from harness.monitor.packets import Operation, flat, operations_of, parse_packets, read_exchanges, write_exchanges
+from harness.verdict.wire import judge_locks_kept, judge_restart
 
 DATA = Path(__file__).parents[1] / "data" / "tshark"
 
@@ -93,3 +94,20 @@ def test_something_else_is_refused(text: str) -> None:
 def test_operation_without_the_number_is_refused() -> None:
     with pytest.raises(RigError, match=r"no nfs\.offset4 of WRITE"):
         Operation("WRITE").number("nfs.offset4")
+
+
+@pytest.mark.parametrize("name", ["locks.json", "writes.json"])
+def test_what_is_kept_is_what_is_judged(name: str) -> None:
+    exchanges = parse_packets(read(name))
+    kept = read_exchanges(write_exchanges(exchanges))
+    assert [(one.client, one.answered_s, len(one.operations)) for one in kept] == [
+        (one.client, one.answered_s, len(one.operations)) for one in exchanges
+    ]
+    assert judge_restart(kept) == judge_restart(exchanges)
+    assert judge_locks_kept(kept) == judge_locks_kept(exchanges)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"operations": [{"verb": 1}]}]'])
+def test_something_else_was_not_kept(text: str) -> None:
+    with pytest.raises(RigError, match="not what is kept"):
+        read_exchanges(text)

@@ -15,6 +15,7 @@ from harness.verdict.wire import (
     judge_locks_kept,
     judge_recall,
     judge_resent,
+    judge_restart,
     judge_verifier,
     restarted_s,
 )
@@ -128,6 +129,12 @@ def test_commit_of_another_range_saves_nothing() -> None:
 def test_what_was_written_stable_need_not_be_sent_again() -> None:
     exchanges = [write(1, 0, "a", stable=2), restart(2), write(3, 10, "b")]
     assert judge_resent(exchanges).outcome is Outcome.INCONCLUSIVE
+
+
+def test_of_a_cycle_only_what_was_seen_is_judged() -> None:
+    assert judge_restart([write(1, 0, "a")]) == []
+    seen = judge_restart([write(1, 0, "a", stable=2), restart(2), write(3, 0, "a", stable=2)])
+    assert [(verdict.checker, verdict.outcome) for verdict in seen] == [("write verifier", Outcome.FAIL)]
 
 
 def test_reclaim_that_is_refused_is_found_out() -> None:
