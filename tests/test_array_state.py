@@ -200,6 +200,13 @@ def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
     assert machine.mdadm == ["--action=check"]
 
 
+def test_what_the_resync_before_it_put_right_is_told_apart() -> None:
+    resynced = change(change(TEXT, "last_sync_action", "resync"), "mismatch_cnt", "24")
+    machine = ArrayMachine(resynced, resynced, change(TEXT, "last_sync_action", "check"))
+    scrub = Array(RAID5, machine).scrub()
+    assert (scrub.resynced, scrub.mismatches) == ({"/dev/md0": 24}, 0)
+
+
 def test_a_check_that_never_ran_proves_nothing() -> None:
     with pytest.raises(RigError, match="no check was run"):
         Array(RAID5, ArrayMachine(TEXT)).scrub()

@@ -39,6 +39,9 @@ class Scrub(State):
     """512-byte sectors that differ, by md device that was checked; md counts in whole pages or stripes."""
     unchecked: dict[str, str]
     """Md devices that could not be checked, with the reason."""
+    resynced: dict[str, int] = Field(default_factory=dict)
+    """Where the last thing before the check was a resync: the sectors that differed and that it put right. Of RAID4, 5
+    and 6 md counts them as it goes (handle_parity_checks5 in drivers/md/raid5.c)."""
     repaired: dict[str, int] = Field(default_factory=dict)
     """Where something differed: what a second check still found after a repair."""
 
@@ -150,10 +153,9 @@ class Array:
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
         """Let md read everything and compare; wait for the end.
 
-        After a power cut the resync comes first: what it put right is not among what is counted. To check before it
-        would be worse than not to check: md notes how far the check has come as if it had been the resync (md_do_sync
-        in drivers/md/md.c, seen with 6.12), and never resyncs what lies before. Where something differs, a repair and
-        a second check follow.
+        After a power cut the resync comes first, and what it put right is counted apart. A check before it would be
+        worse than none: what it reads counts as resynced although nothing is put right (md_do_sync in
+        drivers/md/md.c; seen with 6.12 and 7.2). Where something differs, a repair and a second check follow.
 
         Raises:
             DeadlineExceeded: it took longer, or the resync before it did.
@@ -170,13 +172,18 @@ class Array:
         checked = [md.device for md in self.spec.devices if md.device not in unchecked]
         if not checked:
             return Scrub(mismatch_cnt={}, unchecked=unchecked)
+        resynced = {
+            found.device: found.mismatch_cnt
+            for found in state.devices
+            if found.device in checked and found.last_sync_action == "resync"
+        }
         counted = self._count(checked, deadline)
         repaired: dict[str, int] = {}
         if differing := [device for device, count in counted.items() if count]:
             self.machine.succeed(repair_command(differing))
             self._wait(_settled, deadline, "to end its repair")
             repaired = self._count(differing, deadline)
-        return Scrub(mismatch_cnt=counted, unchecked=unchecked, repaired=repaired)
+        return Scrub(mismatch_cnt=counted, unchecked=unchecked, resynced=resynced, repaired=repaired)
 
     def _count(self, devices: list[str], deadline: Deadline) -> dict[str, int]:
         """Check md devices and return the sectors that differ."""
