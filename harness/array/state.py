@@ -23,7 +23,7 @@ _FILES = (
     "consistency_policy",
     "bitmap/location",
 )
-_MEMBER_FILES = ("slot", "state", "recovery_start")
+_MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _LEVELS = {f"raid{level}": level for level in Level if level.isdecimal()}
 
@@ -40,6 +40,8 @@ class MemberState(State):
     """The kernel's words: in_sync, spare, faulty, write_mostly, journal, ..."""
     recovery_start: int | None = None
     """Sectors up to which it is rebuilt; None for one that needs no rebuild."""
+    bad_blocks: str = ""
+    """What md knows that it cannot read here: first sector and how many, of the last range if there are several."""
 
 
 class MdState(State):
@@ -187,6 +189,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
                 slot=int(slot) if slot.isdecimal() else None,
                 state=tuple(state.split(",")),
                 recovery_start=_position(content.get(f"{directory}/recovery_start")),
+                bad_blocks=content.get(f"{directory}/bad_blocks", ""),
             )
 
 

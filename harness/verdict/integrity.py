@@ -25,6 +25,13 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
     if missing := check["degraded"]:
         reason = f"members missing: {missing}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
+    if unreadable := check.get("bad_blocks"):
+        # Neither degraded nor mismatch_cnt tells of them: a check leaves out what cannot be read.
+        words = "; ".join(f"{serial}: {where}" for serial, where in unreadable.items())
+        reason = f"md knows of blocks that it cannot read (first sector, count): {words}"
+        # They were made unreadable on purpose: that md knows of them is then what it owes.
+        outcome = Outcome.PASS if conditions.explanation else Outcome.FAIL
+        return Verdict(checker=name, outcome=outcome, reason=reason, blame=fault_of(conditions))
     counted: dict[str, int] = check["mismatch_cnt"]
     if differing := {device: count for device, count in counted.items() if count}:
         reason = f"mismatch_cnt in sectors: {differing}"

@@ -44,6 +44,7 @@ def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: Cycl
     fault = LatentSectorDuringRebuild("disk2", UNUSED, other="disk1")
     ended = cycle(stack_of(), fault=fault).must_keep_every_promise()
     assert "md lists as bad: {" in (ended.record.fault_proof or "")
+    assert set(ended.record.checks["array"]["bad_blocks"]) == {"disk1", "disk2"}
 
 
 def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> None:

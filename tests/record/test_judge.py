@@ -154,14 +154,17 @@ def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> 
     assert "kernel log" in cycle.reason
 
 
+def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
+    judge_cycle(cycle, store.path)
+    return cycle.outcome
+
+
 def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CycleRecord) -> None:
     with (store.path / cycle.files["console server"]).open("a") as console:
         console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.FAIL
+    assert judged(cycle, store) is Outcome.FAIL
     cycle.checks["alarms"] = ["Disk failure on"]
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.PASS
+    assert judged(cycle, store) is Outcome.PASS
 
 
 def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord) -> None:
@@ -174,18 +177,15 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord)
         "state": "clean",
     }
     cycle.checks["members"] = {"start": {"disk0": was}, "end": {"disk0": was}, "renewed": []}
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.PASS
+    assert judged(cycle, store) is Outcome.PASS
     cycle.checks["members"]["end"] = {"disk0": was | {"array_uuid": "b"}}
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.FAIL
+    assert judged(cycle, store) is Outcome.FAIL
     assert "members: disk0: the array was re-created" in cycle.reason
 
 
 def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CycleRecord) -> None:
     cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.FAIL
+    assert judged(cycle, store) is Outcome.FAIL
     assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
 
 
@@ -194,11 +194,9 @@ def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecor
     for counted in cycle.disks.values():
         counted["writes"] += 9
         counted["flushes"] += 9
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.PASS
+    assert judged(cycle, store) is Outcome.PASS
     cycle.disks["disk1"]["flushes"] -= 9
-    judge_cycle(cycle, store.path)
-    assert cycle.outcome is Outcome.FAIL
+    assert judged(cycle, store) is Outcome.FAIL
     assert "no flush reached disk1 (9 writes)" in cycle.reason
     # Under an async export nobody waits for a flush.
     cycle.asked["export"]["sync"] = False

@@ -28,7 +28,14 @@ def test_a_whole_array_passes() -> None:
     assert judge_array(WHOLE, ASYNC).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize("change", [{"degraded": {"/dev/md0": 1}}, {"mismatch_cnt": {"/dev/md0": 8}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"degraded": {"/dev/md0": 1}},
+        {"mismatch_cnt": {"/dev/md0": 8}},
+        {"bad_blocks": {"disk2": "512000 8"}},
+    ],
+)
 def test_a_damaged_array_fails(change: dict[str, Any]) -> None:
     assert judge_array(WHOLE | change, ASYNC).outcome is Outcome.FAIL
 
@@ -38,6 +45,12 @@ def test_what_a_repair_left_is_told() -> None:
     verdict = judge_array(differs, ASYNC)
     assert verdict.outcome is Outcome.FAIL
     assert "after a repair: {'/dev/md0': 16}" in verdict.reason
+
+
+def test_blocks_made_unreadable_have_to_be_known() -> None:
+    known = WHOLE | {"bad_blocks": {"disk2": "512000 8"}}
+    verdict = judge_array(known, Conditions(export_sync=True, explanation="the disks: on purpose"))
+    assert (verdict.outcome, "512000 8" in verdict.reason) == (Outcome.PASS, True)
 
 
 def test_what_was_not_checked_has_not_passed() -> None:

@@ -5,42 +5,31 @@ test: the server's own view is read before clients can write again, the clients'
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from zlib import crc32
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
-
-from harness.array import Identity, serial_of
 from harness.command import CommandFailed
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.errors import NotRecovered, RequestError, nearest
-from harness.fault import (
-    CleanReboot,
-    ClientPowerCut,
-    Fault,
-    Injected,
-    KernelPanic,
-    NfsdRestart,
-    PowerCut,
-    Scene,
-    allowed_by,
-)
-from harness.fault.array import Lasting
+from harness.cycle.files import CycleFiles
+from harness.cycle.members import MemberWatch
+from harness.cycle.spec import CycleSpec, fault_of
+from harness.disk.cache import CacheMode
+from harness.errors import NotRecovered
+from harness.fault import Fault, Scene, allowed_by
 from harness.lab import Lab
 from harness.log import step
-from harness.machine.kernel_log import Moment, moment, said_since, said_until_off
+from harness.machine.kernel_log import moment, said_since
 from harness.monitor.capture import capturing
 from harness.monitor.packets import write_exchanges
 from harness.monitor.read_back import fetched
-from harness.record.run import ControlSpec, CycleRecord, Throughput
-from harness.stack import Stack, StackSpec, on_disks
+from harness.record.run import CycleRecord, Throughput
+from harness.stack import Stack, on_disks
 from harness.waiting import Deadline, now_ns, pause, wait_until
 from harness.workload.fio import FioSpec, fio_command, parse_fio
-from harness.workload.ledger import Ledger, LedgerSpec
+from harness.workload.ledger import Ledger
 
 LEDGER_DIRECTORY = "ledger"
 RESUME_DEADLINE_S = 90.0
@@ -48,37 +37,6 @@ RESUME_DEADLINE_S = 90.0
 STOP_DEADLINE_S = 60.0
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
-NO_FAULT = "none"
-
-
-class CycleSpec(BaseModel):
-    """What one cycle is to be."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    title: str
-    stack: StackSpec
-    cache_mode: CacheMode = CacheMode.VOLATILE
-    fault: str | SkipValidation[Fault] = PowerCut.name
-    """A fault, or the name of one that needs nothing but ``policy`` and ``seed``; ``none`` is none."""
-    during: tuple[SkipValidation[Fault], ...] = ()
-    """What is wrong before the clients begin and stays so through the fault: a member that is missing, a rebuild."""
-    policy: CutPolicy = CutPolicy.DROP
-    cache_mode_of: tuple[str, ...] | None = None
-    """Serials of the disks whose cache is of that mode; the others' is volatile. None is all of them."""
-    seed: int = 1
-    ledger: LedgerSpec = LedgerSpec()
-    ledger_seconds: float = 3.0
-    fio: FioSpec | None = None
-    capture: bool = False
-    """Whether NFS is looked at on the wire too while the ledger runs; NFSv4 is judged."""
-    control: ControlSpec | None = None
-
-    @property
-    def fault_name(self) -> str:
-        """What the fault is called."""
-        return self.fault if isinstance(self.fault, str) else self.fault.name
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -106,8 +64,7 @@ class Cycle:
         self.scene = Scene(lab, self.stack)
         self.fault = fault_of(spec)
         self.victim = self.fault.victim(self.scene) if self.fault else None
-        self._conditions: list[tuple[Fault, Moment]] = []
-        """What was wrong from before the clients began, and where in the server's kernel log it began."""
+        self.members = MemberWatch(self.scene, record)
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
@@ -170,12 +127,10 @@ class Cycle:
         self.record.explanation = next(filter(None, (getattr(one, "explains", None) for one in faults)), None)
         for condition in self.spec.during:
             self._say(condition.name)
-            begun = moment(self.lab.server)
-            self.record.during.append(said_of(condition.inject(self.scene)))
-            self._conditions.append((condition, begun))
+            self.members.begin(condition)
         alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
-        self.record.checks |= {"alarms": alarms, "members": {}}
-        self._look_at_members("start", online=True)
+        self.record.checks["alarms"] = alarms
+        self.members.start()
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
         with self._captured(), ledger.running():
             self._say("clients at work")
@@ -195,8 +150,7 @@ class Cycle:
         if "on_server" not in self.record.files:
             self._scan_server(ledger)
         self._look_through_client(ledger)
-        for condition in reversed(self.spec.during):
-            condition.heal(self.scene)
+        self.members.heal()
 
     def _allow_errors(self) -> tuple[int, ...]:
         """Note the errors of which clients may be told, and return those at which the ledger goes on."""
@@ -243,12 +197,12 @@ class Cycle:
             fault.heal(self.scene)
         elif self.victim is self.lab.server:
             recovery.boot_s = timed(partial(fault.heal, self.scene))
-            self._look_at_disks()
+            self.members.before_assembly()
             # Assemble and mount what is there. Nothing is created, nothing forced.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
             try:
                 recovery.assemble_s = timed(assemble)
-                self._note_active()
+                self.members.after_assembly()
                 recovery.mount_s = timed(mount)
             except CommandFailed as error:
                 raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
@@ -262,35 +216,6 @@ class Cycle:
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
-
-    def _look_at_members(self, when: str, *, online: bool) -> Mapping[str, Identity]:
-        """Note what each disk says of the array that it belongs to."""
-        found = self.stack.array.identities(online=online)
-        self.record.checks["members"][when] = {serial: one.model_dump() for serial, one in found.items()}
-        return found
-
-    def _look_at_disks(self) -> None:
-        """Before anything is assembled, note what the disks say, and make sure that what had to be wrong still was.
-
-        Raises:
-            RigError: something had ended before the fault.
-        """
-        members = self._look_at_members("before", online=False)
-        bitmaps = self.stack.array.bitmaps()
-        self.record.checks["members"] |= {
-            "bitmaps": {serial: one.model_dump() for serial, one in bitmaps.items()},
-            "absent": sorted(self.stack.array.leftover.absent),
-        }
-        for number, (condition, begun) in enumerate(self._conditions):
-            if isinstance(condition, Lasting):
-                said = said_until_off(self.lab.server, begun)
-                self.record.during[number]["lasted"] = condition.lasted(self.scene, members, said)
-
-    def _note_active(self) -> None:
-        """Note which members md works with, before anything could be rebuilt."""
-        found = [member for md in self.stack.array.state().devices for member in md.members]
-        active = [serial_of(member.device) for member in found if "in_sync" in member.state]
-        self.record.checks["members"]["active"] = active
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.
@@ -328,13 +253,8 @@ class Cycle:
         self.stack.export.deactivate()
         self.stack.filesystem.deactivate()
         self.record.checks["filesystem"] = self.stack.filesystem.check().model_dump(mode="json")
-        scrub = self.stack.array.scrub()
-        devices = self.stack.array.state().devices
-        self.record.checks["array"] = scrub.model_dump(mode="json") | {
-            "degraded": {one.device: one.degraded for one in devices if one.degraded}
-        }
-        self._look_at_members("end", online=True)
-        self.record.checks["members"]["renewed"] = sorted(self.stack.array.leftover.renewed)
+        self.record.checks["array"] = self.stack.array.scrub().model_dump(mode="json")
+        self.members.end()
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
@@ -345,49 +265,3 @@ def timed(action: Callable[[], object]) -> float:
     begun = now_ns()
     action()
     return (now_ns() - begun) / 1e9
-
-
-def said_of(injected: Injected) -> dict[str, str]:
-    """Return what a record says of a condition."""
-    return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}
-
-
-def fault_of(spec: CycleSpec) -> Fault | None:
-    """Return the fault that a cycle asks for.
-
-    Raises:
-        RequestError: there is none of that name.
-    """
-    if not isinstance(spec.fault, str):
-        return spec.fault
-    faults: dict[str, Fault | None] = {
-        PowerCut.name: PowerCut(spec.policy, spec.seed),
-        ClientPowerCut.name: ClientPowerCut(spec.policy, spec.seed),
-        CleanReboot.name: CleanReboot(),
-        KernelPanic.name: KernelPanic(),
-        NfsdRestart.name: NfsdRestart(),
-        NO_FAULT: None,
-    }
-    if spec.fault not in faults:
-        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
-    return faults[spec.fault]
-
-
-class CycleFiles:
-    """The raw observations of one cycle, each named in its record."""
-
-    def __init__(self, record: CycleRecord, run: Path, name: str) -> None:
-        self._record = record
-        self._run = run
-        self._directory = run / name
-        self._directory.mkdir(parents=True, exist_ok=True)
-
-    def path(self, what: str, name: str) -> Path:
-        """Return where an observation goes, and enter it in the record."""
-        path = self._directory / name
-        self._record.files[what] = str(path.relative_to(self._run))
-        return path
-
-    def write(self, what: str, name: str, content: str) -> None:
-        """Write an observation."""
-        self.path(what, name).write_text(content)
