@@ -1,6 +1,7 @@
 """From raw observations to verdicts: the same for a run that just ended and for one read back from disk."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from harness.disk.cache import CacheMode
@@ -62,16 +63,20 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         cycle.reason = cycle.not_effective
         return
     conditions = conditions_of(cycle)
+    causes = judge_causes(cycle, directory, conditions)
+    found = [one for one in causes if one.outcome is Outcome.FAIL]
+    if found and conditions.spoilt is None:
+        conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
         judge_not_recovered(cycle, cycle.not_recovered, conditions)
-        cycle.verdicts += [one for one in judge_causes(cycle, directory, conditions) if one.outcome is Outcome.FAIL]
+        cycle.verdicts += found
         return
     history = History.read(directory / cycle.files["history"])
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
     cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
-    cycle.verdicts += judge_causes(cycle, directory, conditions)
+    cycle.verdicts += causes
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
     panic = cycle.fault == "kernel-panic"
@@ -134,6 +139,12 @@ def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) ->
         synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
         verdicts.append(judge_flushes(cycle.checks["disks"], cycle.disks, synced))
     return verdicts
+
+
+def cause_in(verdict: Verdict) -> str:
+    """Return what a loss is to be blamed on, where one of `judge_causes` has found something."""
+    blame = verdict.blame or ""
+    return blame if ":" in blame else f"{blame}: {verdict.checker}: {verdict.reason}"
 
 
 def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:

@@ -41,7 +41,7 @@ class Conditions:
     explanation: str | None = None
     """Whose fault a loss is, where the fault itself says so."""
     spoilt: str | None = None
-    """What drives did wrong with writes, as the engine counted: it explains a loss, and excuses nothing."""
+    """What was found to be wrong below, in the words of a blame: it explains a loss, and excuses nothing."""
 
     @property
     def excused(self) -> bool:

@@ -189,6 +189,14 @@ def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle:
     assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
 
 
+def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CycleRecord) -> None:
+    change(store, cycle, "on_server", lose_a_block)
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "not there; blamed on the server: its export was changed" in cycle.reason
+
+
 def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecord) -> None:
     cycle.checks["disks"] = {serial: dict(counted) for serial, counted in cycle.disks.items()}
     for counted in cycle.disks.values():
@@ -209,6 +217,7 @@ def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, c
     cycle.checks["export"] = ["async"]
     judge_cycle(cycle, store.path)
     assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
+    assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients worked"
 
 
 def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:

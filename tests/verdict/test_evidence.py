@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import RigError
-from harness.verdict.evidence import ANY_GENERATION, BROKEN, BlockClass, Evidence, classify, weigh
+from harness.verdict.evidence import (
+    ANY_GENERATION,
+    BROKEN,
+    EXAMPLES_EACH,
+    Balance,
+    BlockClass,
+    Evidence,
+    classify,
+    weigh,
+)
 from harness.workload.agent import ABSENT, APPENDED, GARBAGE, METADATA, MISPLACED, MODE, TRUNCATED, UNREADABLE
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 
@@ -76,6 +85,15 @@ def test_a_lost_block_is_lost_and_dated() -> None:
     assert evidence.first_lost_ns == 7
     assert evidence.lost_bytes == 4096
     assert "block 1 is synced-lost" in evidence.examples[0]
+
+
+def test_a_worker_that_lost_much_leaves_room_for_examples_of_others() -> None:
+    balance = Balance()
+    for number in range(100):
+        balance.say(f"client1-0-fsync: block {number} is stale")
+    balance.say("client2-0-fsync: block 7 is stale")
+    assert balance.examples[-1] == "client2-0-fsync: block 7 is stale"
+    assert len(balance.examples) == EXAMPLES_EACH + 1
 
 
 def test_a_lost_file_is_counted() -> None:
