@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.campaign import Campaign
 from harness.cell import Standing, visit
+from harness.crash.explorer import explored
 from harness.cycle import CycleSpec
 from harness.disk.assignment import riskiest_mode
 from harness.errors import ProductError, RequestError, RigError
@@ -17,7 +18,7 @@ from harness.plan.cell import Cell, Matrix
 from harness.plan.order import visits_of
 from harness.plan.plan import Plan
 from harness.plan.works import CLIENTS
-from harness.record.cell import CellRecord, FigureRecord, PlanRecord, Repeat
+from harness.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
 from harness.record.ranking import judge_cells
 from harness.verdict.outcome import Outcome
 from harness.waiting import now_ns
@@ -202,7 +203,16 @@ class Execution:
                 step(f"power cut: {cell.name}")
                 self.campaign.cycle(cut_of(self.plan, cell, name))
             mine.cycle = by_stack[key]
+            if self.plan.run.cut == "explore":
+                mine.explored = self._explored(mine.cycle)
             self._save()
+
+    def _explored(self, name: str) -> Explored | None:
+        """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at."""
+        if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
+            return None
+        step(f"crash states: {name}")
+        return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
 
     def _name_of_cut(self, cell: Cell) -> str:
         """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""

@@ -14,7 +14,7 @@ from harness.execution import GIVE_UP_AFTER, Execution, record_of
 from harness.plan.cell import Cell, Matrix, matrix_of
 from harness.plan.plan import read_plan
 from harness.record import CycleRecord, RunRecord, RunStore
-from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.record.cell import CellRecord, Explored, PlanRecord, Repeat
 from harness.record.judge import conclude_run
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
@@ -269,6 +269,23 @@ def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> 
     assert campaign.cut == ["cut-000", "cut-001"]
     assert sorted(cell.cycle or "" for cell in campaign.record.cells) == ["cut-000", "cut-000", "cut-001", "cut-001"]
     assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
+
+
+def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def explored(_store: RunStore, name: str, states: int, seed: int) -> Explored:
+        asked.append((name, states, seed))
+        outcome = Outcome.FAIL if name == "cut-000" else Outcome.PASS
+        return Explored(file=f"explore-{name}.json", judged=states, broken=3, outcome=outcome, reason="3 are broken")
+
+    monkeypatch.setattr("harness.execution.explored", explored)
+    campaign = house.run(tiny(repeats=1, cut="explore", explore_states=50))
+    conclude_run(campaign.record)
+    assert asked == [("cut-000", 50, 1), ("cut-001", 50, 1)]
+    first, second = campaign.record.cells
+    assert (first.rank, first.why_not) == (None, "FAIL: crash states: 3 are broken")
+    assert second.outcome is Outcome.PASS
 
 
 def test_nothing_is_cut_unless_asked(house: House) -> None:

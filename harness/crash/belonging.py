@@ -9,7 +9,7 @@ from harness.crash.bench import Bench, Checks, Roller
 from harness.crash.checker import Checker
 from harness.crash.owner import owner
 from harness.crash.place import Place, place_of
-from harness.crash.state import CrashState
+from harness.crash.state import CrashState, Survivor
 from harness.crash.superblock import superblock_of
 from harness.crash.window import Window
 from harness.errors import RaidproofError
@@ -57,7 +57,9 @@ class Belongings:
         places = {piece: placed(self.roller.window, state, piece) for piece in dict.fromkeys(pieces)}
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
-            self.bench.submit(self.roller.job(state)).result()
+            # Where all that was asked is there: a broken state may not even mount.
+            full = CrashState(state.cut, tuple(map(Survivor, self.roller.window.open)))
+            self.bench.submit(self.roller.job(full)).result()
             owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
         except RaidproofError:
             logger.exception("owners in state %s", state.name)

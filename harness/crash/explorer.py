@@ -14,11 +14,13 @@ from harness.crash.choice import Choices
 from harness.crash.exploration import Budget, Exploration
 from harness.crash.failures import Replayer, explain, plain
 from harness.crash.journal import Begun, Journal, digest_of
-from harness.crash.source import LOG, Source
+from harness.crash.source import LOG, Source, source_of
 from harness.crash.tally import Tally
 from harness.errors import RequestError, RigError
 from harness.log import logger, step
+from harness.record.cell import Explored
 from harness.record.exploration import ExplorationRecord, FailureRecord, Possible, conclude_exploration, stage_times
+from harness.record.store import RunStore
 from harness.report.exploration_html import write_exploration
 from harness.waiting import wall_clock
 
@@ -56,7 +58,13 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     """
     stem = stem_of(source, resume=options.resume)
     folder = source.store.directory(stem)
-    begun = Begun(cycle=source.cycle.name, log_digest=digest_of(source.log), seed=options.seed, tear=options.tear)
+    begun = Begun(
+        cycle=source.cycle.name,
+        log_digest=digest_of(source.log),
+        seed=options.seed,
+        tear=options.tear,
+        starts_dirty=source.starts_dirty,
+    )
     step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests")
     choices = Choices(source.recording, options.seed, first=source.first, unit=options.tear)
     tally = Tally(source.recording, source.oracle)
@@ -83,6 +91,23 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     return record, page
 
 
+def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
+    """Explore a cycle of a run, go on with it, or return what came of it already.
+
+    Raises:
+        RequestError: it cannot be explored.
+    """
+    path = store.path / f"{STEM}{cycle}.json"
+    record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
+    if record is None or record.ended_early is not None:
+        resume = (store.path / f"{STEM}{cycle}" / STATES).exists()
+        options = Options(Budget(states), seed=seed, resume=resume)
+        record, _ = explore_cycle(source_of(store, cycle), options)
+    return Explored(
+        file=path.name, judged=record.judged, broken=record.broken, outcome=record.outcome, reason=record.reason
+    )
+
+
 def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
     """Look at states until the budget is used up, and note why it ended before all were."""
     exploration.run(budget)
@@ -99,8 +124,9 @@ def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
     """Return what gives the command that shows a state of this name."""
-    words = ["./raidproof", "explore", source.run.run, "--cycle", source.cycle.name, "--state"]
-    return lambda name: [*words, name, "--keep"]
+    words = ["./raidproof", "explore", source.run.run, "--cycle", source.cycle.name]
+    words += ["--starts-dirty"] if source.starts_dirty else []
+    return lambda name: [*words, "--state", name, "--keep"]
 
 
 def stem_of(source: Source, *, resume: bool) -> str:

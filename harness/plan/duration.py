@@ -16,6 +16,8 @@ VISIT_S = 0.8
 """What is read and written down around the timed part of each visit."""
 CUT_S = 20.0
 """A power cut: build, write, cut, boot, check what is there."""
+EXPLORE_S, STATE_S = 15.0, 0.25
+"""To explore one cut: reading its log, booting checkers; then for each crash state."""
 ASSUMED_S = 5.0
 """The timed part of a workload of which only the amount of work is known."""
 
@@ -72,12 +74,13 @@ def expect(matrix: Matrix) -> Expectation:
     known = {cell.name: workload_of(cell.workload).timed_s for cell in cells}
     each = [seconds if seconds is not None else plan.run.max_seconds or ASSUMED_S for seconds in known.values()]
     machines = plan.hardware.clients + 1
+    each_cut = CUT_S + (EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0)
     return Expectation(
         visits=len(visits),
         timed_s=plan.run.repeats * sum(each),
         overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * VISIT_S,
         # Cells that differ in the workload alone share their cut.
-        cut_s=CUT_S * len({cell.stack.model_dump_json() for cell in cells}) if plan.run.cut else 0.0,
+        cut_s=each_cut * len({cell.stack.model_dump_json() for cell in cells}) if plan.run.cut else 0.0,
         open_ended=None in known.values(),
         memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
         disk=sum(plan.hardware.disk_sizes.values()),

@@ -16,8 +16,11 @@ class RunSpec(Table):
     """Visits of each cell; they are interleaved, so that what drifts hits all cells alike."""
     seed: int = 1
     """Of the order of visits, and of all else that is drawn by chance."""
-    cut: Literal["power"] | None = None
-    """Each cell is also judged for what it loses: the server's power is cut once while clients write."""
+    cut: Literal["power", "explore"] | None = None
+    """Each cell is also judged for what it loses: the server's power is cut once while clients write. ``explore``: the
+    crashes that this run could have had are looked at too."""
+    explore_states: int = Field(default=200, ge=1, le=1_000_000)
+    """Crash states of each configuration, where they are looked at."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
     """Of the timed part; the figure of a visit that was shorter is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)

@@ -50,6 +50,16 @@ class Repeat(Strict):
     files: dict[str, str] = Field(default_factory=dict)
 
 
+class Explored(Strict):
+    """What the exploration of a cell's cut came to."""
+
+    file: str
+    judged: int
+    broken: int
+    outcome: Outcome
+    reason: str
+
+
 class CellRecord(Strict):
     """One configuration under one workload."""
 
@@ -69,6 +79,8 @@ class CellRecord(Strict):
     repeats: list[Repeat] = Field(default_factory=list)
     cycle: str | None = None
     """Name of the cycle in which this configuration lost its power."""
+    explored: Explored | None = None
+    """What the crashes that this cycle could have had showed; None where they were not looked at."""
     not_effective: str | None = None
     """Where the system did something else than it was asked, or kept something else than was written."""
     # Judged from the above.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from harness.record.cell import Strict
 from harness.verdict.outcome import Outcome
@@ -216,16 +216,6 @@ class ExplorationRecord(Strict):
     cannot_prove: list[str] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "nothing was explored"
-
-
-class Explored(BaseModel):
-    """What a plan's cell keeps of the exploration of its cut."""
-
-    file: str
-    judged: int
-    broken: int
-    outcome: Outcome
-    reason: str
 
 
 def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:

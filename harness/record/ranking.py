@@ -60,6 +60,8 @@ def conclude_cell(cell: CellRecord, cycle: CycleRecord | None) -> tuple[Outcome,
         return Outcome.FAIL, cell.not_effective
     if cycle is not None and cycle.outcome is not Outcome.PASS:
         return cycle.outcome, cycle.reason
+    if cell.explored is not None and cell.explored.outcome is not Outcome.PASS:
+        return cell.explored.outcome, f"crash states: {cell.explored.reason}"
     failed = [repeat.rig_error for repeat in cell.repeats if repeat.rig_error]
     if not cell.measured:
         return (Outcome.ERROR, failed[0]) if failed else (Outcome.INCONCLUSIVE, "not measured")

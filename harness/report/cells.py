@@ -126,7 +126,7 @@ def promises(record: RunRecord) -> str:
     if plan is None or plan.cut is None:
         return "promises were not tested: no power was cut, and a rank says nothing of safety"
     cut = sum(cell.lost not in (None, UNSEEN) for cell in record.cells)
-    return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a {plan.cut} cut"
+    return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a power cut"
 
 
 def visited(record: RunRecord) -> str:
