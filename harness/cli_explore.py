@@ -36,6 +36,9 @@ def explore(
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
     checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,
     tear: Annotated[int, typer.Option(help="Bytes that a disk writes whole: 512 or 4096.")] = TEARS[0],
+    starts_dirty: Annotated[
+        bool, typer.Option("--starts-dirty", help="Let md start an array that is dirty and degraded; it refuses to.")
+    ] = False,
     state: Annotated[str | None, typer.Option(metavar="ID", help="Show this one state again.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="With --state: leave it in a lab, for `shell`.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration.")] = False,
@@ -52,7 +55,7 @@ def explore(
         raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
     if keep and state is None:
         raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
-    source = source_of(RunStore.find(run, results), cycle)
+    source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     require_host()
     with progress("preparing kernel and image"):
         prepare(source.topology)

@@ -91,8 +91,11 @@ class Explore:
         minutes: float | None = None,
         tear: int = 512,
         checkers: int = 2,
+        starts_dirty: bool = False,
     ) -> Explored:
         """Look at so many crash states of a cycle, or for so long.
+
+        ``starts_dirty``: md is to start an array that is dirty and degraded, which it refuses by itself.
 
         Raises:
             RequirementMissing: its disks cannot show a crash state.
@@ -100,7 +103,7 @@ class Explore:
         record = cycle.record if isinstance(cycle, Ended) else cycle
         if self._campaign.topology.provider == hosts.NAME:
             raise RequirementMissing("crash states are shown by the disk engine, which provider hosts has not")
-        source = source_of(self._campaign.store, record.name)
+        source = source_of(self._campaign.store, record.name, starts_dirty=starts_dirty)
         options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers)
         explored, page = explore_cycle(source, options)
         return Explored(explored, source, page)

@@ -43,17 +43,17 @@ def checker_topology(topology: Topology) -> Topology:
     )
 
 
-def orders_of(stack: StackSpec, ledger: dict[str, Any], *, start_dirty_degraded: bool = False) -> dict[str, Any]:
+def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
     """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
     devices = stack.array.devices
     return {
-        "assemble": [[md.device, assemble_command(md, starts_dirty=start_dirty_degraded)] for md in devices],
+        "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
         "mount": mount_command(stack.filesystem, devices[-1].device),
         "unmount": ["umount", DIRECTORY],
         "stop": stop_command(md.device for md in reversed(devices)),
         "ledger": ledger,
         "links": [],
-        "parameters": [[START_DIRTY, "1"]] if start_dirty_degraded else [],
+        "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
     }
 
 
@@ -68,7 +68,7 @@ class Checker:
     boot a lab of their own on the engine's disks, so what this way of serving them does would show.
 
     ``ledger``: what the ledger's scan takes; its ``root`` is the folder on the mounted file system.
-    ``start_dirty_degraded``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
+    ``starts_dirty``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
     refuses to by itself, for it cannot know what of the missing member is true.
     """
 
@@ -80,11 +80,11 @@ class Checker:
         logs: Path,
         *,
         deadline_s: float = DEADLINE_S,
-        start_dirty_degraded: bool = False,
+        starts_dirty: bool = False,
     ) -> None:
         self.topology = checker_topology(topology)
         self.stack = stack
-        self.orders = orders_of(stack, ledger, start_dirty_degraded=start_dirty_degraded)
+        self.orders = orders_of(stack, ledger, starts_dirty=starts_dirty)
         self.deadline_s = deadline_s
         self.reboots = 0
         """How often the machine had to be started again."""

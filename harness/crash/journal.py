@@ -29,6 +29,7 @@ class Begun(BaseModel):
     log_digest: str
     seed: int
     tear: int
+    starts_dirty: bool = False
 
 
 class Line(BaseModel):
@@ -106,6 +107,7 @@ class Journal:
             ("write log", before.log_digest, begun.log_digest),
             ("seed", before.seed, begun.seed),
             ("tear", before.tear, begun.tear),
+            ("starts dirty", before.starts_dirty, begun.starts_dirty),
         ):
             if was != now:
                 raise RequestError(

@@ -36,6 +36,8 @@ class Source:
     oracle: Oracle
     topology: Topology
     stack: StackSpec
+    starts_dirty: bool = False
+    """Whether checkers let md start an array that is dirty and degraded, which it refuses by itself."""
 
     @property
     def log(self) -> Path:
@@ -56,7 +58,7 @@ class Source:
         """Return a checker, not booted yet; its console logs go to a folder of its own."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
-        return Checker(self.topology, self.stack, self.orders, folder)
+        return Checker(self.topology, self.stack, self.orders, folder, starts_dirty=self.starts_dirty)
 
     def boots(self, logs: Path) -> Factory:
         """Return what boots checkers."""
@@ -70,7 +72,7 @@ def scan_orders(cycle: CycleRecord) -> dict[str, Any]:
     return {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
 
 
-def source_of(store: RunStore, name: str | None = None) -> Source:
+def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
     """Return a cycle of a stored run, the only one that can be explored where none is named.
 
     Raises:
@@ -99,7 +101,8 @@ def source_of(store: RunStore, name: str | None = None) -> Source:
         raise RequestError(
             f"{cycle.name} cannot be explored: its write log is of other disks than {', '.join(serials)}"
         )
-    return Source(store, run, cycle, recording, oracle, topology, StackSpec.model_validate(cycle.asked))
+    stack = StackSpec.model_validate(cycle.asked)
+    return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
 
 
 def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CycleRecord:

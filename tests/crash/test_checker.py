@@ -32,7 +32,7 @@ def test_the_orders_are_the_commands_of_a_run() -> None:
 
 
 def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
-    ((path, value),) = orders_of(stack_of(), {}, start_dirty_degraded=True)["parameters"]
+    ((path, value),) = orders_of(stack_of(), {}, starts_dirty=True)["parameters"]
     assert (path.rpartition("/")[2], value) == ("start_dirty_degraded", "1")
 
 
