@@ -1,0 +1,290 @@
+"""What is done to a stack behind the harness's back: each deed is a defect that somebody could really have made.
+
+A deed tells nobody but the scenario, for which it notes the place that it struck.
+"""
+
+import mmap
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from harness.array.command import create_commands, fail_command, remove_command
+from harness.array.spec import disk_path
+from harness.crash.superblock import OFFSET
+from harness.cycle import LEDGER_DIRECTORY
+from harness.disk.client import EngineClient
+from harness.disk.flaw import Flaw, FlawKind
+from harness.fault import Injected, PowerCut, Scene
+from harness.fault.member import place_of, struck
+from harness.fault.rot import BLOCK
+from harness.layer import found_in
+from harness.units import SECTOR
+from harness.waiting import Deadline, now_ns, pause, wait_until
+from harness.workload.agent import HEADER, MAGIC
+from harness.workload.ledger import LedgerSpec
+
+LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
+"""So few blocks that each is written again and again; of each promise one worker."""
+WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
+ONE_CHUNK = LedgerSpec(kinds=("fsync",), blocks=8)
+"""One worker a client, with a file that lies on one member."""
+AGENT_SIGNAL = ("pkill", "--full", "agent[.]py write")
+DROPPED = 8
+"""Not each flush covers something that no other one covers: where the log lies on the same member it has two."""
+BITMAP_HEADER = 256
+"""Bytes (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h); the bits follow."""
+STRIKE_DEADLINE_S = 15.0
+WORK_S = 0.5
+"""So long clients work on after a deed."""
+TOLD_S = 0.1
+"""By then a client has been told of what a drive has just acknowledged."""
+
+Places = dict[str, str]
+"""What was struck, by the plant's name, in words that the harness is to say."""
+Deed = Callable[[Scene, Places], None]
+
+
+def nothing(_scene: Scene, _places: Places) -> None:
+    """Let everything be."""
+
+
+@dataclass(frozen=True)
+class TamperedCut(PowerCut):
+    """A power cut in which somebody has a hand."""
+
+    places: Places = field(default_factory=dict)
+    at_work: Deed = nothing
+    """Done while clients work, just before the cut."""
+    without_power: Deed = nothing
+    booted: Deed = nothing
+    """Done when the server has power again, and nothing is assembled yet."""
+
+    def inject(self, scene: Scene) -> Injected:
+        self.at_work(scene, self.places)
+        injected = super().inject(scene)
+        self.without_power(scene, self.places)
+        return injected
+
+    def heal(self, scene: Scene) -> None:
+        super().heal(scene)
+        self.booted(scene, self.places)
+
+
+@dataclass(frozen=True)
+class Before:
+    """Something is done when everything has been checked, before the clients begin."""
+
+    deed: Deed
+    places: Places = field(default_factory=dict)
+    name: ClassVar[str] = "planted"
+
+    def victim(self, scene: Scene) -> None:
+        """No machine goes down."""
+
+    def inject(self, scene: Scene) -> Injected:
+        self.deed(scene, self.places)
+        return Injected(self.name, "server", now_ns(), "done")
+
+    def heal(self, scene: Scene) -> None:
+        """Let the disks be honest; what was spoilt stays so."""
+        disks_of(scene).clear_flaws()
+
+
+def disks_of(scene: Scene) -> EngineClient:
+    """Return what drives the member disks."""
+    assert isinstance(scene.lab.disks, EngineClient)
+    return scene.lab.disks
+
+
+class Held(NamedTuple):
+    """A block of the ledger as it lies on a member disk."""
+
+    at: int
+    file: int
+    block: int
+
+    def is_(self, what: str) -> str:
+        """Return what the harness is to say of it."""
+        return f"{WORKERS[self.file].path}: block {self.block} is {what}"
+
+
+def held_by(scene: Scene, serial: str, path: str) -> list[Held]:
+    """Return the blocks of a worker's file that are durable on a member; it must be one without parity."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="image-") as folder:
+        image = Path(folder, serial)
+        disks_of(scene).image(serial, image)
+        with image.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(MAGIC)
+            while at >= 0:
+                _, number, position, _, _ = HEADER.unpack_from(data, at)
+                if at % BLOCK == 0 and WORKERS[number].path == path:
+                    found.append(Held(at, number, position // BLOCK))
+                at = data.find(MAGIC, at + BLOCK)
+    return found
+
+
+def strike(scene: Scene, serial: str, flaw: Flaw, times: int = 1) -> None:
+    """Let something be wrong with a drive, and wait until so many requests have met such a thing."""
+    disks_of(scene).set_flaw(serial, flaw)
+    wait_until(
+        lambda: struck(scene, serial, flaw.kind) >= times or None,
+        Deadline.after(STRIKE_DEADLINE_S),
+        f"{flaw.kind.value} of {serial}",
+        0.01,
+    )
+
+
+# Of drives.
+
+
+def writes_go_astray(scene: Scene, places: Places) -> None:
+    """Of two members of a RAID4, let one lose each write of a block, and another put it onto the block before it."""
+    lost = held_by(scene, "disk1", "client2-0-fsync")[0]
+    neighbours = held_by(scene, "disk0", "client1-0-fsync")
+    before, astray = next(
+        (one, two) for one, two in pairwise(neighbours) if two == Held(one.at + BLOCK, one.file, one.block + 1)
+    )
+    # The one that goes astray comes last: a round of its worker later the neighbour is written again.
+    for serial, flaw in (
+        ("disk1", Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK)),
+        ("disk0", Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=-BLOCK)),
+    ):
+        strike(scene, serial, flaw)
+    pause(TOLD_S)
+    places["old-generation"] = lost.is_("stale")
+    places["neighbour"] = before.is_("misplaced")
+
+
+def flushes_are_dropped(scene: Scene, places: Places) -> None:
+    """Let one member drop a flush now and then; each one but these is honest, also that which comes next.
+
+    Only one client works meanwhile: with others, their flushes come before it is told of anything.
+    """
+    scene.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
+    held = {serial: len(held_by(scene, serial, "client1-0-fsync")) for serial in ("disk0", "disk1", "disk2")}
+    serial = max(held, key=lambda one: held[one])
+    for turn in range(1, DROPPED + 1):
+        strike(scene, serial, Flaw(FlawKind.DROP_FLUSHES, count=1), turn)
+        pause(0.03)
+    places["flush-dropped"] = f"the disks: {serial} acknowledged flushes and kept nothing"
+
+
+def clients_go_on(scene: Scene, _places: Places) -> None:
+    """Let the client work again that was kept from it."""
+    scene.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
+
+
+def block_rots(scene: Scene, places: Places) -> None:
+    """Let half a block change on one member, with nobody reading or writing it."""
+    disks_of(scene).clear_flaws()
+    rotten = held_by(scene, "disk2", "client2-1-o_sync")[0]
+    disks_of(scene).corrupt("disk2", rotten.at + BLOCK // 2, BLOCK // 2)
+    places["silent-corruption"] = rotten.is_("garbage")
+
+
+def parity_is_lost(scene: Scene, places: Places) -> None:
+    """Let the last member of a RAID4 lose all that is written to its data, which is parity."""
+    path = f"{place_of(scene, 'disk3').directory}/offset"
+    begin = int(scene.lab.server.get(path)) * SECTOR
+    disks_of(scene).set_flaw("disk3", Flaw(FlawKind.LOST_WRITES, begin))
+    places["parity-not-updated"] = scene.stack.array.device
+
+
+def stripe_is_torn(scene: Scene, _places: Places) -> None:
+    """Let the parity of one block differ, as after a write that the cut fell into: a resync would write it anew."""
+    block = held_by(scene, "disk0", "client1-0-fsync")[0]
+    disks_of(scene).corrupt("disk3", block.at, BLOCK)
+
+
+def bitmap_is_cleared(scene: Scene, places: Places) -> None:
+    """Let the bitmap on each member say that all stripes agree."""
+    for serial in scene.stack.array.spec.members:
+        path = disk_path(serial)
+        said = scene.lab.server.succeed(["mdadm", "--examine", path])
+        sectors = int(found_in(r"Internal Bitmap : (\d+) sectors from superblock", said, "bitmap"))
+        bits = OFFSET + sectors * SECTOR + BITMAP_HEADER
+        clear = ["dd", "if=/dev/zero", f"of={path}", f"bs={BLOCK - BITMAP_HEADER}", "count=1", f"seek={bits}"]
+        scene.lab.server.succeed([*clear, "oflag=seek_bytes", "conv=notrunc,fsync", "status=none"])
+    places["bitmap-cleared"] = scene.stack.array.device
+
+
+def superblock_is_torn(scene: Scene, places: Places) -> None:
+    """Let half of what one member's superblock says of the array be rubbish."""
+    disks_of(scene).corrupt("disk1", OFFSET + 128, 128)
+    places["torn-superblock"] = "disk1"
+
+
+def serials_are_swapped(scene: Scene, places: Places) -> None:
+    """Let two drives be plugged into each other's places."""
+    disks_of(scene).swap("disk1", "disk2")
+    places["serials-swapped"] = "disk1 carries the metadata of disk2"
+
+
+# Of the server's administrator.
+
+
+def flushes_stop_above_the_members(scene: Scene, places: Places) -> None:
+    """Let the server believe of one member that it has no cache, so that it is never flushed."""
+    disk = place_of(scene, "disk1").disk
+    scene.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
+    places["flushes-swallowed"] = "disk1"
+
+
+def export_is_made_async(scene: Scene, places: Places) -> None:
+    """Let the server answer before its disks have anything."""
+    export = scene.stack.export
+    options = ",".join("async" if word == "sync" else word for word in export.spec.options())
+    scene.lab.server.succeed(["exportfs", "-o", options, f"{export.spec.network}:{export.path}"])
+    places["export-async"] = export.path
+
+
+def member_falls_behind(scene: Scene, _places: Places) -> None:
+    """Let a member be taken out, and writing go on without it."""
+    array = scene.stack.array
+    for command in (fail_command, remove_command):
+        scene.lab.server.succeed(command(array.spec.devices[-1], disk_path("disk1")))
+    pause(WORK_S)
+
+
+def stale_member_is_forced_in(scene: Scene, places: Places) -> None:
+    """Let the array be put together by force, of a member that had fallen behind and without one that had not."""
+    array = scene.stack.array
+    members = [disk_path(serial) for serial in array.spec.members if serial != "disk2"]
+    command = ["mdadm", "--assemble", "--force", "--run", array.device, *members]
+    setattr(array, "activate", lambda: scene.lab.server.succeed(command))  # noqa: B010  mypy knows it as a method
+    places["stale-member"] = "disk1"
+
+
+def array_is_created_anew(scene: Scene, places: Places) -> None:
+    """Let the array be created over its members instead of assembled: its content is all there."""
+    array = scene.stack.array
+
+    def create() -> None:
+        for command in create_commands(array.spec):
+            scene.lab.server.succeed(command)
+
+    setattr(array, "activate", create)  # noqa: B010  mypy knows it as a method
+    places["array-re-created"] = "disk0"
+
+
+def rename_is_undone(scene: Scene, places: Places) -> None:
+    """Let the last rename that a client was told of be undone, before anybody looks."""
+    filesystem, server = scene.stack.filesystem, scene.lab.server
+    mount, worker = filesystem.activate, "client1-3-metadata"
+
+    def undo() -> None:
+        mount()
+        root = f"{filesystem.directory}/{LEDGER_DIRECTORY}/{worker}"
+        names = server.succeed(["find", root, "-name", "[bc]", "-printf", "%P\n"]).split()
+        # Where a later operation has removed `b` too, the rename had certainly been told of.
+        done = {name[:-2] for name in names if name.endswith("/c")} - {name[:-2] for name in names if name[-1] == "b"}
+        last = max(int(re.sub(r"\D", "", name)) for name in done)
+        server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
+        places["rename-undone"] = f"{worker}: rename of {last} "
+
+    setattr(filesystem, "activate", undo)  # noqa: B010  mypy knows it as a method

@@ -1,0 +1,151 @@
+"""The table of defects that are planted, and of what the harness must say of each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cycle import Cycle
+from harness.disk.cache import CacheMode
+from harness.machine.machine import Machine
+from harness.workload import agent, ledger
+from scenarios.selftest import deeds
+from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
+
+Changes = Callable[[Places], dict[str, Any]]
+"""Returns fields of a CycleSpec, given where deeds are to note what they struck."""
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def cut(
+    *, at_work: Deed = deeds.nothing, without_power: Deed = deeds.nothing, booted: Deed = deeds.nothing
+) -> Changes:
+    """Return a power cut in which somebody has a hand."""
+    return lambda places: {
+        "fault": TamperedCut(places=places, at_work=at_work, without_power=without_power, booted=booted)
+    }
+
+
+def before(deed: Deed, **changes: Any) -> Changes:
+    """Return a cycle before whose ledger something is done."""
+    return lambda places: {"during": (Before(deed, places),), **changes}
+
+
+def careless_agents(patch: pytest.MonkeyPatch) -> None:
+    """Let the ledger's program acknowledge before it writes on one client, and never fsync on the other."""
+    install = ledger.install
+    changed = {
+        "client1": (
+            ("            action()\n", f"            {EARLY}            action()\n"),
+            ("self.pending = FRAME.pack(ACKNOWLEDGE", 'self.pending = b"" and FRAME.pack(ACKNOWLEDGE'),
+        ),
+        "client2": (("                os.fsync(fd)\n        for", "        for"), ("os.fsync(fd)", "None")),
+    }
+
+    def planted(machine: Machine, config: str) -> None:
+        install(machine, config)
+        source = Path(agent.__file__).read_text()
+        for old, new in changed.get(machine.name, ()):
+            source = source.replace(old, new)
+        machine.put(source, ledger.AGENT)
+
+    patch.setattr(ledger, "install", planted)
+
+
+def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
+    """Let the client that everything is read back through have it all in its cache, and keep it there."""
+    look = Cycle._look_through_client
+
+    def planted(cycle: Cycle, work: ledger.Ledger) -> None:
+        client = cycle.lab.clients[-1]
+        mount = cycle.stack.mounts[client.name]
+        work.scan(client, work.root)
+        with pytest.MonkeyPatch.context() as inner:
+            for step in ("deactivate", "activate"):
+                inner.setattr(mount, step, lambda: None)
+            inner.setattr("harness.cycle.cycle.DROP_CACHES", ["tee", "/dev/null"])
+            look(cycle, work)
+
+    patch.setattr(Cycle, "_look_through_client", planted)
+
+
+EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, code, self.number, self.sequence, index, generation, 0))
+            threading.Event().wait(0.03)
+"""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One cycle in which something is planted, and the one that it must not differ from otherwise."""
+
+    changes: Changes
+    twin: str = "power-cut"
+    patch: Patch = lambda _: None
+
+
+TWINS: Mapping[str, dict[str, Any]] = {"power-cut": {}, "no-fault": {"fault": "none"}}
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "drives": Experiment(cut(at_work=deeds.writes_go_astray, without_power=deeds.block_rots)),
+    "lying-member": Experiment(lambda _: {"cache_mode": CacheMode.LYING, "cache_mode_of": ("disk2",)}),
+    "torn-superblock": Experiment(cut(without_power=deeds.superblock_is_torn)),
+    "stale-member": Experiment(cut(at_work=deeds.member_falls_behind, booted=deeds.stale_member_is_forced_in)),
+    "export": Experiment(before(deeds.export_is_made_async)),
+    "no-flushes": Experiment(before(deeds.flushes_stop_above_the_members)),
+    "parity": Experiment(before(deeds.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
+    "agents": Experiment(lambda _: {}, patch=careless_agents),
+    "flush-dropped": Experiment(
+        lambda places: {
+            "ledger": deeds.ONE_CHUNK,
+            "fault": TamperedCut(places=places, at_work=deeds.flushes_are_dropped, booted=deeds.clients_go_on),
+        }
+    ),
+    "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared)),
+    "rename": Experiment(cut(booted=deeds.rename_is_undone)),
+    "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
+    "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
+}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A defect, the cycle that it is planted in, and what a verdict of FAIL must say: the class, and the place."""
+
+    name: str
+    experiment: str
+    checker: str
+    """How its name begins, as a pattern."""
+    says: str
+    blame: str = ""
+    """How the blame must begin."""
+    place: str = ""
+    """Where it must be found; what the deed noted, if it is told only then."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+STACK = "the stack"
+LOST = "acknowledged operations are not there"
+PLANTS = (
+    Plant(
+        "lying-flush", "lying-member", "recovery|write . fsync", "", "the disks: disk2 acknowledged flushes", "disk2"
+    ),
+    Plant("torn-superblock", "torn-superblock", "recovery", "does not come back", STACK),
+    Plant("stale-member", "stale-member", "members", "stale member taken in as current", STACK),
+    Plant("export-async", "export", "export", "sync was asked", "the server"),
+    Plant("export-async-loses", "export", "write . fsync", LOST, "the server: its export", "fsync"),
+    Plant("flushes-swallowed", "no-flushes", "flushes reach the disks", "no flush reached", STACK),
+    Plant("parity-not-updated", "parity", "array", "mismatch_cnt", "the disks"),
+    Plant("client-cache", "parity", "read back", "the rest is out of its own cache", "the client's cache", "client2"),
+    Plant("neighbour", "drives", "blocks whole", "1 misplaced", "the disks"),
+    Plant("old-generation", "drives", "write . fsync", LOST, "the disks"),
+    Plant("silent-corruption", "drives", "blocks whole", "1 garbage", "the disks"),
+    Plant("bitmap-cleared", "bitmap", "array", "mismatch_cnt", STACK),
+    Plant("early-acknowledgement", "agents", "metadata", LOST, STACK, "client1-3-metadata: "),
+    Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
+    Plant("rename-undone", "rename", "metadata", LOST, STACK),
+    Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),
+    Plant("array-re-created", "re-created", "members", "re-created instead of assembled", STACK),
+)

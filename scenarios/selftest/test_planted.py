@@ -1,0 +1,86 @@
+"""Defects that are planted behind the harness's back: it must find each, say what and where, and nothing else."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.cycle import CycleSpec
+from harness.fixtures import stack_of
+from harness.record import CycleRecord
+from harness.units import MIB
+from harness.verdict.outcome import Outcome
+from scenarios.selftest.deeds import LEDGER, Places
+from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
+
+LEVEL = "4"
+"""What lies on the last member of a RAID4 is parity; on the others none is."""
+LEDGER_SECONDS = 0.7
+DISK_SIZE = 184 * MIB
+"""Three of them have room for XFS, and a check reads them in no time."""
+
+
+class Cycles:
+    """Cycles of a campaign of their own, each carried out once: what they show is not to fail the session's run."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self.campaign = campaign
+        self.planted = cache(self._planted)
+        self.twin = cache(self._twin)
+
+    def _planted(self, name: str) -> tuple[CycleRecord, Places]:
+        """Carry out an experiment; return its record and what was struck."""
+        experiment, places = EXPERIMENTS[name], Places()
+        with pytest.MonkeyPatch.context() as patch:
+            experiment.patch(patch)
+            return self._run(name, experiment.changes(places)), places
+
+    def _twin(self, name: str) -> CycleRecord:
+        """Carry out the cycle in which nothing is planted."""
+        return self._run(f"twin-{name}", TWINS[name])
+
+    def _run(self, name: str, changes: dict[str, Any]) -> CycleRecord:
+        spec = {"name": name, "title": name, "stack": stack_of(LEVEL), "ledger": LEDGER}
+        return self.campaign.cycle(CycleSpec(**{"ledger_seconds": LEDGER_SECONDS, **spec, **changes}))
+
+
+@pytest.fixture(scope="module")
+def cycles(campaign: Campaign) -> Iterator[Cycles]:
+    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in campaign.topology.disks)
+    topology = campaign.topology.model_copy(update={"disks": disks})
+    campaign.discard_lab()
+    with Campaign("planted", campaign.store.path, topology) as own:
+        yield Cycles(own)
+
+
+def all_said(record: CycleRecord) -> str:
+    """Return what the record says, for whoever reads the failure of a scenario."""
+    examples = [line for seen in (record.on_server, record.on_client) if seen for line in seen.examples]
+    verdicts = [f"{one.outcome} {one.checker}: {one.reason}; {one.blame}" for one in record.verdicts]
+    return "\n".join([f"{record.outcome}: {record.reason}", *verdicts, *examples])
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_a_planted_defect_is_found(plant: Plant, cycles: Cycles) -> None:
+    record, places = cycles.planted(plant.experiment)
+    assert record.outcome is Outcome.FAIL, all_said(record)
+    found = [
+        one
+        for one in record.verdicts
+        if one.outcome is Outcome.FAIL and re.match(plant.checker, one.checker) and plant.says in one.reason
+    ]
+    assert found, all_said(record)
+    assert str(found[0].blame).startswith(plant.blame), all_said(record)
+    seen = [line for evidence in (record.on_server, record.on_client) if evidence for line in evidence.examples]
+    place = plant.place or places[plant.name]
+    assert any(place in line for line in (found[0].reason, str(found[0].blame), *seen)), f"{place}\n{all_said(record)}"
+
+
+@pytest.mark.parametrize("name", sorted({one.twin for one in EXPERIMENTS.values()}))
+def test_in_the_clean_twin_nothing_is_found(name: str, cycles: Cycles) -> None:
+    record = cycles.twin(name)
+    assert record.outcome is Outcome.PASS, all_said(record)
+    assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)

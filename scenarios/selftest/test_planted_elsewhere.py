@@ -1,0 +1,92 @@
+"""Planted defects that no cycle shows: what a restart does to locks, and flushes that the next ones make good."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from harness.crash import explorer
+from harness.crash.choice import Choices
+from harness.crash.exploration import Budget
+from harness.crash.explorer import Options, explore_cycle
+from harness.crash.recording import Recording
+from harness.crash.source import source_of
+from harness.disk.writelog import Flag, Kind
+from harness.fault import NfsdRestart
+from harness.verdict.outcome import Outcome, Verdict
+from harness.verdict.wire import judge_locks_kept
+from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
+from scenarios.selftest.test_planted import Cycles, cycles
+
+END_GRACE = "/proc/fs/nfsd/v4_end_grace"
+RECLAIM_FAILED = "reclaim failed"
+STATES = 60
+"""A fraction of a minute."""
+__all__ = ["cycles"]
+
+
+def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Verdict:
+    """Let a client hold a lock while nfsd is restarted, and return what the wire says about it."""
+    with clients(may_say=RECLAIM_FAILED) as two:
+        two.end_grace()
+        held, wanted = two.two.open(two.path("locked")), two.one.open(two.path("locked"))
+        two.two.do("lock", held, "write").require("lock")
+        hand(two)
+        two.suffer(NfsdRestart())
+        two.one.do("lock", wanted, "write")
+        two.two.do("write", held, "mine")
+        two.two.do("fsync", held)
+    return judge_locks_kept(two.exchanges)
+
+
+def grace_is_skipped(clients: TwoClients) -> None:
+    """Let nfsd end its grace period as soon as it runs."""
+    export, server = clients.scene.stack.export, clients.server
+    restart = export.restart
+
+    def skipping() -> None:
+        restart()
+        for path in (END_GRACE, LOCKD_GRACE):
+            server.put("Y", path)
+
+    setattr(export, "restart", skipping)  # noqa: B010  mypy knows it as a method
+
+
+def test_a_skipped_grace_period_is_found(cycles: Cycles) -> None:
+    verdict = after_a_restart(Clients(cycles.campaign, "grace-skipped"), grace_is_skipped)
+    assert verdict.outcome is Outcome.FAIL, verdict
+    assert verdict.blame == "nfsd"
+    assert "held" in verdict.reason
+
+
+def test_a_kept_grace_period_is_not(cycles: Cycles) -> None:
+    verdict = after_a_restart(Clients(cycles.campaign, "grace-kept"), lambda _: None)
+    assert verdict.outcome is Outcome.PASS, verdict
+
+
+class AfterLies(Choices):
+    """Only the crashes while something that a lie covered was in danger: with all of them it is a matter of time."""
+
+    def __init__(self, recording: Recording, *args: int, **named: int) -> None:
+        super().__init__(recording, *args, **named)
+        risky = set(gaps(recording))
+        self.order = tuple(one for one in self.order if one.cut in risky)
+
+
+def gaps(recording: Recording) -> Iterator[int]:
+    """Yield the cuts between a flush that was a lie and the next honest one of the same member."""
+    lying: set[int] = set()
+    for number, record in enumerate(recording.records):
+        if lying:
+            yield number
+        if record.kind is Kind.FLUSH:
+            (lying.add if record.flags & Flag.LIED else lying.discard)(record.member)
+
+
+def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, places = cycles.planted("flush-dropped")
+    source = source_of(cycles.campaign.store, record.name)
+    monkeypatch.setattr(explorer, "Choices", AfterLies)
+    explored, page = explore_cycle(source, Options(Budget(STATES, None)))
+    assert explored.outcome is Outcome.FAIL, (explored.reason, page)
+    assert {one.blame for one in explored.failures} == {places["flush-dropped"]}
+    assert any("fsync" in one.promise for one in explored.failures), explored.failures
