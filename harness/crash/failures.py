@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from harness.crash.belonging import Belonging, Belongs, Piece
 from harness.crash.bench import Bench, Roller
+from harness.crash.choice import Choice
 from harness.crash.judge import Judgement, Missing
 from harness.crash.observation import Observation
 from harness.crash.recording import Recording
@@ -37,6 +38,17 @@ class Replayer:
         self.looks = 0
         """States that were shown."""
         self._known: dict[str, Observation] = {}
+
+    def cold(self, choice: Choice, state: CrashState) -> None:
+        """Show a state again, and to a machine that has just booted with it too; the tally compares what they saw.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+        self.roller.go(state.cut)
+        looked = self.bench.submit(self.roller.job(state, cold=True)).result()
+        if looked.cold is not None:
+            self.tally.compare(choice, state, looked.observation, looked.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False) -> Judgement:
         """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``.
@@ -77,6 +89,8 @@ def explain(
         record.confirmed = sum(
             group.damage in replayer.judge(group.first.state, anew=True).damages for _ in range(REPEATS)
         )
+        # What is reported must not be of the checker's own making.
+        replayer.cold(group.first.choice, group.first.state)
         if record.confirmed:
             shrink_one(record, group, replayer, belongs, replay, seconds)
     yield from records.values()

@@ -6,7 +6,7 @@ that it keeps what it is told: its guest loses no power, and what it flushes is 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -90,8 +90,10 @@ class MemberFiles:
     def _undo_all(self) -> None:
         buffer = memoryview(bytearray(_COPY))
         for shown, base in self._files:
-            # Whatever was changed is data in the file that is shown, and a hole of the base reads as zeroes.
-            for start, end in extents(shown):
+            # What was written is data in the file that is shown, what was zeroed may be a hole of it (ubd punches
+            # holes for discards and zeroes, as md asks for when it empties a partial parity log), so that only the
+            # base has data there. A hole of the base reads as zeroes.
+            for start, end in union([*extents(shown), *extents(base)]):
                 for at in range(start, end, _COPY):
                     part = buffer[: min(_COPY, end - at)]
                     os.preadv(base, [part], at)
@@ -148,6 +150,17 @@ def extents(fd: int) -> list[tuple[int, int]]:
         at = os.lseek(fd, start, os.SEEK_HOLE)
         found.append((start, at))
     return found
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what any of the ranges covers, in order."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 class UmlOnFiles(Uml):

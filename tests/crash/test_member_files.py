@@ -1,5 +1,6 @@
 """The members of a checker as files: what is shown, what is undone, what is kept."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,16 @@ def test_what_the_machine_is_told(tmp_path: Path) -> None:
         ["/dev/disk/by-id/raidproof-disk1", "/dev/ubde"],
     ]
     files.close()
+
+
+def test_a_hole_that_the_guest_has_punched_is_filled_again(tmp_path: Path) -> None:
+    files = MemberFiles(MEMBERS)
+    files.create(tmp_path)
+    base: Blocks = {(0, block): b"a" * BLOCK for block in range(8)}
+    files.show(Patch(base), keep=True)
+    files.show(Patch())
+    where = ["--offset", str(2 * BLOCK), "--length", str(3 * BLOCK)]
+    subprocess.run(["fallocate", "--punch-hole", *where, files.paths[0]], check=True)  # noqa: S607
+    assert content(files) != after(base)
+    files.show(Patch())
+    assert content(files) == after(base)
