@@ -85,7 +85,11 @@ class Experiment:
     patch: Patch = lambda _: None
 
 
-TWINS: Mapping[str, dict[str, Any]] = {"power-cut": {}, "no-fault": {"fault": "none"}}
+TWINS: Mapping[str, dict[str, Any]] = {
+    "power-cut": {},
+    "no-fault": {"fault": "none"},
+    "torn-stripe": {"fault": TamperedCut(without_power=deeds.stripe_is_torn)},
+}
 EXPERIMENTS: Mapping[str, Experiment] = {
     "drives": Experiment(cut(at_work=deeds.writes_go_astray, without_power=deeds.block_rots)),
     "lying-member": Experiment(lambda _: {"cache_mode": CacheMode.LYING, "cache_mode_of": ("disk2",)}),
@@ -97,11 +101,11 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "agents": Experiment(lambda _: {}, patch=careless_agents),
     "flush-dropped": Experiment(
         lambda places: {
-            "ledger": deeds.ONE_CHUNK,
+            "ledger": deeds.QUIET,
             "fault": TamperedCut(places=places, at_work=deeds.flushes_are_dropped, booted=deeds.clients_go_on),
         }
     ),
-    "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared)),
+    "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
     "rename": Experiment(cut(booted=deeds.rename_is_undone)),
     "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
     "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
@@ -132,11 +136,17 @@ PLANTS = (
     Plant(
         "lying-flush", "lying-member", "recovery|write . fsync", "", "the disks: disk2 acknowledged flushes", "disk2"
     ),
-    Plant("torn-superblock", "torn-superblock", "recovery", "does not come back", STACK),
+    Plant("torn-superblock", "torn-superblock", "recovery", "", "the stack: members: disk1 has lost its metadata"),
     Plant("stale-member", "stale-member", "members", "stale member taken in as current", STACK),
     Plant("export-async", "export", "export", "sync was asked", "the server"),
     Plant("export-async-loses", "export", "write . fsync", LOST, "the server: its export", "fsync"),
-    Plant("flushes-swallowed", "no-flushes", "flushes reach the disks", "no flush reached", STACK),
+    Plant(
+        "flushes-swallowed",
+        "no-flushes",
+        "flushes reach the disks",
+        "no flush reached",
+        "the stack: what is above disk1",
+    ),
     Plant("parity-not-updated", "parity", "array", "mismatch_cnt", "the disks"),
     Plant("client-cache", "parity", "read back", "the rest is out of its own cache", "the client's cache", "client2"),
     Plant("neighbour", "drives", "blocks whole", "1 misplaced", "the disks"),

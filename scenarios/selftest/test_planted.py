@@ -36,7 +36,12 @@ class Cycles:
         experiment, places = EXPERIMENTS[name], Places()
         with pytest.MonkeyPatch.context() as patch:
             experiment.patch(patch)
-            return self._run(name, experiment.changes(places)), places
+            try:
+                return self._run(name, experiment.changes(places)), places
+            except BaseException:
+                # A deed could not be done: nobody knows in which state the lab was left.
+                self.campaign.discard_lab()
+                raise
 
     def _twin(self, name: str) -> CycleRecord:
         """Carry out the cycle in which nothing is planted."""

@@ -1,6 +1,8 @@
 """Planted defects that no cycle shows: what a restart does to locks, and flushes that the next ones make good."""
 
+from bisect import bisect
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -8,8 +10,7 @@ from harness.crash import explorer
 from harness.crash.choice import Choices
 from harness.crash.exploration import Budget
 from harness.crash.explorer import Options, explore_cycle
-from harness.crash.recording import Recording
-from harness.crash.source import source_of
+from harness.crash.source import Source, source_of
 from harness.disk.writelog import Flag, Kind
 from harness.fault import NfsdRestart
 from harness.verdict.outcome import Outcome, Verdict
@@ -63,30 +64,34 @@ def test_a_kept_grace_period_is_not(cycles: Cycles) -> None:
     assert verdict.outcome is Outcome.PASS, verdict
 
 
-class AfterLies(Choices):
-    """Only the crashes while something that a lie covered was in danger: with all of them it is a matter of time."""
-
-    def __init__(self, recording: Recording, *args: int, **named: int) -> None:
-        super().__init__(recording, *args, **named)
-        risky = set(gaps(recording))
-        self.order = tuple(one for one in self.order if one.cut in risky)
-
-
-def gaps(recording: Recording) -> Iterator[int]:
-    """Yield the cuts between a flush that was a lie and the next honest one of the same member."""
-    lying: set[int] = set()
-    for number, record in enumerate(recording.records):
-        if lying:
+def in_danger(source: Source) -> Iterator[int]:
+    """Yield the cuts between a flush that was a lie and the member's next one, once a client was told of something."""
+    told = sorted(one.ended_ns or 0 for one in source.oracle.history.acknowledged())
+    lied_ns: dict[int, int] = {}
+    for number, record in enumerate(source.recording.records):
+        now_ns = source.recording.instant_ns(number)
+        if any(bisect(told, since) < bisect(told, now_ns) for since in lied_ns.values()):
             yield number
-        if record.kind is Kind.FLUSH:
-            (lying.add if record.flags & Flag.LIED else lying.discard)(record.member)
+        if record.kind is Kind.FLUSH and record.flags & Flag.LIED:
+            lied_ns[record.member] = record.completed_ns
+        elif record.kind is Kind.FLUSH:
+            lied_ns.pop(record.member, None)
 
 
 def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: pytest.MonkeyPatch) -> None:
     record, places = cycles.planted("flush-dropped")
     source = source_of(cycles.campaign.store, record.name)
-    monkeypatch.setattr(explorer, "Choices", AfterLies)
+    cuts = set(in_danger(source))
+
+    class InDanger(Choices):
+        """Only those crashes: among all of them they come up too, in minutes."""
+
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            self.order = tuple(one for one in self.order if one.cut in cuts)
+
+    monkeypatch.setattr(explorer, "Choices", InDanger)
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     assert {one.blame for one in explored.failures} == {places["flush-dropped"]}
-    assert any("fsync" in one.promise for one in explored.failures), explored.failures
+    assert any("metadata" in one.promise for one in explored.failures), explored.failures
