@@ -34,7 +34,7 @@ QUIET = LedgerSpec(kinds=("metadata",))
 """One worker a client, of which each operation is in the file system's log and nowhere else."""
 AGENT_SIGNAL = ("pkill", "--full", "agent[.]py write")
 DROPPED = 30
-"""The log goes from member to member, and parts of it are flushed twice: about one in five covers what no other does."""
+"""The log goes from member to member, and parts of it are flushed twice: only about one in five counts."""
 BITMAP_HEADER = 256
 """Bytes (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h); the bits follow."""
 STRIKE_DEADLINE_S = 15.0
