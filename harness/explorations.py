@@ -7,7 +7,8 @@ import pytest
 
 from harness.campaign import Campaign
 from harness.crash.exploration import Budget
-from harness.crash.explorer import STEM, Options, explore_cycle
+from harness.crash.explorer import STATES, STEM, Options, explore_cycle
+from harness.crash.journal import read
 from harness.crash.judge import Judgement
 from harness.crash.replay import replay
 from harness.crash.source import Source, source_of
@@ -19,7 +20,7 @@ from harness.record import CycleRecord
 from harness.record.exploration import ExplorationRecord, FailureRecord
 from harness.verdict.outcome import Outcome
 
-STATES = 150
+DEFAULT_STATES = 150
 
 
 class Explored:
@@ -66,6 +67,12 @@ class Explored:
             raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
         return first
 
+    def broken(self) -> list[CrashState]:
+        """Return every state that was found broken, in the order in which they were looked at."""
+        names = {mark.name for mark in self.record.marks if mark.broken}
+        _, lines, _ = read(self.page.with_suffix("") / STATES)
+        return [line.crash for line in lines if line.crash.name in names]
+
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
         """Show the smallest state of a failure again, so many times."""
         dump = failure.shrunk.dump if failure.shrunk is not None else failure.dump
@@ -85,7 +92,7 @@ class Explore:
     def __call__(
         self,
         cycle: Ended | CycleRecord,
-        states: int | None = STATES,
+        states: int | None = DEFAULT_STATES,
         seed: int = 1,
         *,
         minutes: float | None = None,

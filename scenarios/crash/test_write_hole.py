@@ -4,11 +4,13 @@ While a member is missing, a crash between the two changes what stands for the m
 writing. A partial parity log or a journal closes the hole.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from harness.array import ArraySpec
+from harness.crash.window import Window
 from harness.disk.cache import CacheMode
 from harness.explorations import Explore
 from harness.fault.array import Degraded
@@ -16,12 +18,13 @@ from harness.fixtures import MEMBERS, Cycle, Ended, stack_of
 from harness.stack import StackSpec
 from harness.units import KIB
 from harness.workload.ledger import LedgerSpec
+from scenarios.crash.ppl import gaps
 
 MINUTES = 5.0
 STATES = 400
 
 
-def stack_with(policy: str) -> StackSpec:
+def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
     """Small chunks, so that each block that is written has acknowledged neighbours in its stripe."""
     journal: dict[str, Any] = {"journal": MEMBERS[3]} if policy == "journal" else {}
     members = MEMBERS[:3] if policy == "journal" else MEMBERS
@@ -29,7 +32,7 @@ def stack_with(policy: str) -> StackSpec:
         {
             "level": 5,
             "members": members,
-            "chunk_size": 4 * KIB,
+            "chunk_size": chunk_size,
             "consistency_policy": policy,
             "assume_clean": policy != "journal",
             **journal,
@@ -55,7 +58,17 @@ def test_the_write_hole_is_found(cycle: Cycle, explore: Explore, policy: str) ->
     assert explored.must_find("write + fsync").confirmed
 
 
-@pytest.mark.parametrize("policy", ["ppl", "journal"])
-def test_a_log_closes_the_write_hole(cycle: Cycle, explore: Explore, policy: str) -> None:
-    explored = explore(degraded(cycle, policy), states=STATES, minutes=MINUTES, starts_dirty=True)
+def test_a_journal_closes_the_write_hole(cycle: Cycle, explore: Explore) -> None:
+    explored = explore(degraded(cycle, "journal"), states=STATES, minutes=MINUTES, starts_dirty=True)
     explored.must_keep_every_promise()
+
+
+def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cycle, explore: Explore) -> None:
+    # One gap is documented, the other a defect of md (docs/findings.md). Whatever else breaks is new.
+    explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
+    assert not explored.record.cold.differing
+    window = Window(explored.source.recording)
+    for state in sorted(explored.broken(), key=lambda one: one.cut):
+        window.move(state.cut)
+        reasons = list(gaps(partial(window.read, state), len(MEMBERS), MEMBERS.index("disk1")))
+        assert reasons, f"{state.name} is broken, and neither gap explains it"

@@ -1,0 +1,69 @@
+"""What md's partial parity log cannot repair, read from the disks of a crash state.
+
+The log's format is that of drivers/md/raid5-ppl.c and include/uapi/linux/raid/md_p.h (struct ppl_header).
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from harness.crash.parity import ReadMember
+from harness.crash.striping import Striping
+from harness.crash.superblock import Superblock, superblock_of
+from harness.units import SECTOR
+
+HEADER = 4096
+_FIELDS = struct.Struct("<512xIIQII")  # reserved, signature, padding, generation, number of entries, checksum
+_ENTRY = struct.Struct("<QIIII")  # first sector in the array, bytes of partial parity, bytes of data, parity disk, CRC
+_MOST = (HEADER - _FIELDS.size) // _ENTRY.size
+NEAR = 1 << 16
+"""Generations between two headers that follow each other: all members count together."""
+
+
+class Newest(NamedTuple):
+    """The newest header of one member's log. Offsets are bytes in the log."""
+
+    end: int
+    """Where the next one would begin."""
+    room: int
+    written: tuple[tuple[int, int], ...]
+    """Of each of its entries: first byte in the array, and how many bytes were being written."""
+
+
+def newest(read: Callable[[int, int], bytes], superblock: Superblock) -> Newest | None:
+    """Follow a log from its beginning, as md does when it starts the array."""
+    assert superblock.ppl_offset is not None
+    found, at, generation = None, 0, 0
+    while at + HEADER <= superblock.ppl_size:
+        header = read(superblock.ppl_offset + at, HEADER)
+        _, _, now, count, _ = _FIELDS.unpack_from(header)
+        if not 0 < count <= _MOST or (found and not generation <= now < generation + NEAR):
+            break
+        entries = [_ENTRY.unpack_from(header, _FIELDS.size + place * _ENTRY.size) for place in range(count)]
+        at += HEADER + sum(entry[1] for entry in entries)
+        generation = now
+        found = Newest(at, superblock.ppl_size, tuple((entry[0] * SECTOR, entry[2]) for entry in entries))
+    return found
+
+
+def gaps(read: ReadMember, members: int, missing: int) -> Iterator[str]:
+    """Yield why the log cannot close the write hole of this state, for each of its known gaps that applies."""
+    for member in range(members):
+        if member == missing:
+            continue
+
+        def of(offset: int, length: int, member: int = member) -> bytes:
+            return read(member, offset, length)
+
+        superblock = superblock_of(of)
+        assert superblock is not None
+        log = newest(of, superblock)
+        if log is None:
+            continue
+        if log.end + HEADER > log.room:
+            yield f"the newest header of member {member} is the last that fits: md looks for its parity behind it"
+        striping = Striping.of(superblock)
+        for first, length in log.written:
+            roles = {role for at in range(first, first + length, HEADER) for role, _ in striping.places(at)}
+            if missing in roles:
+                yield f"the newest entry of member {member} writes to the missing one: its parity is not restored"
