@@ -5,9 +5,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from harness.crash.observation import Observation
+from harness.crash.observation import Observation, Rows
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.recording import Recording
+from harness.crash.redundancy import Redundancy
 from harness.crash.state import CrashState
 from harness.crash.window import Window
 from harness.errors import RigError
@@ -40,8 +41,13 @@ class Job(NamedTuple):
     base: int
     """How many patches of the bases it stands on."""
     patch: Patch
+    rows: Rows
     cold: bool = False
     """Whether a machine that has just booted looks at it, too."""
+
+    def seen(self, observation: Observation) -> Observation:
+        """Return what a checker has seen, and what was computed of the state beside it."""
+        return observation.model_copy(update={"rows": self.rows})
 
 
 class Looked(NamedTuple):
@@ -59,26 +65,35 @@ class Roller:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.window = Window(recording)
+        self._begin()
         self.bases: list[Patch] = []
         self.epoch = 0
         """Rises when the bases begin anew."""
         self._touched: set[tuple[int, int]] = set()
 
+    def _begin(self) -> None:
+        self.window = Window(self.recording)
+        self.redundancy = Redundancy(self.window)
+
+    def _move(self, cut: int) -> Patch:
+        patch = self.window.move(cut)
+        self.redundancy.moved(patch)
+        return patch
+
     def go(self, cut: int) -> None:
         """Go to a cut; to an earlier one from the beginning again."""
         if cut < self.window.cut:
-            self.window = Window(self.recording)
+            self._begin()
             # What later cuts had written is on the checkers' disks.
-            self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self.window.move(cut))]
+            self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
             self.epoch += 1
         elif cut > self.window.cut or not self.bases:
-            self.bases.append(self.window.move(cut))
+            self.bases.append(self._move(cut))
         self._touched.update(self.bases[-1].blocks)
 
     def job(self, state: CrashState, *, cold: bool = False) -> Job:
         """Return the job of a state of the cut at which this is."""
-        return Job(len(self.bases), self.window.patch(state), cold)
+        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold)
 
     def between(self, first: int, last: int) -> Patch:
         """Return what these bases write, one after the other."""
@@ -152,7 +167,7 @@ class Bench:
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._roller.between(applied, job.base))
             self._at = (epoch, job.base)
-        observation = checker.check(job.patch)
+        observation = job.seen(checker.check(job.patch))
         return Looked(observation, checker.cold(job.patch) if job.cold else None)
 
     def _end(self) -> None:

@@ -22,6 +22,7 @@ ON_THE_WAY_NS = 250_000_000
 WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
 NFSD = "nfsd gives what is there"
+REDUNDANCY = "redundancy"
 _GENERATION = re.compile(r"generation \d+ is there")
 
 
@@ -210,6 +211,11 @@ def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, lis
         signs = dict.fromkeys(line.partition(":")[0] for line in observation.console)
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
         yield verdict, [Damage(KERNEL_LOG, sign, observation.end) for sign in signs]
+    if (rows := observation.rows) is not None and rows.unmarked:
+        what = "rows differ, and md would not put them right"
+        reason = f"{what}: {rows.unmarked:,} of {rows.differ:,}, the first {rows.first}"
+        verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        yield verdict, [Damage(REDUNDANCY, what, observation.end)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
         what = "nfsd gives something else than the mounted file system"
         yield (

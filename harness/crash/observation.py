@@ -26,6 +26,23 @@ class ThroughNfsd(StrEnum):
     NOT_TRIED = "not tried"
 
 
+class Rows(BaseModel):
+    """What the members' contents say of the array's redundancy in one state. Numbers are rows of 4 KiB a member."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    differ: int = 0
+    """Whose copies or parity do not agree."""
+    unmarked: int = 0
+    """Of these, what md would leave so: no bitmap has it marked, or the superblock says that all is in sync."""
+    uneven: int = 0
+    """Of these, what is marked on some members only: resynced or not, as the member goes whose bitmap md reads."""
+    first: str = ""
+    """The first of those that md would leave so."""
+    unchecked: str | None = None
+    """Why nothing is said of it."""
+
+
 class Observation(BaseModel):
     """What was seen of one crash state. Seen twice, it is the same in all but ``ms``."""
 
@@ -39,6 +56,8 @@ class Observation(BaseModel):
     console: tuple[str, ...] = ()
     """Alarming lines of the kernel, each with what it is a sign of, without the kernel's time stamps."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
+    rows: Rows | None = None
+    """Computed from what the members hold, not seen by the machine; None where nobody has."""
     ms: dict[str, float] = Field(default_factory=dict)
     """How long each stage took: switch, assemble, mount, verify, nfsd, unmount, stop."""
 

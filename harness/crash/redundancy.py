@@ -7,11 +7,15 @@ had even been asked for. So the rows whose durable content differs are carried a
 from collections.abc import Iterable, Iterator
 
 from harness.crash.bitmap import Accuracy, judge_marks
+from harness.crash.observation import Rows
 from harness.crash.parity import ROW, Assembled, ReadMember, Region, differences
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.state import CrashState
 from harness.crash.superblock import OFFSET, SIZE, parse_superblock
 from harness.crash.window import Window
+from harness.errors import RequestError
+
+SEVERAL = "its members are of several arrays"
 
 
 class Redundancy:
@@ -24,15 +28,11 @@ class Redundancy:
         self._differ: set[int] = set()
 
     def moved(self, patch: Patch) -> None:
-        """Take note of what has become durable.
-
-        Raises:
-            RequestError: where the array's bytes lie is not known here.
-        """
+        """Take note of what has become durable."""
         self._written.update(patch.blocks)
         durable = CrashState(self.window.cut)
-        array = self.array(durable)
-        if array is None:
+        array = self._array(durable)
+        if not isinstance(array, Assembled):
             self._uuid, self._differ = None, set()
             return
         # Of an array that has just come, all that was ever written counts.
@@ -45,25 +45,37 @@ class Redundancy:
         # With a member missing nothing can be compared; when it is back, all of these are to be looked at.
         self._differ = set(rows) if array.incomplete else {one.row for one in found}
 
-    def array(self, state: CrashState) -> Assembled | None:
-        """Return the array as md would see it in a state, or None if there is none.
-
-        Raises:
-            RequestError: where its bytes lie is not known here.
-        """
+    def _array(self, state: CrashState) -> Assembled | str:
+        """Return the array as md would see it in a state, or why there is none that is known here."""
         read = self._reader(state)
-        numbers = range(len(self.window.recording.members))
-        return Assembled.of({number: parse_superblock(read(number, OFFSET, SIZE)) for number in numbers})
+        found = {
+            number: parse_superblock(read(number, OFFSET, SIZE))
+            for number in range(len(self.window.recording.members))
+        }
+        if len({one.uuid for one in found.values() if one is not None and one.whole}) > 1:
+            return SEVERAL
+        try:
+            return Assembled.of(found) or "no member has a whole superblock"
+        except RequestError as error:
+            return str(error)
+
+    def rows(self, state: CrashState) -> Rows:
+        """Return the numbers of what `judge` finds."""
+        found = self.judge(state)
+        left = (*found.unmarked, *found.uneven)
+        return Rows(
+            differ=len(found.differ),
+            unmarked=len(found.unmarked),
+            uneven=len(found.uneven),
+            first=str(left[0]) if left else "",
+            unchecked=found.unchecked,
+        )
 
     def judge(self, state: CrashState) -> Accuracy:
-        """Return which rows differ in a state, and which of them md would leave so.
-
-        Raises:
-            RequestError: where the array's bytes lie is not known here.
-        """
-        array, read = self.array(state), self._reader(state)
-        if array is None:
-            return Accuracy("none", unchecked="no member has a whole superblock")
+        """Return which rows differ in a state, and which of them md would leave so."""
+        array, read = self._array(state), self._reader(state)
+        if isinstance(array, str):
+            return Accuracy("none", unchecked=array)
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
         return judge_marks(array, read, differences(array, read, rows))

@@ -59,12 +59,12 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     judgements = []
     with source.checker(0, logs=logs) as checker:
         checker.advance(roller.between(0, len(roller.bases)))
-        patch = roller.window.patch(state)
+        job = roller.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
-            judgements.append(tally.judge(state, checker.check(patch)))
+            judgements.append(tally.judge(state, job.seen(checker.check(job.patch))))
         if keep:
-            commands = checker.hold(patch)
+            commands = checker.hold(job.patch)
     lines = (*said_of(source, state, tally, judgements), *told_to(commands))
     return Replayed(state, tuple(judgements), lines)
 

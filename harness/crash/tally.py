@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from harness.crash.choice import Choice
 from harness.crash.judge import NFSD, Damage, Judgement, Oracle
-from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState
 from harness.disk.writelog import Flag
-from harness.record.exploration import ColdRecord, LossRecord, StateMark
+from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark
 
 KEPT = 5
 """States of one failure whose names are kept."""
@@ -68,6 +68,7 @@ class Tally:
         self.loss: LossRecord | None = None
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
+        self.redundancy = RedundancyRecord()
         self._lied = first_lies(recording)
 
     @property
@@ -94,6 +95,8 @@ class Tally:
         judgement = self.judge(state, observation)
         self.digests.add(digest)
         self.policies[choice.policy.value] += 1
+        if observation.rows is not None:
+            self._compared(observation.rows)
         if checked:
             self.checked += 1
             self.ms.append(observation.ms)
@@ -123,6 +126,16 @@ class Tally:
             for damage in judgement.damages:
                 if damage.promise == NFSD:
                     self._group(damage, Judged(choice, state, judgement))
+
+    def _compared(self, rows: Rows) -> None:
+        record = self.redundancy
+        if rows.unchecked is not None:
+            record.unchecked[rows.unchecked] = record.unchecked.get(rows.unchecked, 0) + 1
+            return
+        record.checked += 1
+        record.differing += rows.differ > 0
+        record.unmarked += rows.unmarked > 0
+        record.uneven += rows.uneven > 0 and not rows.unmarked
 
     def _group(self, damage: Damage, judged: Judged) -> None:
         self.groups.setdefault(damage, Group(damage)).add(judged)

@@ -152,6 +152,20 @@ class ColdRecord(Strict):
     """Names of those that looked different then: reuse hid something."""
 
 
+class RedundancyRecord(Strict):
+    """Judged states by what the members' contents say of the array's redundancy."""
+
+    checked: int = 0
+    differing: int = 0
+    """States in which rows differ: a resync is due."""
+    unmarked: int = 0
+    """Of these, states in which md would not put all of them right."""
+    uneven: int = 0
+    """Of these, states in which some are marked on some members only, and none is left out on all."""
+    unchecked: dict[str, int] = Field(default_factory=dict)
+    """States of which nothing is said, by the reason."""
+
+
 class Possible(Strict):
     """How many crash states the run could have had, torn ones not counted."""
 
@@ -212,6 +226,7 @@ class ExplorationRecord(Strict):
     checkers: int = 1
     cold: ColdRecord = Field(default_factory=ColdRecord)
     wedged: int = 0
+    redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)
     cannot_prove: list[str] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE

@@ -20,6 +20,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     """Print what was looked at, each failure, how it ended, and where the page is."""
     _say(console, words.summary(record))
     _say(console, words.cold(record))
+    _say(console, words.redundancy(record))
     _say(console, words.effort(record))
     if record.failures:
         console.print()

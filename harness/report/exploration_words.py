@@ -31,6 +31,19 @@ def cold(record: ExplorationRecord) -> str:
     return f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
 
 
+def redundancy(record: ExplorationRecord) -> str:
+    """Say in how many states the array's redundancy did not agree with its data, and whether md would put it right."""
+    one, said = record.redundancy, []
+    if one.checked:
+        said.append(f"rows of the array differ in {one.differing:,} of {plural(one.checked, 'state')}")
+        left = f"in {one.unmarked:,} md would not resync all of them" if one.unmarked else "md would resync them"
+        if one.uneven:
+            left += f", in {one.uneven:,} that depends on the member whose bitmap it reads"
+        said += [left] if one.differing else []
+    said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]
+    return "; ".join(said) or "no state's redundancy was compared"
+
+
 def effort(record: ExplorationRecord) -> str:
     """Return the median of each stage of a check."""
     stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)

@@ -73,6 +73,8 @@ def packed(superblock: Superblock, uuid: bytes = b"a" * 16) -> bytes:
         superblock.chunk_size // sector,
     )
     struct.pack_into("<I", data, 92, superblock.raid_disks)
+    if superblock.bitmap_offset is not None:
+        struct.pack_into("<i", data, 96, superblock.bitmap_offset // sector - 8)
     struct.pack_into("<QQQ", data, 128, superblock.data_offset // sector, superblock.data_size // sector, 8)
     struct.pack_into("<I", data, 160, superblock.dev_number)
     resync = superblock.resync_offset if superblock.clean else superblock.resync_offset // sector

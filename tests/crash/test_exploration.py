@@ -7,12 +7,15 @@ from harness.crash.belonging import Belonging, Piece, nothing_known
 from harness.crash.exploration import Budget
 from harness.crash.failures import Replayer, diverse, explain, pieces_of
 from harness.crash.journal import read
-from harness.crash.judge import Damage
+from harness.crash.judge import REDUNDANCY, Damage, Oracle
 from harness.crash.state import CrashState, Survivor
 from harness.crash.tally import Group
 from harness.errors import RequestError, RigError
 from harness.record.exploration import FailureRecord
+from harness.verdict.contract import Conditions
+from harness.workload.history import History
 from tests.crash.made_up import MadeUp, half_written, told, written
+from tests.crash.mirror import DATA, PAGE, MirrorRun
 
 STALE = Damage("write + fsync", "an older generation is there", "read")
 
@@ -167,6 +170,39 @@ def test_time_that_is_up_is_said(honest: MadeUp) -> None:
         exploration.run(Budget(None, minutes=0))
     assert exploration.out_of_time
     assert not exploration.tally.judged
+
+
+def mirrored(folder: Path, *marked: int) -> MadeUp:
+    """Return a run whose clients were told nothing, and which leaves one row of a mirror different for a while."""
+    made_up = MadeUp(folder, [], told(0))
+    run = MirrorRun(folder / "mirror.log")
+    run.create_with_bitmap(*marked)
+    run.write(0, DATA, PAGE)
+    run.flush(0)
+    run.write(1, DATA, PAGE)
+    run.flush(1)
+    made_up.recording = run.recording()
+    made_up.oracle = Oracle((), History([]), Conditions(export_sync=True), created_ns=0)
+    return made_up
+
+
+def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
+    tally = mirrored(tmp_path / "mirror", 0).explore().tally
+    counted = tally.redundancy
+    assert counted.checked + sum(counted.unchecked.values()) == tally.judged
+    assert 0 < counted.differing < counted.checked
+    assert not counted.unmarked
+    assert not tally.broken
+
+
+def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> None:
+    made_up = mirrored(tmp_path / "mirror")
+    (failure,) = explained(made_up)
+    assert (failure.promise, failure.confirmed) == (REDUNDANCY, 2)
+    assert failure.missing is None
+    # What an exploration that goes on reads from its journal counts the same.
+    tally = made_up.explore().tally
+    assert 0 < tally.redundancy.unmarked == tally.broken == failure.states
 
 
 def explained(made_up: MadeUp) -> list[FailureRecord]:

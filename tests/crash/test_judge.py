@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, Damage, Oracle
-from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, REDUNDANCY, Damage, Oracle
+from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.errors import RigError
 from harness.verdict.contract import Conditions
 from harness.verdict.outcome import Outcome
@@ -102,6 +102,18 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
     assert judged.damages[0].what == "corruption"
     assert judged.outcome is Outcome.FAIL
+
+
+def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
+    judged = oracle().judge(read(2, 1, rows=Rows(differ=3, unmarked=1, first="row 7 (array byte 28672)")), 1000)
+    assert judged.damages == (Damage(REDUNDANCY, "rows differ, and md would not put them right", "read"),)
+    assert "1 of 3, the first row 7" in judged.reason
+    assert judged.blame == "the stack"
+
+
+@pytest.mark.parametrize("rows", [Rows(differ=3), Rows(differ=3, uneven=1), Rows(unchecked="degraded"), None])
+def test_a_resync_that_is_due_breaks_none(rows: Rows | None) -> None:
+    assert not oracle().judge(read(2, 1, rows=rows), 1000).broken
 
 
 @pytest.mark.parametrize("end", [End.NOT_ASSEMBLED, End.NOT_MOUNTED])

@@ -13,6 +13,7 @@ from harness.record.exploration import (
     LossRecord,
     MissingRecord,
     Possible,
+    RedundancyRecord,
     ShrunkRecord,
     StageTime,
     StateMark,
@@ -229,3 +230,29 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
     write_exploration(exploration(), store, "explore-sync")
     links = parsed((tmp_path / "report.html").read_text()).links
     assert "./explore-old.html" not in links
+
+
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        (RedundancyRecord(), "no state's redundancy was compared"),
+        (RedundancyRecord(checked=2), "rows of the array differ in 0 of 2 states"),
+        (RedundancyRecord(checked=9, differing=8), "rows of the array differ in 8 of 9 states; md would resync them"),
+        (
+            RedundancyRecord(checked=9, differing=8, unmarked=2, uneven=1),
+            "rows of the array differ in 8 of 9 states; in 2 md would not resync all of them, "
+            "in 1 that depends on the member whose bitmap it reads",
+        ),
+        (
+            RedundancyRecord(unchecked={"1 of 4 members are missing": 7}),
+            "7 states not compared: 1 of 4 members are missing",
+        ),
+    ],
+)
+def test_redundancy_is_told_in_one_sentence(counted: RedundancyRecord, said: str) -> None:
+    record = exploration().model_copy(update={"redundancy": counted})
+    assert words.redundancy(record) == said
+    out = StringIO()
+    show_exploration(record, Console(file=out, width=400))
+    assert f"{said}\n" in out.getvalue()
+    assert said.replace("'", "&#39;") in render_exploration(record)

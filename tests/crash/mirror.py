@@ -1,0 +1,69 @@
+"""A mirror whose requests are made up: what became durable on which of its two members, and what its bitmap said."""
+
+import struct
+from pathlib import Path
+
+from harness.crash.bitmap import HEADER, MAGIC
+from harness.crash.parity import ROW
+from harness.crash.recording import Recording
+from harness.crash.redundancy import Redundancy
+from harness.crash.state import CrashState, Survivor
+from harness.crash.striping import Striping
+from harness.crash.superblock import OFFSET, Feature
+from harness.crash.window import Window
+from harness.disk.cache import CacheMode
+from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
+from tests.crash.md_members import packed, superblock
+
+MIRROR = Striping(1, 0, 16 * ROW, 2, 16 * ROW)
+DATA = 16384
+PAGE = b"x" * ROW
+BITMAP_AT = 8192
+CHUNK = 4 * ROW
+
+
+class MirrorRun:
+    """A mirror that is written: requests complete one after the other."""
+
+    def __init__(self, path: Path) -> None:
+        infos = [MemberInfo(f"disk{number}", DATA + 16 * ROW, *[CacheMode.VOLATILE] * 2) for number in range(2)]
+        self._path = path
+        self._log = LogWriter(path, infos, 0)
+        self._at = 0
+
+    def write(self, member: int, offset: int, data: bytes, flags: int = 0) -> None:
+        self._at += 1000
+        self._log.write(flags, member, offset, (self._at - 500, self._at), data)
+
+    def flush(self, member: int) -> None:
+        self._at += 1000
+        self._log.note(Kind.FLUSH, 0, member, (0, 0), (self._at - 500, self._at))
+
+    def create(self, resync_offset: int = 0, letter: bytes = b"a", **changes: object) -> None:
+        for number in range(2):
+            made = superblock(MIRROR, number, resync_offset=resync_offset, **changes)
+            self.write(number, OFFSET, packed(made, letter * 16), Flag.FUA)
+
+    def create_with_bitmap(self, *marked: int) -> None:
+        self.create(features=Feature.BITMAP, bitmap_offset=BITMAP_AT)
+        self.mark(*marked)
+
+    def mark(self, *chunks: int, members: tuple[int, ...] = (0, 1)) -> None:
+        head = struct.pack("<II16sQQQIIIIII", MAGIC, 4, b"a" * 16, 7, 0, MIRROR.size // 512, 0, CHUNK, 5, 0, 0, 0)
+        bits = sum(1 << chunk for chunk in chunks).to_bytes(8, "little")
+        for number in members:
+            self.write(number, BITMAP_AT, (head.ljust(HEADER, b"\0") + bits).ljust(ROW, b"\0"), Flag.FUA)
+
+    def recording(self) -> Recording:
+        self._log.close(self._at)
+        return Recording(WriteLog(self._path))
+
+    def judged(self, cut: int | None = None, *survivors: int, steps: bool = True) -> list[int]:
+        """Return the rows that differ in a state, looking at each cut on the way or at the last one only."""
+        self.window = Window(self.recording())
+        self.redundancy = Redundancy(self.window)
+        last = len(self.window.recording.records) if cut is None else cut
+        for place in range(last + 1) if steps else [last]:
+            self.redundancy.moved(self.window.move(place))
+        self.state = CrashState(last, tuple(map(Survivor, survivors)))
+        return [one.row for one in self.redundancy.judge(self.state).differ]
