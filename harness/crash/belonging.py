@@ -39,11 +39,6 @@ Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, Belonging]]
 """Tells it of some pieces in a state."""
 
 
-def nothing_known(_state: CrashState, _pieces: Iterable[Piece]) -> Mapping[Piece, Belonging]:
-    """Tell nothing."""
-    return {}
-
-
 class Belongings:
     """Asks the superblocks of a state, and a checker on whose disks it is."""
 

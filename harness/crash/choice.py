@@ -128,8 +128,3 @@ class Choices:
                 yield Survivor(number, tear(record.offset, record.offset + record.length, draw, self.unit))
             else:
                 yield Survivor(number)
-
-    def batches(self, size: int, begin: int = 0) -> Iterator[list[Choice]]:
-        """Yield the order in pieces from a place on, each sorted by its cut: a window only goes forward."""
-        for at in range(begin, len(self.order), size):
-            yield sorted(self.order[at : at + size])

@@ -87,6 +87,8 @@ class Exploration:
         deadline = None if budget.minutes is None else Deadline.after(budget.minutes * 60)
         wanted = self.choices.order[: budget.states]
         self._progress.total = len(wanted) if deadline is None else None
+        if self._done.issuperset(wanted):
+            return
         step(f"booting {len(self.benches)} checkers")
         for booted in [bench.boot() for bench in self.benches]:
             booted.result()

@@ -1,5 +1,6 @@
 """What an exploration has seen, line by line as it sees it: it may be killed at any time, and whole lines count."""
 
+import fcntl
 import json
 import os
 import zlib
@@ -82,21 +83,35 @@ class Journal:
     """``states.jsonl`` of one exploration, open for more. Lines are written by one thread."""
 
     def __init__(self, path: Path, begun: Begun) -> None:
-        """Begin a journal, or go on with the one that is there.
+        """Begin a journal, or go on with the one that is there; nobody else can until it is closed.
 
         Raises:
-            RequestError: it is of another log or seed.
+            RequestError: it is of another log or seed, or somebody else writes it.
         """
         self.path = path
         self.lines: list[Line] = []
         """Those that were there already."""
-        end = self._read(begun) if path.exists() else 0
-        self._file = path.open("r+b" if end else "wb", buffering=0)
-        # What a killed process has left of its last line goes.
-        self._file.seek(end)
-        self._file.truncate()
-        if not end:
-            self._append(begun)
+        self._file = path.open("ab", buffering=0)
+        try:
+            self._lock()
+            end = self._read(begun)
+            # What a killed process has left of its last line goes.
+            self._file.truncate(end)
+            if not end:
+                self._append(begun)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            # The kernel lets go of it with the process, however that ends.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError(
+                f"{self.path} is being written by another exploration",
+                remedy="wait until it has ended; without --resume, another one has files of its own",
+            ) from error
 
     def _read(self, begun: Begun) -> int:
         before, lines, end = read(self.path)

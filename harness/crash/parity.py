@@ -78,11 +78,6 @@ class Assembled:
             _incomplete(best, [one for _, one in taken.values()]),
         )
 
-    def row_of(self, role: int, offset: int) -> int | None:
-        """Return the row of a byte of a member, or None if it is no data."""
-        inside = offset - self.data_offsets[role]
-        return inside // ROW if 0 <= inside < self.striping.size else None
-
     def rows_of(self, regions: Iterable[Region]) -> list[int]:
         """Return the rows that regions touch, in order."""
         roles = {number: role for role, number in self.members.items()}

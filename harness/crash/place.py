@@ -1,14 +1,11 @@
 """What a byte of a member disk is to md: its own metadata, parity, or which byte of the array."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.crash.parity import Assembled, ReadMember
-from harness.crash.recording import Recording
-from harness.crash.state import Survivor
+from harness.crash.parity import Assembled
 from harness.crash.striping import Part, Striping
-from harness.crash.superblock import JOURNAL, OFFSET, SIZE, Superblock, parse_superblock
+from harness.crash.superblock import JOURNAL, OFFSET, SIZE, Superblock
 from harness.errors import RequestError
 
 
@@ -98,26 +95,3 @@ def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
         for role, at in array.striping.places(offset)
         if role in array.members
     )
-
-
-def places_of(
-    recording: Recording, read: ReadMember, survivors: Iterable[Survivor]
-) -> dict[tuple[int, int], tuple[int, Place]]:
-    """Return (member, place) of each part of some requests, by the request and the part's first byte.
-
-    ``read`` reads the state that they belong to. A member without a superblock has no places.
-
-    Raises:
-        RequestError: the array's level or layout is not known here.
-    """
-    found: dict[tuple[int, int], tuple[int, Place]] = {}
-    superblocks: dict[int, Superblock | None] = {}
-    for number, spans in survivors:
-        request = recording.request(number)
-        member = request.member
-        if member not in superblocks:
-            superblocks[member] = parse_superblock(read(member, OFFSET, SIZE))
-        if (superblock := superblocks[member]) is not None:
-            for start, _ in spans or ((request.offset, request.offset + request.length),):
-                found[number, start] = (member, place_of(superblock, start))
-    return found

@@ -78,11 +78,6 @@ class Recording:
         between = [(first + last) // 2 for first, last in pairwise(marks)]
         return tuple(sorted({*marks, *between}))
 
-    def lying_before(self, cut: int) -> tuple[str, ...]:
-        """Return the serials of the members that acknowledged a FLUSH or FUA before a cut and kept nothing."""
-        lied = {record.member for record in self.records[:cut] if record.flags & Flag.LIED}
-        return tuple(info.serial for number, info in enumerate(self.members) if number in lied)
-
     def loses(self, record: Record) -> bool:
         """Return whether the cache mode that a MODE record names can lose what it acknowledged."""
         return CacheMode(bytes(record.data).decode()).loses

@@ -1,4 +1,4 @@
-"""The least that a failure needs: which surviving writes, which missing ones, and how early.
+"""The least that a failure needs: which surviving writes, and which missing ones.
 
 Delta debugging: the algorithm ``ddmin`` of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
 Input", IEEE Transactions on Software Engineering 28(2), 2002, section 3. What it returns is 1-minimal: without any
@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from harness.crash.caches import Caches
-from harness.crash.recording import Recording
 from harness.crash.state import CrashState, Survivor
 from harness.errors import RequestError
 
@@ -18,14 +16,11 @@ T = TypeVar("T")
 Fails = Callable[[CrashState], bool]
 """Whether a state shows the failure that is looked at."""
 
-BUDGET = 1000
-"""States that are looked at for one failure, if nothing else ends it before."""
-
 
 class Trials:
     """Asks whether states fail: each of them once, and no more of them than the budget has."""
 
-    def __init__(self, fails: Fails, budget: int = BUDGET) -> None:
+    def __init__(self, fails: Fails, budget: int) -> None:
         self._fails = fails
         self._known: dict[CrashState, bool] = {}
         self.budget = budget
@@ -49,14 +44,27 @@ class Trials:
         return self._known[state]
 
     def shrink(self, state: CrashState) -> CrashState:
-        """Return a state that fails with as few survivors as can be, torn ones taken apart; see `shrink`."""
+        """Return a state with a 1-minimal set of survivors that still fails, torn ones taken apart.
+
+        None left means that the failure needs none: then `missing` says what it lacks.
+
+        Raises:
+            RequestError: the state does not fail, or the budget does not allow a look at it.
+        """
         few = minimise(state.survivors, lambda kept: self(CrashState(state.cut, tuple(kept))))
         # Only now, because each part is one more element.
         parts = [part for one in few for part in _parts(one)]
         return CrashState(state.cut, _joined(minimise(parts, lambda kept: self(CrashState(state.cut, _joined(kept))))))
 
     def missing(self, state: CrashState, all_open: Sequence[int]) -> CrashState:
-        """Return a state that fails with as many whole survivors as can be; see `missing`."""
+        """Return a state from which a 1-minimal set of writes is missing and which still fails: the dual of `shrink`.
+
+        It begins with everything kept. ``all_open`` are the requests that may or may not be there at the cut; `absent`
+        names those that the result lacks, or has in part. None means that it fails even with everything kept.
+
+        Raises:
+            RequestError: the state does not fail, or the budget does not allow a look at it.
+        """
         kept = {one.request: one for one in state.survivors}
 
         def without(some: Sequence[int]) -> CrashState:
@@ -66,67 +74,11 @@ class Trials:
 
         return without(minimise(absent(state, all_open), lambda some: self(without(some))))
 
-    def earliest(self, recording: Recording, state: CrashState, first: int = 0) -> CrashState:
-        """Return the failure at the earliest cut at which it shows; see `earliest_cut`."""
-        cuts = [cut for cut in recording.cuts if first <= cut < state.cut]
-        low, high, found = 0, len(cuts), state
-        while low < high:
-            middle = (low + high) // 2
-            earlier = moved(recording, state, cuts[middle])
-            if self(earlier):
-                high, found = middle, earlier
-            else:
-                low = middle + 1
-        return found
-
-
-def shrink(state: CrashState, fails: Fails, budget: int = BUDGET) -> CrashState:
-    """Return the state with a 1-minimal set of survivors that still fails, after at most ``budget`` checks.
-
-    None left means that the failure needs none: then `missing` says what it lacks.
-
-    Raises:
-        RequestError: the state does not fail, or the budget does not allow a look at it.
-    """
-    return Trials(fails, budget).shrink(state)
-
-
-def missing(state: CrashState, all_open: Sequence[int], fails: Fails, budget: int = BUDGET) -> CrashState:
-    """Return the state from which a 1-minimal set of writes is missing and which still fails: the dual of `shrink`.
-
-    It begins with everything kept. ``all_open`` are the requests that may or may not be there at the cut; `absent`
-    names those that the result lacks, or has in part. None means that it fails even with everything kept.
-
-    Raises:
-        RequestError: the state does not fail, or the budget does not allow a look at it.
-    """
-    return Trials(fails, budget).missing(state, all_open)
-
 
 def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
     """Return the requests that are not there as a whole."""
     whole = {one.request for one in state.survivors if one.spans is None}
     return tuple(number for number in all_open if number not in whole)
-
-
-def earliest_cut(
-    recording: Recording, state: CrashState, fails: Fails, budget: int = BUDGET, first: int = 0
-) -> CrashState:
-    """Return the failure at the earliest cut, from ``first`` on, at which it still shows.
-
-    The same requests are missing there, as far as they could be. Cuts are halved, which takes as many checks as their
-    number has binary digits; a failure that comes, goes and comes again is found at the beginning of one of its times.
-    The states come in no order of their cuts.
-    """
-    return Trials(fails, budget).earliest(recording, state, first)
-
-
-def moved(recording: Recording, state: CrashState, cut: int) -> CrashState:
-    """Return what a state was at an earlier cut: what it lacks is lacking, all else that had been asked is there."""
-    kept = {one.request: one for one in state.survivors}
-    later, earlier = _open(recording, state.cut), _open(recording, cut)
-    made = [kept.get(number) if number in later else Survivor(number) for number in sorted(earlier)]
-    return CrashState(cut, tuple(one for one in made if one is not None))
 
 
 def minimise(elements: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
@@ -154,13 +106,6 @@ def minimise(elements: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Seq
         else:
             pieces = min(2 * pieces, len(elements))
     return elements
-
-
-def _open(recording: Recording, cut: int) -> frozenset[int]:
-    caches = Caches(recording)
-    for _ in caches.roll(cut):
-        pass
-    return frozenset(caches.open)
 
 
 def _parts(survivor: Survivor) -> Iterable[Survivor]:

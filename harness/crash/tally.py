@@ -118,7 +118,7 @@ class Tally:
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Count a state that a freshly booted machine has seen too, and read through nfsd."""
         self.cold.checked += 1
-        if (warm.end, warm.found, warm.console) != (cold.end, cold.found, cold.console):
+        if not warm.same_as(cold):
             self.cold.differing.append(state.name)
         if cold.through_nfsd is ThroughNfsd.DIFFERENT:
             judgement = self.judge(state, cold)

@@ -5,7 +5,7 @@ block 0 of member 1 holds 7 and block 1 of it does not hold 8.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from harness.crash.bench import Factory
@@ -106,7 +106,8 @@ class MadeUp:
 
     def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Look at so many states, or at all."""
-        with self.begin(seed=seed, checkers=checkers) as exploration:
+        exploration = self.begin(seed=seed, checkers=checkers)
+        with closing(exploration.journal), exploration:
             exploration.run(Budget(states))
         return exploration
 

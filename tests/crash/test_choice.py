@@ -56,13 +56,6 @@ def test_all_subsets_are_counted(record: Record) -> None:
     assert Choices(made, 1, first=6).possible == 2**6 + 2**3 + 1
 
 
-def test_batches_go_forward_and_hold_all(record: Record) -> None:
-    choices = Choices(record(*LOG), 3)
-    batches = list(choices.batches(10, 5))
-    assert sorted(one for batch in batches for one in batch) == sorted(choices.order[5:])
-    assert all(batch == sorted(batch) for batch in batches)
-
-
 def test_a_single_open_request_has_two_states(record: Record) -> None:
     made = record(Did(Kind.WRITE, length=512), Did(Kind.FLUSH))
     choices = Choices(made, 1, first=1)

@@ -1,9 +1,10 @@
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from harness.crash import exploration as module
-from harness.crash.belonging import Belonging, Piece, nothing_known
+from harness.crash.belonging import Belonging, Piece
 from harness.crash.exploration import Budget
 from harness.crash.failures import Replayer, diverse, explain, pieces_of
 from harness.crash.journal import read
@@ -98,6 +99,24 @@ def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
     assert len(looked) == len(set(looked))
 
 
+def test_to_go_on_with_fewer_states_than_were_judged_boots_nothing(honest: MadeUp) -> None:
+    before = honest.explore(states=40).tally
+    checkers = len(honest.checkers)
+    again = honest.explore(states=10).tally
+    assert (again.judged, again.marks) == (before.judged, before.marks)
+    assert len(honest.checkers) == checkers
+
+
+def test_two_do_not_write_one_journal(honest: MadeUp) -> None:
+    with closing(honest.begin().journal):
+        before = (honest.folder / "states.jsonl").read_bytes()
+        with pytest.raises(RequestError, match="being written by another") as refused:
+            honest.begin()
+        assert "--resume" in str(refused.value)
+        assert (honest.folder / "states.jsonl").read_bytes() == before
+    honest.begin().journal.close()
+
+
 def test_another_seed_is_refused(honest: MadeUp) -> None:
     honest.explore(states=3)
     with pytest.raises(RequestError, match="seed 1, not 2"):
@@ -159,6 +178,7 @@ def test_an_interruption_keeps_what_was_seen(honest: MadeUp) -> None:
     exploration = honest.begin()
     with pytest.raises(KeyboardInterrupt), exploration:
         exploration.run(Budget(None))
+    exploration.journal.close()
     assert exploration.tally.judged >= 4
     honest.before_check = lambda _: None
     assert honest.explore().tally.judged == len(exploration.choices.order)
@@ -206,10 +226,11 @@ def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> Non
 
 
 def explained(made_up: MadeUp) -> list[FailureRecord]:
-    with made_up.begin() as exploration:
+    exploration = made_up.begin()
+    with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
         replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        return list(explain(replayer, nothing_known, lambda name: ["show", name]))
+        return list(explain(replayer, lambda _state, _pieces: {}, lambda name: ["show", name]))
 
 
 def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
@@ -244,7 +265,7 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
         for checker in made_up.checkers:
             checker.forgives = True
         replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        (failure,) = explain(replayer, nothing_known, lambda name: [name])
+        (failure,) = explain(replayer, lambda _state, _pieces: {}, lambda name: [name])
     assert (failure.repeated, failure.confirmed) == (2, 0)
     assert failure.shrunk is None
 

@@ -1,14 +1,11 @@
 import pytest
 
 from harness.crash.parity import ROW
-from harness.crash.place import Area, members_at, place_of, places_of
-from harness.crash.state import Survivor
+from harness.crash.place import Area, members_at, place_of
 from harness.crash.striping import Striping
 from harness.crash.superblock import Superblock, parse_superblock
-from harness.disk.writelog import Kind
 from harness.errors import RequestError
 from harness.units import KIB
-from tests.crash.conftest import Did, Record
 from tests.crash.md_members import Disks, member
 
 DATA = 2048 * 512
@@ -62,19 +59,3 @@ def test_a_byte_of_the_array_is_found_on_its_members() -> None:
     assert (number, at) == (3, 16384 + 2 * ROW + 7)
     with pytest.raises(RequestError, match="bytes, none at"):
         members_at(disks.array, 48 * ROW)
-
-
-def test_each_part_of_a_survivor_has_its_place(record: Record) -> None:
-    recording = record(Did(Kind.WRITE, 0, 4096), Did(Kind.WRITE, 1, 8192, 8192), Did(Kind.WRITE, 0, 0))
-    survivors = [Survivor(0), Survivor(1, ((8192, 8704), (12288, 12800)))]
-
-    def read(number: int, offset: int, length: int) -> bytes:
-        return member("raid5-dirty-disk1")[offset : offset + length]
-
-    found = places_of(recording, read, survivors)
-    assert {key: (whose, str(place)) for key, (whose, place) in found.items()} == {
-        (0, 4096): (0, "md superblock"),
-        (1, 8192): (1, "write-intent bitmap"),
-        (1, 12288): (1, "list of bad blocks"),
-    }
-    assert not places_of(recording, lambda _, __, length: bytes(length), survivors)

@@ -43,11 +43,6 @@ def test_a_recording_ends_at_its_own_cut(record: Record) -> None:
     assert made.request(1).data[0] == 7
 
 
-def test_who_lied(record: Record) -> None:
-    made = record(Did(Kind.FLUSH, 1, flags=Flag.LIED), Did(Kind.WRITE, 0))
-    assert (made.lying_before(0), made.lying_before(1)) == ((), ("disk1",))
-
-
 @pytest.mark.parametrize(("options", "words"), [({"data": False}, "times only"), ({"blank": False}, "not blank")])
 def test_a_log_from_which_nothing_can_be_rebuilt_is_refused(
     tmp_path: Path, options: dict[str, bool], words: str
