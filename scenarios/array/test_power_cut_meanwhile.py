@@ -25,12 +25,13 @@ def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
     assert ended.record.checks["array"]["degraded"] == {}
 
 
-@pytest.mark.parametrize("policy", ["ppl", "journal"])
+@pytest.mark.parametrize("policy", ["ppl", pytest.param("journal", marks=pytest.mark.exhaustive)])
 def test_degraded_array_without_write_hole_keeps_every_promise(cycle: Cycle, policy: str) -> None:
     ended = cycle(raid5(policy), during=[Degraded("disk1")]).must_keep_every_promise()
     must_have_hit(ended, Degraded)
 
 
+@pytest.mark.exhaustive
 def test_degraded_mirrors_keep_every_promise(cycle: Cycle) -> None:
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
     must_have_hit(ended, Degraded)

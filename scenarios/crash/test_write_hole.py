@@ -21,7 +21,7 @@ from harness.workload.ledger import LedgerSpec
 from scenarios.crash.ppl import gaps
 
 MINUTES = 5.0
-STATES = 400
+STATES = 150
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
@@ -52,7 +52,7 @@ def degraded(cycle: Cycle, policy: str) -> Ended:
     )
 
 
-@pytest.mark.parametrize("policy", ["resync", "bitmap"])
+@pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: Cycle, explore: Explore, policy: str) -> None:
     explored = explore(degraded(cycle, policy), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed

@@ -1,5 +1,7 @@
 """Faults that leave the disks their power, or that hit a client: nothing that was acknowledged may go."""
 
+import pytest
+
 from harness.fixtures import Cycle, stack_of
 
 
@@ -11,6 +13,7 @@ def test_kernel_panic_of_the_server_loses_nothing(cycle: Cycle) -> None:
     cycle(stack_of(), fault="kernel-panic").must_keep_every_promise()
 
 
+@pytest.mark.exhaustive
 def test_restart_of_nfsd_loses_nothing(cycle: Cycle) -> None:
     cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
 

@@ -15,7 +15,7 @@ UNUSED = 250 * MIB
 """Of a member: nothing of the ledger lies there."""
 
 
-@pytest.mark.parametrize("level", ["5", "6", "10"])
+@pytest.mark.parametrize("level", ["5", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("6", "10"))])
 def test_a_failed_member_costs_no_promise(cycle: Cycle, level: str) -> None:
     ended = cycle(stack_of(level), fault=MemberFails("disk1")).must_keep_every_promise()
     assert ended.went_on("client1")
@@ -32,6 +32,7 @@ def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_t
     assert not ended.went_on("client1")
 
 
+@pytest.mark.exhaustive
 def test_raid6_survives_a_second_failure_during_the_rebuild(cycle: Cycle) -> None:
     cycle(stack_of("6"), fault=SecondMemberFails("disk2", other="disk1")).must_keep_every_promise()
 
@@ -62,6 +63,7 @@ def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:
     assert ended.record.on_server.blocks[BlockClass.GARBAGE] > 0
 
 
+@pytest.mark.exhaustive
 def test_a_slow_member_costs_time_alone(cycle: Cycle) -> None:
     ended = cycle(stack_of(), during=[SlowMember("disk1", 5)], ledger_seconds=3.0).must_keep_every_promise()
     (slow,) = ended.record.disks["disk1"]["struck"]

@@ -1,5 +1,7 @@
 """The exported filesystem runs full under its clients: they are told so, and what they had been told before stays."""
 
+import pytest
+
 from harness.fault import FilesystemFull, InodesExhausted
 from harness.filesystem import Ext4Spec
 from harness.fixtures import Cycle, Ended, stack_of
@@ -19,11 +21,13 @@ def test_full_filesystem_is_told_to_clients_and_loses_nothing(cycle: Cycle) -> N
     assert ended.went_on("client1")
 
 
+@pytest.mark.exhaustive
 def test_full_ext4_is_told_to_clients_and_loses_nothing(cycle: Cycle) -> None:
     ended = cycle(stack_of(filesystem=Ext4Spec()), fault=FilesystemFull()).must_keep_every_promise()
     assert "ENOSPC" in told(ended)
 
 
+@pytest.mark.exhaustive
 def test_power_cut_of_a_full_filesystem_loses_nothing(cycle: Cycle) -> None:
     ended = cycle(stack_of(), during=[FilesystemFull(left=MIB, held_s=0)]).must_keep_every_promise()
     assert "ENOSPC" in told(ended)

@@ -19,6 +19,7 @@ def test_nfsd_that_is_away_for_longer_than_a_lease_loses_nothing(cycle: Cycle) -
     cycle(stack_of(export=SHORT_LEASE), fault=NfsdRestart(down_s=BEYOND_S)).must_keep_every_promise()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("down_s", [0.0, BEYOND_S], ids=["within", "beyond"])
 def test_server_that_is_off_within_and_beyond_a_lease_loses_nothing(cycle: Cycle, down_s: float) -> None:
     cycle(stack_of(export=SHORT_LEASE), fault=ServerRestart(down_s=down_s)).must_keep_every_promise()
