@@ -19,7 +19,7 @@ from harness.workload import fio, ledger, shared_file
 
 HARNESS = Path(export.__file__).parent
 LAYERS = (
-    *("array", "cell", "cycle.py", "export.py", "fault", "filesystem", "layer.py", "link.py", "monitor", "mount.py"),
+    *("array", "cell", "cycle", "export.py", "fault", "filesystem", "layer.py", "link.py", "monitor", "mount.py"),
     *("stack.py", "tuning", "workload"),
 )
 PLACES = ("/etc/", "/var/", "/usr/", "/opt/", "/root", "/home/", "/boot/", "/tmp", "/lib/")
