@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from harness.crash.exploration import Budget
+from harness.crash.explorer import Options, explore_cycle
+from harness.crash.replay import find, replay
+from harness.crash.source import source_of
+from harness.crash.state import CrashState
+from harness.errors import RequestError
+from harness.record.exploration import ExplorationRecord
+from harness.verdict.outcome import Outcome
+from tests.crash.stored import OnFakes, store_run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> OnFakes:
+    return OnFakes.of(source_of(store_run(tmp_path / "run")))
+
+
+@pytest.fixture
+def record(source: OnFakes) -> ExplorationRecord:
+    return explore_cycle(source, Options(Budget(None), checkers=1))[0]
+
+
+def test_an_exploration_of_a_stored_cycle_finds_who_lied(record: ExplorationRecord) -> None:
+    assert record.outcome is Outcome.FAIL
+    assert record.failures[0].blame == "the disks: disk0 acknowledged flushes and kept nothing"
+
+
+def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFakes, record: ExplorationRecord) -> None:
+    assert {find(source, mark.name).name for mark in record.marks} == {mark.name for mark in record.marks}
+    shrunk = record.failures[0].shrunk
+    assert shrunk is not None
+    assert find(source, shrunk.state) == CrashState.load(shrunk.dump)
+    assert shrunk.lost_state is not None
+    assert find(source, shrunk.lost_state).name == shrunk.lost_state
+
+
+def test_an_unknown_state_is_refused(source: OnFakes, record: ExplorationRecord) -> None:
+    assert record.judged
+    with pytest.raises(RequestError, match=r"no exploration of made-up has a state '1-00000000' \(names are in"):
+        find(source, "1-00000000")
+
+
+def test_before_any_exploration_no_state_is_known(source: OnFakes) -> None:
+    with pytest.raises(RequestError, match="no exploration"):
+        find(source, "1-00000000")
+
+
+def test_a_state_is_judged_as_often_as_it_is_shown(source: OnFakes, record: ExplorationRecord, tmp_path: Path) -> None:
+    failure = record.failures[0]
+    shown = replay(source, CrashState.load(failure.dump), tmp_path, times=3)
+    assert len(shown.judgements) == 3
+    assert len({(one.outcome, one.damages) for one in shown.judgements}) == 1
+    assert (failure.promise, failure.damage) in [(one.promise, one.what) for one in shown.judgements[0].damages]
+    said = "\n".join(shown.lines)
+    assert f"state {failure.state}: power gone" in said
+    assert "FAIL, 3 of 3 times: " in said
+    assert "blamed on the disks: disk0" in said
+    assert "shell server" not in said
+
+
+def test_a_kept_state_says_what_can_be_done_with_it(source: OnFakes, tmp_path: Path) -> None:
+    said = replay(source, CrashState(source.first), tmp_path, keep=True).lines
+    assert said[-4:] == (
+        "  ./raidproof shell server",
+        "    mdadm --assemble /dev/md0",
+        "    mount /dev/md0 '/srv/a b'",
+        "  ./raidproof gc --kept   ends it",
+    )
