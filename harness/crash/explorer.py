@@ -70,10 +70,12 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     tally = Tally(source.recording, source.oracle)
     journal = Journal(folder / STATES, begun)
     record = new_record(source, options, choices, begun)
-    seconds = seconds_before(source, stem)
+    seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
         exploration = Exploration(choices, tally, journal, source.boots(folder), checkers=options.checkers)
+        # Of the states that a killed attempt has left, nobody knows how long they took.
+        untimed = tally.judged - timed
         try:
             with exploration:
                 look(exploration, options.budget, record)
@@ -86,7 +88,8 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             record.ended_early = "interrupted; the same command with --resume goes on"
             raise
         finally:
-            finish(record, exploration, source, seconds)
+            record.seconds, record.timed = seconds + exploration.seconds, tally.judged - untimed
+            finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
     return record, page
 
@@ -146,10 +149,13 @@ def stem_of(source: Source, *, resume: bool) -> str:
     return before if resume else stem
 
 
-def seconds_before(source: Source, stem: str) -> float:
-    """Return the seconds that earlier attempts of an exploration have spent."""
+def spent_before(source: Source, stem: str) -> tuple[float, int]:
+    """Return the seconds that earlier attempts of an exploration have told of, and the states judged in them."""
     path = source.store.path / f"{stem}.json"
-    return ExplorationRecord.model_validate_json(path.read_text()).seconds if path.is_file() else 0.0
+    if not path.is_file():
+        return 0.0, 0
+    record = ExplorationRecord.model_validate_json(path.read_text())
+    return record.seconds, record.timed
 
 
 def new_record(source: Source, options: Options, choices: Choices, begun: Begun) -> ExplorationRecord:
@@ -183,8 +189,8 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
     )
 
 
-def finish(record: ExplorationRecord, exploration: Exploration, source: Source, seconds: float) -> None:
-    """Enter what was looked at, and how it ended; ``seconds``: spent in earlier attempts."""
+def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:
+    """Enter what was looked at, and how it ended."""
     tally = exploration.tally
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
@@ -193,9 +199,9 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source, 
     record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(tally.policies.items()))
     record.stages = stage_times(tally.ms)
-    record.seconds = seconds + exploration.seconds
-    record.states_per_minute = tally.judged / record.seconds * 60 if record.seconds else None
-    record.checked_per_minute = tally.checked / record.seconds * 60 if record.seconds else None
+    if record.seconds and record.timed:
+        record.states_per_minute = record.timed / record.seconds * 60
+        record.checked_per_minute = record.states_per_minute * tally.checked / tally.judged
     if not record.failures:
         record.failures = [plain(group, tally, replay_of(source)) for group in tally.failures()]
     record.outcome, record.reason = conclude_exploration(record)

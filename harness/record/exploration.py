@@ -218,7 +218,9 @@ class ExplorationRecord(Strict):
     """Judged states by policy."""
     stages: list[StageTime] = Field(default_factory=list)
     seconds: float = 0.0
-    """Spent checking, all attempts together; booting the checkers and shrinking are not in it."""
+    """Spent checking, all attempts that told of it together; booting the checkers and shrinking are not in it."""
+    timed: int = 0
+    """States judged in these."""
     states_per_minute: float | None = None
     """States judged in a minute of that."""
     checked_per_minute: float | None = None

@@ -69,3 +69,13 @@ def test_a_kept_state_says_what_can_be_done_with_it(source: OnFakes, tmp_path: P
         "    mount /dev/md0 '/srv/a b'",
         "  ./raidproof gc --kept   ends it",
     )
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_states_of_an_attempt_that_was_killed_do_not_count_as_fast(source: OnFakes, killed: bool) -> None:
+    _, page = explore_cycle(source, Options(Budget(20), checkers=1))
+    if killed:
+        page.with_suffix(".json").unlink()
+    record, _ = explore_cycle(source, Options(Budget(50), checkers=1, resume=True))
+    assert (record.judged, record.timed) == (50, 30 if killed else 50)
+    assert record.states_per_minute == pytest.approx(record.timed / record.seconds * 60)
