@@ -6,7 +6,7 @@ ended: by the members' own metadata, and by what the kernel said until its end.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
 from harness.array import Identity, Leftover, Level, Upkeep, stale
@@ -38,16 +38,13 @@ class Lasting(Protocol):
 
 
 @dataclass(frozen=True)
-class Degraded:
-    """A member is declared faulty and taken out; it comes back when everything has been looked at.
-
-    ``starts_dirty``: after a crash the array is to start although it is dirty and degraded, which md refuses where no
-    partial parity log and no journal closes the write hole (see `Leftover`).
-    """
+class _Incomplete:
+    """A member is not there, or not yet rebuilt."""
 
     serial: str
-    starts_dirty: bool = False
-    name: ClassVar[str] = "degraded"
+    starts_dirty: bool = field(default=False, kw_only=True)
+    """Whether the array is to start after a crash although it is dirty and degraded, which md refuses where no partial
+    parity log and no journal closes the write hole (see `Leftover`)."""
     alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
 
     @property
@@ -57,6 +54,13 @@ class Degraded:
 
     def victim(self, scene: Scene) -> None:
         """No machine goes down."""
+
+
+@dataclass(frozen=True)
+class Degraded(_Incomplete):
+    """A member is declared faulty and taken out; it comes back when everything has been looked at."""
+
+    name: ClassVar[str] = "degraded"
 
     def inject(self, scene: Scene) -> Injected:
         """Take the member out.
@@ -95,26 +99,15 @@ class Degraded:
 
 
 @dataclass(frozen=True)
-class Rebuilding:
+class Rebuilding(_Incomplete):
     """A member is exchanged for a blank disk, and its rebuild is throttled to ``kib_s`` so that it goes on for long.
 
-    Its metadata is wiped: with a bitmap, a member that is merely taken back would be rebuilt in an instant.
-    ``starts_dirty`` as in `Degraded`: until its end an array that rebuilds is degraded.
+    Its metadata is wiped: with a bitmap, a member that is merely taken back would be rebuilt in an instant. Until its
+    end an array that rebuilds is degraded.
     """
 
-    serial: str
     kib_s: int = KIB_PER_S
-    starts_dirty: bool = False
     name: ClassVar[str] = "rebuilding"
-    alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
-
-    @property
-    def explains(self) -> str | None:
-        """Whose fault a loss is."""
-        return WRITE_HOLE if self.starts_dirty else None
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def inject(self, scene: Scene) -> Injected:
         """Exchange the member and see that the rebuild begins.

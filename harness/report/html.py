@@ -54,6 +54,7 @@ def templates() -> Environment:
         "shell": shlex.join,
         "quote_url": quote,
         "moment": moment,
+        "conditions": columns.conditions,
     }
     return environment
 

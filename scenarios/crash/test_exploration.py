@@ -19,7 +19,7 @@ def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explor
     control = ControlSpec(expects_loss=True, expects_blame="the disks")
     ended = cycle(stack_of(), cache_mode=CacheMode.LYING, cache_mode_of=liars, control=control)
     explored = explore(ended, states=60)
-    failure = explored.must_find("", blame="the disks: disk1 acknowledged flushes")
+    failure = explored.must_find("write + fsync", blame="the disks: disk1 acknowledged flushes")
     assert failure.shrunk is not None
     assert failure.missing is not None
     # Only what the liar has lost is needed for it, and the state names where that was.

@@ -224,11 +224,21 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
     cycle.asked |= {evil: {evil: evil}}
     cycle.disks = {evil: {evil: evil}}
     cycle.checks = {evil: evil}
+    cycle.during = [{"fault": evil, "target": evil, "proof": evil, "lasted": evil}]
     run.topology = {evil: [{evil: evil}], "more": evil}
     run.command = [evil]
     page = render(run)
     assert not re.search(r"<script|<img|\x1b|href=\"\./javascript:", page)
     assert not {tag for tag, _ in Page(page).tags} & {"script", "img"}
+
+
+def test_what_was_wrong_all_the_while_is_told(run: RunRecord) -> None:
+    run.cycles[0].during = [
+        {"fault": "degraded", "target": "disk1", "proof": "1 member missing", "lasted": "5 events behind"}
+    ]
+    page = render(run)
+    assert "degraded (disk1): 1 member missing, 5 events behind" in page
+    assert "; while degraded (disk1)" in page
 
 
 def test_the_file_is_there_whole(run: RunRecord, tmp_path: Path) -> None:
