@@ -66,6 +66,7 @@ class Machine:
         (self.home / "pyproject.toml").write_text("[project]")
         self.packages("nbdkit  nbdkit  # why\nlibc6-dev  -  # why\n")
         (self.home / "vms" / "host-packages-test.txt").write_text("shellcheck  shellcheck  # why\n")
+        (self.home / "vms" / "host-packages-wire.txt").write_text("tshark  tshark  # why\n")
         for name in REAL:
             (self.fakes / name).symlink_to(str(shutil.which(name)))
         self.fake("python3", PYTHON)
@@ -151,7 +152,7 @@ def test_root_installs_what_is_missing_and_says_so(machine: Machine) -> None:
 
 def test_the_tests_need_more(machine: Machine) -> None:
     machine.fake("nbdkit")
-    assert "host packages: shellcheck\n" in machine.run("test", APT_BRINGS="shellcheck")[2]
+    assert "host packages: shellcheck tshark\n" in machine.run("test", APT_BRINGS="shellcheck tshark")[2]
 
 
 def test_a_package_without_a_command_is_asked_of_dpkg(machine: Machine) -> None:
