@@ -160,6 +160,14 @@ class Ledger:
             ended: Completed = command.wait(deadline)
             if not ended.ok:
                 raise RigError(f"{name}: the ledger's agent failed: {ended.stderr}")
+        self._hear_out({*running}, deadline)
+
+    def _hear_out(self, clients: set[str], deadline: Deadline) -> None:
+        """Wait for the last words of clients that have ended: after a cut of its network TCP is slow to go on."""
+        receiver = self._receiver
+        if receiver is not None:
+            lost = sum(worker.client not in clients for worker in self.workers)
+            wait_until(lambda: receiver.open_connections <= lost, deadline, "the clients' last words")
 
     def history(self) -> History:
         """Return what was done and told, from the file on disk."""

@@ -54,6 +54,15 @@ def test_all_room_is_taken_and_more_is_refused() -> None:
     assert server.done[-1] == "rm /srv/x/.raidproof-filler"
 
 
+def test_what_is_given_beyond_what_was_said_to_be_free_is_taken_too() -> None:
+    server = Server(reserved=0)
+    said = server.bytes
+    server.bytes += 3 << 20
+    server.succeed = lambda *_, **__: f"{said // 4096} 4096 10\n"  # type: ignore[method-assign]
+    FilesystemFull(held_s=0).inject(scene(server))
+    assert server.bytes < 32 * 1024
+
+
 def test_what_is_to_be_left_is_left() -> None:
     server = Server(reserved=0)
     FilesystemFull(left=1 << 20, held_s=0).inject(scene(server))

@@ -9,15 +9,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from harness.errors import RequestError
+from harness.command import Completed
+from harness.errors import DeadlineExceeded, RequestError
+from harness.machine.machine import Machine
+from harness.machine.transport import RemoteCommand
 from harness.verdict.evidence import BlockClass, Evidence, weigh
 from harness.waiting import Deadline, wait_until
 from harness.workload import agent
 from harness.workload.history import Ended, History, Recorder, WorkerSpec
-from harness.workload.ledger import Found, LedgerSpec, Receiver
+from harness.workload.ledger import Ear, Found, Ledger, LedgerSpec, Receiver
 
 OPERATIONS = 40
 
@@ -191,3 +196,17 @@ def test_a_second_name_is_missed_while_nothing_has_removed_it(ran: Ran) -> None:
 def test_an_unknown_kind_of_worker_names_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean 'fsync'"):
         LedgerSpec(kinds=("fsnc",)).workers(["client1"])
+
+
+def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> None:
+    clients = [cast("Machine", SimpleNamespace(name=name, boot_id="same")) for name in ("client1", "client2")]
+    ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, cast("Ear", None), "/root", tmp_path / "history")
+    heard = SimpleNamespace(open_connections=1, failure=None)
+    ledger._receiver = cast("Receiver", heard)
+    ledger._boots = {"client1": "same", "client2": "before its power went"}
+    ended = SimpleNamespace(close_input=lambda: None, wait=lambda _: Completed((), 0, "", "", "client1"))
+    ledger._commands = dict.fromkeys(ledger.clients, cast("RemoteCommand", ended))
+    ledger.stop(Deadline.after(0.1))  # the one that is open is that of the client that is dead
+    heard.open_connections = 2
+    with pytest.raises(DeadlineExceeded, match="last words"):
+        ledger.stop(Deadline.after(0.1))
