@@ -1,6 +1,8 @@
 """What the members' caches held at each cut: which requests are durable, and which may or may not be there."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 
 from harness.crash.recording import CHANGES, Recording
 from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, Record
@@ -15,8 +17,10 @@ class Caches:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cut = 0
-        self.pending: list[list[int]] = [[] for _ in recording.members]
+        self._loose: list[list[int]] = [[] for _ in recording.members]
         """For each member the requests that have completed and no flush has covered, in order."""
+        self._forced: list[list[int]] = [[] for _ in recording.members]
+        """Those of them that are on the medium for themselves: FUA writes, which no cut takes."""
         self._loses = [info.mode.loses for info in recording.members]
         total = len(recording.records) + len(recording.caught)
         changes = [number for number in range(total) if recording.request(number).kind in CHANGES]
@@ -40,29 +44,33 @@ class Caches:
             if not record.flags & Flag.LIED:
                 yield from self._flush(record)
         elif self._loses[record.member]:
-            self.pending[record.member].append(number)
+            forced = record.flags & Flag.FUA and not record.flags & Flag.LIED
+            (self._forced if forced else self._loose)[record.member].append(number)
         else:
             yield number
 
     def _set_mode(self, record: Record) -> Iterator[int]:
         loses = self.recording.loses(record)
-        whose = range(len(self.pending)) if record.member == ALL_MEMBERS else [record.member]
+        whose = range(len(self._loose)) if record.member == ALL_MEMBERS else [record.member]
         for member in whose:
             self._loses[member] = loses
             if not loses:
-                yield from self.pending[member]
-                self.pending[member] = []
+                yield from self._settle(member, self.cut)
 
     def _flush(self, flush: Record) -> Iterator[int]:
-        waiting = self.pending[flush.member]
-        covered = sum(self.recording.records[number].completed_ns <= flush.issued_ns for number in waiting)
-        yield from waiting[:covered]
-        del waiting[:covered]
+        # In the order of their completion: the first that the flush does not owe is where it ends.
+        records, waiting = self.recording.records, (self._loose[flush.member], self._forced[flush.member])
+        late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
+        yield from self._settle(flush.member, min(late))
 
-    def forced(self, number: int) -> bool:
-        """Return whether a pending request is on the medium for itself: a FUA write, which no cut takes."""
-        flags = self.recording.request(number).flags
-        return bool(flags & Flag.FUA) and not flags & Flag.LIED and number < self.cut
+    def _settle(self, member: int, before: int) -> Iterator[int]:
+        """Make durable what of a member has completed before a cut."""
+        durable = []
+        for waiting in (self._loose[member], self._forced[member]):
+            count = bisect_left(waiting, before)
+            durable += waiting[:count]
+            del waiting[:count]
+        yield from sorted(durable)
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -73,10 +81,16 @@ class Caches:
             self._in_flight.add(order[self._issued])
             self._issued += 1
         self._in_flight = {number for number in self._in_flight if number >= self.cut}
-        pending = [number for waiting in self.pending for number in waiting if not self.forced(number)]
-        return tuple(sorted([*pending, *self._in_flight]))
+        # Runs that are sorted already: a disk that never flushes has tens of thousands.
+        return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
+
+    @property
+    def members(self) -> list[int]:
+        """The members that have open requests."""
+        flying = {self.recording.request(number).member for number in self._in_flight}
+        return [member for member, waiting in enumerate(self._loose) if waiting or member in flying]
 
     @property
     def kept(self) -> tuple[int, ...]:
         """The FUA writes that are there whatever happens to the requests before them, in their order."""
-        return tuple(sorted(number for waiting in self.pending for number in waiting if self.forced(number)))
+        return tuple(sorted(chain(*self._forced)))

@@ -55,13 +55,16 @@ class Choices:
         self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
         self.possible = 0
         """How many states there are if every subset of the open requests is one; torn ones are not counted."""
+        total = len(recording.records) + len(recording.caught)
+        self._long = {number for number in range(total) if recording.request(number).length > unit}
         groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
         caches = Caches(recording)
         for cut in self.cuts:
             for _ in caches.roll(cut):
                 pass
-            self.possible += 1 << len(caches.open)
-            for choice in self._at(cut, caches.open):
+            requests = caches.open
+            self.possible += 1 << len(requests)
+            for choice in self._at(cut, requests, caches.members):
                 groups[choice.policy].append(choice)
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
@@ -72,12 +75,12 @@ class Choices:
     def _random(self, *what: object) -> Random:
         return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311  a seeded choice, no secret
 
-    def _at(self, cut: int, requests: Sequence[int]) -> Iterator[Choice]:
+    def _at(self, cut: int, requests: Sequence[int], members: Sequence[int]) -> Iterator[Choice]:
         yield Choice(cut, Policy.DROP_ALL)
         if not requests:
             return
         yield Choice(cut, Policy.KEEP_ALL)
-        if any(self.recording.request(number).length > self.unit for number in requests):
+        if any(map(self._long.__contains__, requests)):
             yield from (Choice(cut, Policy.TORN, number) for number in range(RANDOMS))
         if len(requests) == 1:
             return
@@ -86,10 +89,9 @@ class Choices:
             singles = self._random(cut, "singles").sample(singles, MOST_SINGLES)
         for policy in (Policy.ONE_MISSING, Policy.ONE_KEPT):
             yield from (Choice(cut, policy, place) for place in singles)
-        members = {self.recording.request(number).member for number in requests}
         if len(members) > 1:
             for policy in (Policy.MEMBER_MISSING, Policy.MEMBER_KEPT):
-                yield from (Choice(cut, policy, member) for member in sorted(members))
+                yield from (Choice(cut, policy, member) for member in members)
         if len(requests) > 2:
             yield from (Choice(cut, Policy.RANDOM, number) for number in range(RANDOMS))
 
