@@ -28,20 +28,29 @@ DEFAULT_STATES = 1000
 
 def explore(
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
-    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; not needed if only one can be.")] = None,
+    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
     states: Annotated[
         int | None, typer.Option(min=1, help="Judge so many; 1000, unless --minutes says how long.")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Stop after so long.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Look at states for so long; naming what broke comes after it.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
     checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,
-    tear: Annotated[int, typer.Option(help="Bytes that a disk writes whole: 512 or 4096.")] = TEARS[0],
+    tear: Annotated[
+        int, typer.Option(help="The smallest piece of a write that survives whole: 512 or 4096 bytes.")
+    ] = TEARS[0],
     starts_dirty: Annotated[
-        bool, typer.Option("--starts-dirty", help="Let md start an array that is dirty and degraded; it refuses to.")
+        bool,
+        typer.Option(
+            "--starts-dirty", help="Start an array that is dirty and degraded, too; md refuses to by itself."
+        ),
     ] = False,
-    state: Annotated[str | None, typer.Option(metavar="ID", help="Show this one state again.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show this one state again, by its name on the page.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="With --state: leave it in a lab, for `shell`.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration of this cycle.")] = False,
     results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
 ) -> None:
     """Take a recorded run through the crashes that it could have had, and judge each by what its clients were told."""
@@ -55,6 +64,8 @@ def explore(
         raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
     if keep and state is None:
         raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
+    if state is not None and (resume or states is not None or minutes is not None):
+        raise RequestError("--state shows one state again: --states, --minutes and --resume are for an exploration")
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     require_host()
     with progress("preparing kernel and image"):

@@ -89,7 +89,7 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
         (("--tear", "1024"), "--tear 1024: disks write 512 or 4096 bytes whole"),
         (("--keep",), "(say which with --state)"),
         (("--cycle", "maid-up"), "did you mean 'made-up'"),
-        (("--state", "1-00000000"), "has a state '1-00000000' (names are in"),
+        (("--state", "1-00000000"), "has a state '1-00000000' (explore it first"),
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
         (("--states", "0"), "--states"),
     ],

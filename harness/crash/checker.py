@@ -3,7 +3,7 @@
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from harness.array.array import START_DIRTY
 from harness.array.command import assemble_command, stop_command
@@ -55,6 +55,15 @@ def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
         "links": [],
         "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
     }
+
+
+class Held(NamedTuple):
+    """A lab that goes on with a state on its disks."""
+
+    lab: str
+    """Its name."""
+    commands: tuple[list[str], ...]
+    """What brings the state up on its server."""
 
 
 class Checker:
@@ -165,13 +174,10 @@ class Checker:
         with self._primed(patch) as lab:
             return look_cold(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
 
-    def hold(self, patch: Patch) -> tuple[list[str], ...]:
-        """Boot a lab that has a state on its disks, and let it go on without us.
-
-        Returns the commands that bring the state up on its server.
-        """
-        with self._primed(patch, keep=True):
-            return (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"])
+    def hold(self, patch: Patch) -> Held:
+        """Boot a lab that has a state on its disks, and let it go on without us."""
+        with self._primed(patch, keep=True) as lab:
+            return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
 
     def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:
         self._labs += 1

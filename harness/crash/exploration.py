@@ -18,7 +18,7 @@ from harness.waiting import Deadline, now_ns
 BATCH = 500
 """States between two passes through the recording: each pass costs seconds, and each batch is a fair part of all."""
 COLD_EVERY = 100
-"""Of the different contents one in so many is looked at by a machine that has just booted, too."""
+"""The first of the different contents, and then one in so many, is looked at by a freshly booted machine, too."""
 QUEUE = 3
 """Jobs that a checker is given before it has done the first."""
 SHOWN_EVERY_S = (0.5, 10.0)
@@ -86,8 +86,9 @@ class Exploration:
         """
         deadline = None if budget.minutes is None else Deadline.after(budget.minutes * 60)
         wanted = self.choices.order[: budget.states]
-        self._progress.total = len(wanted) if deadline is None else None
-        if self._done.issuperset(wanted):
+        missing = sum(one not in self._done for one in wanted)
+        self._progress.total = self.tally.judged + missing if deadline is None else None
+        if not missing:
             return
         step(f"booting {len(self.benches)} checkers")
         for booted in [bench.boot() for bench in self.benches]:
@@ -129,7 +130,7 @@ class Exploration:
         bench = min(self.benches, key=lambda one: one.waiting)
         bench.waiting += 1
         number = len(self._seen) + len(self._running)
-        job = self.roller.job(state, cold=number % COLD_EVERY == COLD_EVERY - 1)
+        job = self.roller.job(state, cold=number % COLD_EVERY == 0)
         self._running[bench.submit(job)] = (digest, bench)
 
     def _collect(self) -> None:

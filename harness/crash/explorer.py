@@ -17,7 +17,7 @@ from harness.crash.journal import Begun, Journal, digest_of
 from harness.crash.source import LOG, Source, source_of
 from harness.crash.tally import Tally
 from harness.errors import RequestError, RigError
-from harness.log import logger, step
+from harness.log import logger, say, step
 from harness.record.cell import Explored
 from harness.record.exploration import ExplorationRecord, FailureRecord, Possible, conclude_exploration, stage_times
 from harness.record.store import RunStore
@@ -26,6 +26,8 @@ from harness.waiting import wall_clock
 
 STEM = "explore-"
 STATES = "states.jsonl"
+RESULTS = Path("results")
+"""Where runs are kept if nothing else is said."""
 EXACT_BELOW = 10**9
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
@@ -57,7 +59,6 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         KeyboardInterrupt: record and page of what was looked at until then are written.
     """
     stem = stem_of(source, resume=options.resume)
-    folder = source.store.directory(stem)
     begun = Begun(
         cycle=source.cycle.name,
         log_digest=digest_of(source.log),
@@ -65,9 +66,10 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         tear=options.tear,
         starts_dirty=source.starts_dirty,
     )
-    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests")
+    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests, and proposing states")
     choices = Choices(source.recording, options.seed, first=source.first, unit=options.tear)
     tally = Tally(source.recording, source.oracle)
+    folder = source.store.directory(stem)
     journal = Journal(folder / STATES, begun)
     record = new_record(source, options, choices, begun)
     seconds, timed = spent_before(source, stem)
@@ -86,6 +88,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             record.ended_early = f"the rig failed: {error}"
         except KeyboardInterrupt:
             record.ended_early = "interrupted; the same command with --resume goes on"
+            say(f"{tally.judged:,} states were judged and are kept; the same command with --resume goes on")
             raise
         finally:
             record.seconds, record.timed = seconds + exploration.seconds, tally.judged - untimed
@@ -127,7 +130,10 @@ def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
     """Return what gives the command that shows a state of this name."""
-    words = ["./raidproof", "explore", source.run.run, "--cycle", source.cycle.name]
+    # By its name it is found in the default place alone.
+    path = source.store.path
+    run = source.run.run if path.parent == RESULTS else str(path)
+    words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
     words += ["--starts-dirty"] if source.starts_dirty else []
     return lambda name: [*words, "--state", name, "--keep"]
 

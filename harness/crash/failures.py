@@ -83,7 +83,7 @@ def explain(
     chosen = sorted(diverse(groups)[:EXPLAINED], key=lambda one: one.first.state.cut)
     records = {id(group): plain(group, replayer.tally, replay) for group in groups}
     for number, group in enumerate(chosen, start=1):
-        step(f"shrinking failure {number} of {len(chosen)}: {group.damage}")
+        step(f"shrinking failure {number} of {len(chosen)}, {seconds:.0f} s at most: {group.damage}")
         record = records[id(group)]
         record.repeated = REPEATS
         record.confirmed = sum(

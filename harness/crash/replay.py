@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.crash.bench import Roller
+from harness.crash.checker import Held
 from harness.crash.explorer import STATES, STEM
 from harness.crash.failures import pieces_of
 from harness.crash.journal import find_state
@@ -41,7 +42,7 @@ def find(source: Source, name: str) -> CrashState:
     if found is None:
         raise RequestError(
             f"no exploration of {source.cycle.name} has a state {name!r}",
-            remedy=f"names are in {run / stem / STATES} and on the page beside it",
+            remedy=f"names are on the page {run / stem}.html" if paths else "explore it first, without --state",
         )
     return found
 
@@ -55,7 +56,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     tally, roller = Tally(source.recording, source.oracle), Roller(source.recording)
     step(f"going to cut {state.cut} of {len(source.recording.records):,}")
     roller.go(state.cut)
-    commands: Sequence[list[str]] = ()
+    held: Held | None = None
     judgements = []
     with source.checker(0, logs=logs) as checker:
         checker.advance(roller.between(0, len(roller.bases)))
@@ -64,8 +65,8 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
             step(f"state {state.name}, {turn} of {times}")
             judgements.append(tally.judge(state, job.seen(checker.check(job.patch))))
         if keep:
-            commands = checker.hold(job.patch)
-    lines = (*said_of(source, state, tally, judgements), *told_to(commands))
+            held = checker.hold(job.patch)
+    lines = (*said_of(source, state, tally, judgements), *told_to(held))
     return Replayed(state, tuple(judgements), lines)
 
 
@@ -87,13 +88,13 @@ def said_of(source: Source, state: CrashState, tally: Tally, judgements: Sequenc
     return [*lines, *(f"  {example}" for example in first.examples)]
 
 
-def told_to(commands: Sequence[list[str]]) -> list[str]:
+def told_to(held: Held | None) -> list[str]:
     """Return what can be done in a lab that was kept."""
-    if not commands:
+    if held is None:
         return []
     return [
         "its disks are in a lab that goes on; nothing of it is assembled or mounted yet:",
-        "  ./raidproof shell server",
-        *(f"    {shlex.join(argv)}" for argv in commands),
+        f"  ./raidproof shell server --lab {held.lab}",
+        *(f"    {shlex.join(argv)}" for argv in held.commands),
         "  ./raidproof gc --kept   ends it",
     ]

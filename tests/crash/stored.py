@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from harness.crash.checker import Checker
+from harness.crash.checker import Checker, Held
 from harness.crash.source import HISTORY, LOG, Source
 from harness.fixtures import stack_of
 from harness.record import CycleRecord, RunRecord, RunStore
@@ -54,8 +54,8 @@ def _write_history(path: Path) -> None:
 class HoldingChecker(FakeChecker):
     """Leaves a state in no lab at all."""
 
-    def hold(self, _patch: object) -> tuple[list[str], ...]:
-        return (["mdadm", "--assemble", "/dev/md0"], ["mount", "/dev/md0", "/srv/a b"])
+    def hold(self, _patch: object) -> Held:
+        return Held("a9e7f033", (["mdadm", "--assemble", "/dev/md0"], ["mount", "/dev/md0", "/srv/a b"]))
 
 
 class OnFakes(Source):

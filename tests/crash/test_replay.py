@@ -39,7 +39,7 @@ def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFake
 
 def test_an_unknown_state_is_refused(source: OnFakes, record: ExplorationRecord) -> None:
     assert record.judged
-    with pytest.raises(RequestError, match=r"no exploration of made-up has a state '1-00000000' \(names are in"):
+    with pytest.raises(RequestError, match=r"no exploration of made-up has a state '1-00000000' \(names are on the page"):
         find(source, "1-00000000")
 
 
@@ -64,7 +64,7 @@ def test_a_state_is_judged_as_often_as_it_is_shown(source: OnFakes, record: Expl
 def test_a_kept_state_says_what_can_be_done_with_it(source: OnFakes, tmp_path: Path) -> None:
     said = replay(source, CrashState(source.first), tmp_path, keep=True).lines
     assert said[-4:] == (
-        "  ./raidproof shell server",
+        "  ./raidproof shell server --lab a9e7f033",
         "    mdadm --assemble /dev/md0",
         "    mount /dev/md0 '/srv/a b'",
         "  ./raidproof gc --kept   ends it",
