@@ -7,7 +7,7 @@ from typing import NamedTuple
 from harness.crash.belonging import Belonging, Belongs, Piece
 from harness.crash.bench import Bench, Roller
 from harness.crash.choice import Choice
-from harness.crash.judge import Judgement, Missing
+from harness.crash.judge import BLOCKS, RECOVERY, Judgement, Missing
 from harness.crash.observation import Observation
 from harness.crash.recording import Recording
 from harness.crash.shrink import Trials, absent
@@ -216,7 +216,8 @@ def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
 def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:
     """Return the earliest acknowledged operation that is missing in this failure."""
     mine: list[Missing] = [one for one in judgement.missing if one.damage == group.damage]
-    if not mine and not judgement.missing:
+    # Of some failures no operation is the evidence, whatever else is missing in the state.
+    if not (mine or (judgement.missing and group.damage.promise in {RECOVERY, BLOCKS})):
         return None
     operation, worker, what = (mine or judgement.missing)[0]
     return MissingRecord(

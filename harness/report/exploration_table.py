@@ -25,9 +25,11 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     if record.failures:
         console.print()
         console.print(failure_table(record))
+    blamed = len({failure.blame for failure in record.failures}) > 1
     for place, failure in enumerate(record.failures, start=1):
         console.print()
-        for line in lines_of(place, failure):
+        # The end says it, if all are blamed alike.
+        for line in lines_of(place, failure, blamed=blamed):
             _say(console, line)
     console.print()
     end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome))
@@ -52,9 +54,9 @@ def failure_table(record: ExplorationRecord) -> Table:
     return table
 
 
-def lines_of(place: int, failure: FailureRecord) -> list[str]:
-    """Return what is known of a failure."""
-    blame = f"; blame: {failure.blame}" if failure.blame else ""
+def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True) -> list[str]:
+    """Return what is known of a failure, with whom it is ``blamed`` on."""
+    blame = f"; blame: {failure.blame}" if blamed and failure.blame else ""
     lines = [f"{place} {failure.promise}: {failure.damage} ({words.smallest(failure)}){blame}"]
     if failure.shrunk is not None:
         survivors = failure.shrunk.survivors
