@@ -1,9 +1,12 @@
 """Random operations of several processes: what the client then sees is what the server has."""
 
+import pytest
+
 from harness.cell.suite import Suites
 from harness.fixtures import stack_of
 from harness.workload.suite import Fsstress
 
 
+@pytest.mark.exhaustive
 def test_fsstress(suite: Suites) -> None:
     suite(stack_of("5"), Fsstress(operations=300)).must_pass()
