@@ -273,7 +273,7 @@ class Plans:
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
-            campaign = Campaign(f"scenarios-{plan.name}", options.results, topology, keep=options.keep)
+            campaign = Campaign(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
             campaign.record.plan = record_of(cell.matrix, cell.path)
             self._undo.enter_context(campaign)
             # Only what scenarios ask for is to be in the record.
@@ -347,7 +347,7 @@ def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
     with (
         _on_this_host(),
         suppress(KeyboardInterrupt),
-        Campaign("scenarios", options.results, topology, keep=options.keep) as one,
+        Campaign("scenarios", Path(options.results), topology, keep=options.keep) as one,
     ):
         pytestconfig.stash[CAMPAIGN] = one
         yield one

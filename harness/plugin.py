@@ -19,6 +19,7 @@ from harness.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, me
 from harness.lab import Lab
 from harness.options import OPTIONS
 from harness.platform import platform_of, refuse_unknown
+from harness.side_by_side import ALONE, ENDS, Workers, WorkerScreen, alone_last, tell_ends, turn, worker_name
 from harness.suites import suite
 from harness.verdict.outcome import Outcome
 
@@ -54,7 +55,8 @@ def outcome_of(error: BaseException) -> Outcome | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add raidproof's options."""
     group = parser.getgroup("raidproof")
-    group.addoption("--results", type=Path, default=Path("results"), metavar="DIR", help="where runs are kept")
+    # Text, for workers are handed the options, and of these plain values only.
+    group.addoption("--results", default="results", metavar="DIR", help="where runs are kept")
     group.addoption("--keep", action="store_true", help="leave the last lab running, for `raidproof shell`")
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
@@ -68,6 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
+    config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs meanwhile")
+    config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
         refuse_unknown(platform_of(vars(config.option)))
@@ -79,8 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Show progress while scenarios run, whatever pytest captures."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if isinstance(reporter, pytest.TerminalReporter):
+    screen: io.StringIO | None = None
+    if worker_name(session.config) is not None:
+        screen = WorkerScreen(session.config)
+    elif isinstance(reporter, pytest.TerminalReporter):
         screen = Screen(session.config, reporter)
+    if screen is not None:
         session.config.stash[_SCREEN].enter_context(log.shown_on(screen, width=1000))
 
 
@@ -108,13 +116,22 @@ class Screen(io.StringIO):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless it is asked for."""
+    """Leave out what is slow, unless it is asked for; what runs alone comes last."""
+    if worker_name(config) is not None:
+        alone_last(items)
     if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
         return
     slow = [item for item in items if item.get_closest_marker(EXHAUSTIVE)]
     if slow:
         items[:] = [item for item in items if item not in slow]
         config.hook.pytest_deselected(items=slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a scenario that measures while no other one does."""
+    with turn(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -178,21 +195,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for report in terminalreporter.getreports(category):
             terminalreporter.section(f"{outcome}: {report.nodeid}", sep="_", red=True)
             terminalreporter.write_line(report.longreprtext)
-    shared, of_plans = config.stash.get(CAMPAIGN, None), config.stash.get(PLANS, None)
-    runs = [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]
-    if runs:
+    ends = [*ends_of(config), *config.stash.get(ENDS, [])]
+    if ends:
         terminalreporter.section("raidproof", sep="-")
-    for run in runs:
+    for line in ends:
+        terminalreporter.write_line(line)
+
+
+def ends_of(config: pytest.Config) -> Iterator[str]:
+    """Yield how this process's own runs have ended, and where their reports are."""
+    shared, of_plans = config.stash.get(CAMPAIGN, None), config.stash.get(PLANS, None)
+    for run in [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]:
         if run.record.cycles or run.record.cells:
-            terminalreporter.write_line(f"{run.record.outcome}: {run.record.reason}")
+            yield f"{run.record.outcome}: {run.record.reason}"
         if run.report is not None:
-            terminalreporter.write_line(f"report: {run.report}")
+            yield f"report: {run.report}"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """After pytest has written its JUnit XML: what is no failure of the product is an error there."""
     yield
+    tell_ends(session.config, [*ends_of(session.config)])
     path = session.config.option.xmlpath
     if path is not None and Path(path).is_file():
         mark_junit(Path(path))

@@ -14,6 +14,8 @@ from harness.report.figures_table import PublishedFigure, comparison_text, publi
 from harness.runner import run_plan
 from harness.verdict.outcome import Outcome
 
+pytestmark = pytest.mark.alone
+
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2
 """How far a prediction may be from the published figure."""
@@ -79,7 +81,7 @@ def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
 def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[PublishedFigure]]:
     """Run a plan; every cell has to work."""
     path = PLANS / name
-    record, _ = run_plan(matrix_of(load_plan(path)), path, config.option.results)
+    record, _ = run_plan(matrix_of(load_plan(path)), path, Path(config.option.results))
     must_be_measured(record)
     return record, published_figures(record)
 
