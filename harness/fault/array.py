@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from harness.array import Identity, Leftover, Level, Upkeep, stale
 from harness.array.upkeep import Action, Progress, ended_in
 from harness.errors import RequestError, RequirementMissing, RigError
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, NobodyGoesDown, Scene
 from harness.waiting import now_ns
 
 KIB_PER_S = 1000
@@ -38,7 +38,7 @@ class Lasting(Protocol):
 
 
 @dataclass(frozen=True)
-class _Incomplete:
+class _Incomplete(NobodyGoesDown):
     """A member is not there, or not yet rebuilt."""
 
     serial: str
@@ -51,9 +51,6 @@ class _Incomplete:
     def explains(self) -> str | None:
         """Whose fault a loss is."""
         return WRITE_HOLE if self.starts_dirty else None
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +139,10 @@ class Rebuilding(_Incomplete):
         return f"{self.serial} says that it is rebuilt up to sector {mine.recovery_offset}"
 
 
-class _Throttled:
+class _Throttled(NobodyGoesDown):
     """What md does of its own in the background of a whole array."""
 
     kib_s: int
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def heal(self, scene: Scene) -> None:
         """Let it run at full speed, and wait for its end."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.errors import RigError
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, NobodyGoesDown, Scene
 from harness.layer import Machine, whole_number
 from harness.waiting import now_ns, pause
 
@@ -14,15 +14,12 @@ TOLERANCE_S = 5.0
 
 
 @dataclass(frozen=True)
-class ClockStep:
+class ClockStep(NobodyGoesDown):
     """The server's clock jumps by ``step_s`` seconds, and back after ``held_s``."""
 
     step_s: float = 3600.0
     held_s: float = HELD_S
     name: ClassVar[str] = "clock-step"
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def inject(self, scene: Scene) -> Injected:
         """Set the clock, and hold it against the harness's own before and after.

@@ -7,7 +7,7 @@ from harness.array.array import SYNC_DEADLINE_S
 from harness.array.upkeep import Upkeep
 from harness.disk.flaw import FlawKind, drop_flushes, failed, slow
 from harness.errors import NotRecovered, RigError
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, NobodyGoesDown, Scene
 from harness.fault.member import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
 from harness.waiting import Deadline, now_ns, wait_until
 
@@ -17,13 +17,10 @@ SLOW_REBUILD_KIB_S = 2000
 
 
 @dataclass(frozen=True)
-class _Member:
+class _Member(NobodyGoesDown):
     """A fault of one member disk; no machine goes down."""
 
     serial: str
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,13 @@ class Fault(Protocol):
         """Give back what the fault took; nothing is created anew."""
 
 
+class NobodyGoesDown:
+    """A fault that all machines survive."""
+
+    def victim(self, scene: Scene) -> None:
+        """Return no machine."""
+
+
 def given_up(scene: Scene) -> frozenset[int]:
     """Return what clients may be told that cannot reach the server: only soft mounts give up (nfs(5))."""
     return frozenset() if scene.stack.spec.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})

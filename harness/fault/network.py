@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.errors import RequirementMissing, RigError
-from harness.fault.fault import Injected, Scene, given_up
+from harness.fault.fault import Injected, NobodyGoesDown, Scene, given_up
 from harness.lab import EnclosedLab
 from harness.machine.machine import Machine
 from harness.network import Port, Way
@@ -19,7 +19,7 @@ TAKE_DEADLINE_S = 150.0
 
 
 @dataclass(frozen=True)
-class NetworkCut:
+class NetworkCut(NobodyGoesDown):
     """The server is cut off from all others for ``held_s`` seconds; each machine goes on."""
 
     way: Way = Way.BOTH
@@ -29,9 +29,6 @@ class NetworkCut:
     def machine(self, scene: Scene) -> Machine:
         """Return the machine that is cut off."""
         return scene.lab.server
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def allows(self, scene: Scene) -> frozenset[int]:
         """Return what clients may be told meanwhile."""

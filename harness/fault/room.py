@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar, NamedTuple
 
 from harness.errors import RequestError, RigError
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, NobodyGoesDown, Scene
 from harness.layer import Machine, whole_number
 from harness.units import KIB, MIB, format_size
 from harness.waiting import now_ns, pause
@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FilesystemFull:
+class FilesystemFull(NobodyGoesDown):
     """A file on the server takes all the room that there is, but for ``left`` bytes, for ``held_s`` seconds.
 
     Workers of the ledger have to begin before nothing is left: as a condition, ``left`` has to be more than nothing.
@@ -39,9 +39,6 @@ class FilesystemFull:
     left: int = 0
     held_s: float = HELD_S
     name: ClassVar[str] = "filesystem-full"
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
         """Return what clients may be told meanwhile."""
@@ -84,14 +81,11 @@ class FilesystemFull:
 
 
 @dataclass(frozen=True)
-class InodesExhausted:
+class InodesExhausted(NobodyGoesDown):
     """Files on the server take all inodes, for ``held_s`` seconds; the filesystem has to be one of few."""
 
     held_s: float = HELD_S
     name: ClassVar[str] = "inodes-exhausted"
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
         """Return what clients may be told meanwhile."""

@@ -13,7 +13,7 @@ from harness.disk.client import EngineClient
 from harness.disk.flaw import FlawKind, bad_sectors
 from harness.errors import NotRecovered, RequirementMissing, RigError
 from harness.fault.disk import REBUILD_DEADLINE_S, MemberFails
-from harness.fault.fault import Injected, Scene
+from harness.fault.fault import Injected, NobodyGoesDown, Scene
 from harness.fault.member import ALARMS, fast, place_of, struck
 from harness.fault.power import CleanReboot
 from harness.layer import read_files
@@ -25,7 +25,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class LatentSectorError:
+class LatentSectorError(NobodyGoesDown):
     """Sectors of one member that nobody had read cannot be read; a check of the array finds them."""
 
     serial: str
@@ -34,9 +34,6 @@ class LatentSectorError:
     length: int = BLOCK
     name: ClassVar[str] = "latent-sector-error"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def inject(self, scene: Scene) -> Injected:
         """Let sectors go bad, and let md read everything."""
@@ -91,7 +88,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
 
 @dataclass(frozen=True)
-class SilentCorruption:
+class SilentCorruption(NobodyGoesDown):
     """Bytes of one member are not what was written, and no read of them fails. Healed by whoever finds them."""
 
     serial: str
@@ -101,9 +98,6 @@ class SilentCorruption:
     seed: int = 1
     name: ClassVar[str] = "silent-corruption"
     explains: ClassVar[str] = ROT
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def inject(self, scene: Scene) -> Injected:
         """Change them, and see that the drive gives back others."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.errors import RigError
-from harness.fault.fault import Injected, Scene, given_up
+from harness.fault.fault import Injected, NobodyGoesDown, Scene, given_up
 from harness.fault.power import CleanReboot
 from harness.layer import found_in, whole_number
 from harness.machine.machine import Machine
@@ -18,14 +18,11 @@ _KILL = 1 << 9 - 1
 
 
 @dataclass(frozen=True)
-class NfsdRestart:
+class NfsdRestart(NobodyGoesDown):
     """The NFS server's threads are stopped and, after ``down_s`` seconds, started again; all else stays up."""
 
     down_s: float = 0.0
     name: ClassVar[str] = "nfsd-restart"
-
-    def victim(self, scene: Scene) -> None:
-        """No machine goes down."""
 
     def allows(self, scene: Scene) -> frozenset[int]:
         """Return what clients may be told meanwhile."""
