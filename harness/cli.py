@@ -5,7 +5,6 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +23,7 @@ from harness.errors import (
 )
 from harness.interrupt import interrupted, unwind_on_signals
 from harness.options import OPTIONS
+from harness.status import Status
 
 if TYPE_CHECKING:
     from harness.plan.cell import Matrix
@@ -54,20 +54,6 @@ Base = Annotated[
     typer.Option(metavar="KEY=VALUE", help="The known side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
 ]
 New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The side that is tried, said likewise.")]
-
-
-class Status(IntEnum):
-    """What the process ends with."""
-
-    PASS = 0
-    FAIL = 1
-    BAD_REQUEST = 2
-    ERROR = 3
-    INVALID = 4
-    INCONCLUSIVE = 5
-    REQUIREMENT_MISSING = 6
-    SKIP = 6
-    INTERRUPTED = 130
 
 
 app = typer.Typer(

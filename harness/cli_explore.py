@@ -1,6 +1,5 @@
 """`raidproof explore`: the crashes that a recorded run could have had."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,20 +7,12 @@ import typer
 from rich.console import Console
 
 from harness.errors import RequestError
-from harness.verdict.outcome import Outcome
+from harness.status import Status
 
 if TYPE_CHECKING:
     from harness.crash.source import Source
+    from harness.verdict.outcome import Outcome
 
-STATUS: Mapping[Outcome, int] = {
-    Outcome.PASS: 0,
-    Outcome.FAIL: 1,
-    Outcome.ERROR: 3,
-    Outcome.INVALID: 4,
-    Outcome.INCONCLUSIVE: 5,
-    Outcome.SKIP: 6,
-}
-"""As in `harness.cli.Status`."""
 TEARS = (512, 4096)
 DEFAULT_STATES = 1000
 
@@ -71,7 +62,7 @@ def explore(
     with progress("preparing kernel and image"):
         prepare(source.topology)
         if state is not None:
-            raise typer.Exit(STATUS[show_state(source, state, keep=keep)])
+            raise typer.Exit(Status[show_state(source, state, keep=keep).name])
         from harness.crash.exploration import Budget  # noqa: PLC0415
         from harness.crash.explorer import Options, explore_cycle  # noqa: PLC0415
 
@@ -82,10 +73,10 @@ def explore(
     from harness.report.exploration_table import show_exploration  # noqa: PLC0415
 
     show_exploration(record, Console(), page)
-    raise typer.Exit(STATUS[record.outcome])
+    raise typer.Exit(Status[record.outcome.name])
 
 
-def show_state(source: "Source", name: str, *, keep: bool) -> Outcome:
+def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
     """Show one state again, and say what came of it and what can be done with it."""
     from harness.crash.replay import find, replay  # noqa: PLC0415
 

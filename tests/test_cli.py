@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli import Status, cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
+from harness.cli import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
 from harness.errors import ProductError, RequestError, RequirementMissing, RigError
 from harness.record import RunRecord
+from harness.status import Status
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 

@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli_explore
-from harness.cli import Status, main
+from harness.cli import main
 from harness.crash import source as module
 from harness.crash.exploration import Budget
 from harness.crash.explorer import Options
 from harness.crash.source import Source
 from harness.record.exploration import ExplorationRecord, Possible
+from harness.status import Status
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 from tests.crash.stored import OnFakes, store_run
@@ -44,12 +44,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
     monkeypatch.setattr("harness.crash.explorer.explore_cycle", explore_cycle)
     return options
-
-
-def test_statuses_are_those_of_the_other_commands() -> None:
-    assert {outcome: Status(status).value for outcome, status in cli_explore.STATUS.items()} == {
-        outcome: Status[outcome.name].value for outcome in Outcome
-    }
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli import Status, main
+from harness.cli import main
 from harness.comparison import announce, in_turn, measure, side_of
 from harness.errors import RequestError, RequirementMissing, RigError
 from harness.execution import Execution
@@ -18,6 +18,7 @@ from harness.plan.cell import Matrix, matrix_of
 from harness.plan.plan import read_plan
 from harness.record import RunRecord
 from harness.record.environment import Environment, MachineRecord
+from harness.status import Status
 from harness.topology import Platform, SoftwareSpec
 from harness.waiting import wall_clock
 

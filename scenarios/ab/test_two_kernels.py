@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import Status, main
+from harness.cli import main
 from harness.interrupt import unwinding_on_signals
 from harness.machine.kernel.catalogue import DEFAULT
 from harness.record import RunStore
 from harness.record.comparison import ComparisonRecord, Finding
+from harness.status import Status
 from harness.verdict.outcome import Outcome
 
 ONE_CELL = """

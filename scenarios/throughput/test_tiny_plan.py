@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.cli import Status, main
+from harness.cli import main
 from harness.fixtures import Measure
 from harness.interrupt import unwinding_on_signals
 from harness.plan.parametrize import PlannedCell, cells_of
 from harness.record import RunRecord
+from harness.status import Status
 
 PLANS = Path(__file__).resolve().parents[1] / "plans"
 BOTH_EXPORTS = """
