@@ -4,8 +4,10 @@ All timestamps are CLOCK_MONOTONIC in nanoseconds: the disk engine, the ledger a
 of them stamped can be ordered against the others.
 """
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -69,6 +71,18 @@ def wait_until(
         if deadline.passed:
             raise DeadlineExceeded(f"gave up waiting for {what}")
         pause(min(interval_s, deadline.remaining_s))
+
+
+@contextmanager
+def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[None]:
+    """Carry out an action, in another thread, if the body has not ended by the deadline: what makes it end."""
+    timer = threading.Timer(deadline.remaining_s, action)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def pause(seconds: float) -> None:

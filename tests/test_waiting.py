@@ -1,7 +1,9 @@
+from threading import Event
+
 import pytest
 
 from harness.errors import DeadlineExceeded
-from harness.waiting import Deadline, now_ns, wait_until
+from harness.waiting import Deadline, at_deadline, now_ns, wait_until
 
 
 def test_returns_the_first_true_answer() -> None:
@@ -28,3 +30,16 @@ def test_deadline() -> None:
     assert Deadline(at_ns=0).remaining_s == 0
     assert not Deadline.after(3600).passed
     assert Deadline.after(3600).at_ns > now_ns()
+
+
+def test_what_waits_without_a_limit_is_ended_at_the_deadline() -> None:
+    ended = Event()
+    with at_deadline(Deadline.after(0.01), ended.set):
+        assert ended.wait(60)
+
+
+def test_what_ends_in_time_is_left_alone() -> None:
+    ended = Event()
+    with at_deadline(Deadline.after(0.05), ended.set):
+        pass
+    assert not ended.wait(0.2)

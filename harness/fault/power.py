@@ -10,8 +10,8 @@ from harness.machine.machine import Machine
 from harness.waiting import Deadline, now_ns
 
 PANIC_DEADLINE_S = 30.0
-CRASH_KEY = "/run/raidproof/crash-key"
-"""Holds what /proc/sysrq-trigger takes for "crash"."""
+CRASH_KEY = b"c"
+"""What /proc/sysrq-trigger takes for "crash"."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class KernelPanic:
         machine = self.victim(scene)
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
-        machine.put("c", CRASH_KEY)
+        # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
+        writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "status=none"])
         at_ns = now_ns()
-        # Nobody waits for its end: the kernel dies in that write.
-        machine.start_command(["dd", f"if={CRASH_KEY}", "of=/proc/sysrq-trigger", "status=none"])
+        writer.feed(CRASH_KEY)
         machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
         if "Kernel panic" not in machine.console.read_text(errors="replace"):
             raise RigError(f"{machine.name} went off without a panic; see {machine.console}")

@@ -13,7 +13,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 from harness.command import Completed
 from harness.errors import DeadlineExceeded, RigError
 from harness.machine.login import Login, Way
-from harness.waiting import Deadline, wait_until
+from harness.waiting import Deadline, at_deadline, wait_until
 
 CHUNK = 1 << 16
 ATTEMPT_S = 5.0
@@ -35,6 +35,11 @@ class RemoteCommand:
     def ended(self) -> bool:
         """Whether its exit status has arrived, or its machine has gone."""
         return self._channel.exit_status_ready() or self._channel.closed
+
+    def feed(self, data: bytes) -> None:
+        """Give it input, and leave its input open; a machine that is gone takes none."""
+        with suppress(OSError):
+            self._channel.sendall(data)
 
     def close_input(self) -> None:
         """Tell it that there is no more input."""
@@ -134,16 +139,22 @@ class Transport:
         return client
 
     def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
-        """Start a command without waiting for its end."""
+        """Start a command without waiting for its end.
+
+        Raises:
+            RigError: there is no connection, it broke, or nobody has answered by the deadline.
+        """
         channel = self.session(deadline, shlex.join(argv))
         try:
-            channel.exec_command(self.login.command(argv))
+            # paramiko waits for the answer without a limit; a machine that went meanwhile never gives it.
+            with at_deadline(deadline, channel.close):
+                channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise RigError(f"{self.where}: cannot start: {shlex.join(argv)}: {error}") from error
         return RemoteCommand(self.where, argv, channel)
 
     def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
-        """Return a channel on which nothing runs yet; its requests wait until the deadline.
+        """Return a channel on which nothing runs yet; what is sent on it waits until the deadline.
 
         Raises:
             RigError: there is no connection, or it broke; names the purpose.

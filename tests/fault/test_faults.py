@@ -13,6 +13,16 @@ from harness.stack import Stack
 from harness.waiting import now_ns
 
 
+class FakeCommand:
+    """Notes what it is given."""
+
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+
+    def feed(self, data: bytes) -> None:
+        self.done.append(f"feed {data.decode()}")
+
+
 class FakeMachine:
     """Notes what is done to it."""
 
@@ -25,6 +35,10 @@ class FakeMachine:
     def crash(self, policy: CutPolicy, seed: int) -> Cut:
         self.done.append(f"crash {policy.value} {seed}")
         return Cut(42, policy, seed, (Fate("disk0", 3, 1, 0, 2, 8192, 0),))
+
+    def start_command(self, argv: list[str]) -> FakeCommand:
+        self.done.append(f"start_command {' '.join(argv)}")
+        return FakeCommand(self.done)
 
     def __getattr__(self, name: str) -> Any:
         def do(*arguments: Any, **_: Any) -> str:
@@ -65,10 +79,7 @@ def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
     fake.console.write_text("Kernel panic - not syncing: sysrq triggered crash\n")
     injected = KernelPanic().inject(scene(fake))
     assert injected.at_ns <= now_ns()
-    assert fake.done[-2:] == [
-        "start_command dd if=/run/raidproof/crash-key of=/proc/sysrq-trigger status=none",
-        "wait_off",
-    ]
+    assert fake.done == ["start_command dd of=/proc/sysrq-trigger status=none", "feed c", "wait_off"]
 
 
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:

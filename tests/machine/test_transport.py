@@ -30,6 +30,9 @@ PLENTY = 3 << 20
 class Login(paramiko.ServerInterface):
     """Lets the lab's user in and runs what is asked for on this host."""
 
+    def __init__(self) -> None:
+        self.silent = threading.Event()
+
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         right = username == "root" and key.asbytes() == KEYS.user.for_paramiko().asbytes()
         return AUTH_SUCCESSFUL if right else AUTH_FAILED
@@ -38,6 +41,8 @@ class Login(paramiko.ServerInterface):
         return OPENED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if command == b"'fall silent'":
+            self.silent.wait()
         threading.Thread(target=carry_out, args=(channel, command.decode()), daemon=True).start()
         return True
 
@@ -185,6 +190,17 @@ def test_a_command_that_does_not_end(transport: Transport) -> None:
     with pytest.raises(DeadlineExceeded, match="server: still running at its deadline: sleep 1000"):
         run(transport, "sleep", "1000", deadline_s=0.05)
     assert run(transport, "true").ok
+
+
+def test_a_machine_that_never_says_that_it_has_begun(transport: Transport) -> None:
+    with pytest.raises(RigError, match="server: cannot start: 'fall silent'"):
+        run(transport, "fall silent", deadline_s=0.2)
+
+
+def test_input_is_given_while_a_command_runs(transport: Transport) -> None:
+    command = transport.start(["head", "-c", "1"], Deadline.after(20))
+    command.feed(b"c")
+    assert command.wait(Deadline.after(20)).stdout == "c"
 
 
 def test_a_command_that_closes_its_output_is_still_waited_for(transport: Transport) -> None:

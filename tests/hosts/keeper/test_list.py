@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from harness import export, mount
-from harness.fault.power import CRASH_KEY
 from harness.filesystem import DIRECTORY
 from harness.hosts.keeper import config, knobs
 from harness.hosts.snapshot import DIRECTORIES, RUNTIME
@@ -47,7 +46,7 @@ def test_directories_are_watched() -> None:
 
 
 def test_agents_and_orders_lie_where_all_is_put_back() -> None:
-    paths = (monitor.AGENT, monitor.OUTPUT, ledger.AGENT, shared_file.AGENT, fio.JOB_FILE, CRASH_KEY)
+    paths = (monitor.AGENT, monitor.OUTPUT, ledger.AGENT, shared_file.AGENT, fio.JOB_FILE)
     assert all(path.startswith(f"{RUNTIME}/") for path in paths)
 
 
