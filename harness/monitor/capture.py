@@ -11,7 +11,7 @@ from harness.command import CommandFailed, run
 from harness.errors import RequirementMissing, RigError
 from harness.export import NFS_PORT
 from harness.lab import EnclosedLab, Lab
-from harness.monitor.packets import Exchange, parse_packets
+from harness.monitor.packets import Exchange, parse_connections, parse_packets
 from harness.network import BRIDGE
 from harness.waiting import Deadline, pause, wait_until
 
@@ -33,9 +33,20 @@ def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -
 
 def decode_command(path: Path, port: int = NFS_PORT) -> list[str]:
     """Print the RPCs of a capture with all their fields, without the packets around them."""
+    return [*_rpcs(path, port), "-T", "json", "-J", "frame ip rpc nfs"]
+
+
+def connections_command(path: Path, port: int = NFS_PORT) -> list[str]:
+    """Print the number of each packet with an RPC, and that of its TCP connection.
+
+    Apart from `decode_command`: as JSON, TCP's own fields come with all that it carries once more.
+    """
+    return [*_rpcs(path, port), "-T", "fields", "-e", "frame.number", "-e", "tcp.stream"]
+
+
+def _rpcs(path: Path, port: int) -> list[str]:
     # Without -d, tshark guesses at a connection whose beginning it has not seen, and guesses wrong.
-    decode = ["-n", "-d", f"tcp.port=={port},rpc"]
-    return ["tshark", *decode, "-r", str(path), "-Y", "rpc", "-T", "json", "-J", "frame ip rpc nfs"]
+    return ["tshark", "-n", "-d", f"tcp.port=={port},rpc", "-r", str(path), "-Y", "rpc"]
 
 
 def dropped(said: str) -> int:
@@ -48,6 +59,13 @@ def dropped(said: str) -> int:
     if found is None:
         raise RigError(f"dumpcap ended without a count of its packets: {said[-200:]!r}")
     return int(found[1])
+
+
+def _printed(command: list[str]) -> str:
+    ended = run(command, environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
+    if not ended.ok:
+        raise CommandFailed(ended)
+    return ended.stdout
 
 
 @dataclass(frozen=True)
@@ -65,10 +83,8 @@ class Capture:
         """
         if which("tshark") is None:
             raise RequirementMissing("host tool not found: tshark", remedy=PACKAGES)
-        ended = run(decode_command(self.path), environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
-        if not ended.ok:
-            raise CommandFailed(ended)
-        return parse_packets(ended.stdout)
+        connections = parse_connections(_printed(connections_command(self.path)))
+        return parse_packets(_printed(decode_command(self.path)), connections)
 
 
 @contextmanager

@@ -1,11 +1,12 @@
-"""NFSv4 as it went over the wire: what ``tshark -T json`` prints of a capture, as calls and their replies.
+"""NFSv3 and NFSv4 as they went over the wire: what ``tshark -T json`` prints of a capture, as calls and their replies.
 
-Numbers and names of operations and errors are those of RFC 7530, 8881 and 7862.
+Numbers and names of operations and errors are those of RFC 7530, 8881 and 7862; of NFSv3 those of RFC 1813.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import RigError
@@ -26,11 +27,19 @@ STATUSES = {
     10034: "NFS4ERR_RECLAIM_BAD", 10035: "NFS4ERR_RECLAIM_CONFLICT", 10052: "NFS4ERR_BADSESSION",
     10087: "NFS4ERR_DELEG_REVOKED",
 }  # fmt: skip
+PROCEDURES = {
+    0: "NULL", 1: "GETATTR", 2: "SETATTR", 3: "LOOKUP", 4: "ACCESS", 6: "READ", 7: "WRITE", 8: "CREATE", 9: "MKDIR",
+    10: "SYMLINK", 12: "REMOVE", 13: "RMDIR", 14: "RENAME", 15: "LINK", 16: "READDIR", 17: "READDIRPLUS",
+    18: "FSSTAT", 19: "FSINFO", 20: "PATHCONF", 21: "COMMIT",
+}  # fmt: skip
+"""Of NFSv3; others are called by their number."""
+STATUSES3 = {0: "OK", 5: "NFS3ERR_IO", 28: "NFS3ERR_NOSPC", 70: "NFS3ERR_STALE", 10008: "NFS3ERR_JUKEBOX"}
 OK = "OK"
 JUDGED = frozenset(
     {
-        "nfs.count4", "nfs.lock.reclaim", "nfs.nfsstat4", "nfs.offset4", "nfs.open.claim_type",
-        "nfs.open.delegation_type", "nfs.stable_how4", "nfs.verifier4",
+        "nfs.count3", "nfs.count4", "nfs.lock.reclaim", "nfs.nfsstat4", "nfs.offset3", "nfs.offset4",
+        "nfs.open.claim_type", "nfs.open.delegation_type", "nfs.stable_how4", "nfs.verifier", "nfs.verifier4",
+        "nfs.write.committed",
     }
 )  # fmt: skip
 """Fields that a check asks for."""
@@ -41,7 +50,7 @@ Pairs = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a COMPOUND: its fields, flat, under tshark's names."""
+    """One operation of a COMPOUND, or all that a call of NFSv3 is: its fields, flat, under tshark's names."""
 
     name: str
     asked: dict[str, str] = field(default_factory=dict)
@@ -74,6 +83,10 @@ class Exchange:
     operations: tuple[Operation, ...]
     answered_s: float | None = None
     """The reply; None if there is none in the capture."""
+    version: str = "4"
+    """Of NFS: ``3`` or ``4``."""
+    connection: str = ""
+    """Which TCP connection of the capture it went over; empty if nobody said."""
 
     @property
     def answered(self) -> bool:
@@ -101,10 +114,26 @@ def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Ex
                 yield exchange, operation
 
 
-def parse_packets(text: str) -> list[Exchange]:
-    """Read the output of `harness.monitor.capture.decode_command`. Another version than NFSv4 is passed over.
+def parse_connections(text: str) -> dict[str, str]:
+    """Read the output of `harness.monitor.capture.connections_command`: the TCP connection of each packet's number.
 
-    A call that was sent again is one exchange for each time; the reply is that of the last.
+    Raises:
+        RigError: it is not such output.
+    """
+    lines = [line.split("\t") for line in text.splitlines()]
+    if wrong := [line for line in lines if len(line) != 2 or not all(map(str.isdecimal, line))]:
+        raise RigError(f"not a packet's number and its connection: {wrong[0]}")
+    return dict(lines)
+
+
+NOBODY_SAID: Mapping[str, str] = MappingProxyType({})
+
+
+def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> list[Exchange]:
+    """Read the output of `harness.monitor.capture.decode_command`. Other versions than NFSv3 and 4 are passed over.
+
+    A call that was sent again is one exchange for each time; the reply is that of the last. ``connections`` are those
+    of the packets, by their numbers.
 
     Raises:
         RigError: it is not such output.
@@ -114,36 +143,42 @@ def parse_packets(text: str) -> list[Exchange]:
         messages = [message for packet in packets for message in _messages(packet)]
         exchanges: list[Exchange] = []
         waiting: dict[tuple[str, str], int] = {}
-        for at_s, source, target, rpc, nfs in messages:
+        for at, source, target, rpc, nfs in messages:
+            at_s, xid = float(at["frame.time_relative"]), rpc["rpc.xid"]
             if rpc["rpc.msgtyp"] == "0":
-                if rpc.get("rpc.program") == NFS_PROGRAM and rpc.get("rpc.programversion") == "4":
-                    waiting[source, rpc["rpc.xid"]] = len(exchanges)
-                    exchanges.append(Exchange(source, rpc["rpc.xid"], at_s, tuple(_asked(nfs))))
-            elif (place := waiting.pop((target, rpc["rpc.xid"]), None)) is not None:
-                exchanges[place] = _answered(exchanges[place], at_s, nfs)
+                version = rpc.get("rpc.programversion", "")
+                if rpc.get("rpc.program") == NFS_PROGRAM and version in {"3", "4"}:
+                    waiting[source, xid] = len(exchanges)
+                    asked = tuple(_asked(nfs)) if version == "4" else (_asked3(rpc, nfs),)
+                    connection = connections.get(at.get("frame.number", ""), "")
+                    exchanges.append(Exchange(source, xid, at_s, asked, version=version, connection=connection))
+            elif (place := waiting.pop((target, xid), None)) is not None:
+                call = exchanges[place]
+                told = _told(call, nfs) if call.version == "4" else (_told3(call.operations[0], nfs),)
+                exchanges[place] = replace(call, operations=told, answered_s=at_s)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise RigError(f"not what tshark prints of NFS: {error!r}") from error
     return exchanges
 
 
-def _messages(packet: Pairs) -> Iterator[tuple[float, str, str, dict[str, str], Pairs]]:
-    """Yield the RPCs of a packet, which may hold several: time, source, target, RPC header, NFS."""
+def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[str, str], Pairs]]:
+    """Yield the RPCs of a packet, which may hold several: frame, source, target, RPC header, NFS."""
     layers: Pairs = dict(dict(packet)["_source"])["layers"]
     first = dict(reversed(layers))
-    at_s, ip = float(flat(first["frame"])["frame.time_relative"]), flat(first["ip"])
+    at, ip = flat(first["frame"]), flat(first["ip"])
     header: dict[str, str] | None = None
     for name, content in layers:
         if name == "rpc":
             if header:
-                yield at_s, ip["ip.src"], ip["ip.dst"], header, []
+                yield at, ip["ip.src"], ip["ip.dst"], header, []
             header = flat(content)
             # What a fragment carries that is no whole message has no type.
             header = header if "rpc.msgtyp" in header else None
         elif name == "nfs" and header:
-            yield at_s, ip["ip.src"], ip["ip.dst"], header, content
+            yield at, ip["ip.src"], ip["ip.dst"], header, content
             header = None
     if header:
-        yield at_s, ip["ip.src"], ip["ip.dst"], header, []
+        yield at, ip["ip.src"], ip["ip.dst"], header, []
 
 
 def flat(pairs: Any) -> dict[str, str]:
@@ -182,7 +217,7 @@ def _asked(nfs: Pairs) -> Iterator[Operation]:
         yield Operation(OPERATIONS.get(number, str(number)), fields, handle=handle)
 
 
-def _answered(call: Exchange, at_s: float, nfs: Pairs) -> Exchange:
+def _told(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
     """Give each operation its result; what follows the first error was not carried out."""
     results = list(_compound(nfs))
     operations = []
@@ -191,8 +226,22 @@ def _answered(call: Exchange, at_s: float, nfs: Pairs) -> Exchange:
         told.pop("nfs.data", None)
         status = whole(told, "nfs.nfsstat4", asked.name) if told else None
         name = None if status is None else STATUSES.get(status, str(status))
-        operations.append(Operation(asked.name, asked.asked, told, name, asked.handle))
-    return Exchange(call.client, call.xid, call.called_s, tuple(operations), at_s)
+        operations.append(replace(asked, told=told, status=name))
+    return tuple(operations)
+
+
+def _asked3(rpc: dict[str, str], nfs: Pairs) -> Operation:
+    number, fields = whole(rpc, "rpc.procedure", "a call"), flat(nfs)
+    fields.pop("nfs.data", None)
+    return Operation(PROCEDURES.get(number, str(number)), fields, handle=fields.get("nfs.fh.hash", ""))
+
+
+def _told3(asked: Operation, nfs: Pairs) -> Operation:
+    told = flat(nfs)
+    told.pop("nfs.data", None)
+    # NULL has no result, and a call that RPC refused none either.
+    status = int(told["nfs.status3"]) if "nfs.status3" in told else None
+    return replace(asked, told=told, status=None if status is None else STATUSES3.get(status, str(status)))
 
 
 def write_exchanges(exchanges: Sequence[Exchange]) -> str:

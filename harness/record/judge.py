@@ -30,6 +30,8 @@ from harness.workload.history import History, WorkerSpec
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
+RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
+"""Faults after which another instance of nfsd answers."""
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
@@ -83,7 +85,8 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     asked_for = cycle.checks.get("alarms", ())
     cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for))
     if "wire" in cycle.files:
-        cycle.verdicts += judge_restart(read_exchanges((directory / cycle.files["wire"]).read_text()))
+        exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
+        cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
     measure_first_io(cycle)

@@ -1,6 +1,7 @@
-"""What NFSv4 promises about a server's restart, judged by what was seen on the wire (RFC 8881, 8.4, 9.6 and 18.32).
+"""What NFS promises about a server's restart, judged by what was seen on the wire.
 
-All of it takes one restart, or one failed write, a capture: `restarted_s` and `failed_s` find it.
+Of NFSv4 by RFC 8881, 8.4, 9.6 and 18.32; of NFSv3, whose locks are another protocol's, only writes: RFC 1813, 3.3.7
+and 3.3.21. All of it takes one restart, or one failed write, a capture: `restarted_s` and `failed_s` find it.
 """
 
 from collections import defaultdict
@@ -12,11 +13,29 @@ from harness.verdict.outcome import Outcome, Verdict
 
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
 """What a server says to a client that it knows no more."""
-NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC")
+NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
 UNSTABLE = 0
+"""In both versions."""
 CLAIM_PREVIOUS = 1
 LENT = ("1", "2")
 """Read and write delegation."""
+
+
+class Fields(NamedTuple):
+    """How tshark calls what a check asks for."""
+
+    offset: str
+    length: str
+    stable: str
+    """Of the reply: how the server has it."""
+    verifier: str
+
+
+FIELDS = {
+    "3": Fields("nfs.offset3", "nfs.count3", "nfs.write.committed", "nfs.verifier"),
+    "4": Fields("nfs.offset4", "nfs.count4", "nfs.stable_how4", "nfs.verifier4"),
+}
+"""By the version of NFS."""
 
 
 class Range(NamedTuple):
@@ -55,13 +74,32 @@ def _of(name: str, reason: str, outcome: Outcome, blame: str | None = None) -> V
 
 def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
     """Return when a client was first told that the server does not know it: from then on all are answers of the new
-    one, for it answers nobody before; None if none was."""
+    one, for it answers nobody before; None if none was.
+
+    A server of NFSv3 knows no clients. There it is the first answer after all had to connect anew, which is a restart
+    only if whoever asks knows that there was one.
+    """
     told = [
         one.answered_s
         for one in exchanges
         if one.answered_s is not None and any(operation.status in FORGOTTEN for operation in one.operations)
     ]
-    return min(told, default=None)
+    return min(told, default=None) if told else reconnected_s([one for one in exchanges if one.version == "3"])
+
+
+def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a client was first answered over a new connection, nobody being answered over an older one after
+    that; None if there is no such instant."""
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in exchanges:
+        # NULL is of no file: mount.nfs asks so, over a connection of its own, whether there is a server.
+        if one.answered_s is not None and one.operations[0].name != "NULL":
+            key = (one.client, one.connection)
+            begin, end = spans.get(key, (one.answered_s, one.answered_s))
+            spans[key] = min(begin, one.answered_s), max(end, one.answered_s)
+    first = {client: min(begin for (other, _), (begin, _) in spans.items() if other == client) for client, _ in spans}
+    begun = sorted(begin for (client, _), (begin, _) in spans.items() if begin > first[client])
+    return next((at_s for at_s in begun if all(end < at_s for begin, end in spans.values() if begin < at_s)), None)
 
 
 def failed_s(exchanges: Sequence[Exchange]) -> float | None:
@@ -86,14 +124,16 @@ def answered(exchanges: Sequence[Exchange]) -> list[Answered]:
 
 
 def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
-    begin = operation.number("nfs.offset4")
+    fields = FIELDS[one.version]
+    begin = operation.number(fields.offset)
     if operation.name == "WRITE":
-        length = whole(operation.told, "nfs.count4", "WRITE")
-        unstable = whole(operation.told, "nfs.stable_how4", "WRITE") == UNSTABLE
+        length = whole(operation.told, fields.length, "WRITE")
+        unstable = whole(operation.told, fields.stable, "WRITE") == UNSTABLE
     else:
         # COMMIT of 0 bytes is of all up to the end.
-        length, unstable = operation.number("nfs.count4") or 1 << 64, False
-    verifier = operation.told.get("nfs.verifier4", "")
+        length, unstable = operation.number(fields.length) or 1 << 64, False
+    # The same eight bytes, which tshark writes as a number or one by one.
+    verifier = operation.told.get(fields.verifier, "").removeprefix("0x").replace(":", "")
     return Answered(
         at_s, one.client, operation.handle, Range(begin, begin + length), verifier, operation.name, unstable
     )
@@ -154,9 +194,12 @@ def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
     return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
 
 
-def judge_restart(exchanges: Sequence[Exchange]) -> list[Verdict]:
-    """Judge what can be judged of a ledger's cycle: nothing, if no server of NFSv4 was restarted in it."""
-    if restarted_s(exchanges) is None:
+def judge_restart(exchanges: Sequence[Exchange], *, restarted: bool = False) -> list[Verdict]:
+    """Judge what can be judged of a ledger's cycle: nothing, if the server was not restarted in it.
+
+    ``restarted``: the fault was such, which NFSv3 does not show.
+    """
+    if restarted_s([one for one in exchanges if restarted or one.version == "4"]) is None:
         return []
     verdicts = (judge_verifier(exchanges), judge_resent(exchanges))
     # A ledger's writes are small: the client asks for most of them to be stable at once.

@@ -1,5 +1,7 @@
 """When the storage fails under what the server was sent, the client is told, or sends it again."""
 
+import pytest
+
 from harness.disk.flaw import failed
 from harness.filesystem import XfsSpec
 from harness.fixtures import MEMBERS
@@ -16,10 +18,12 @@ SIZE = 4 * MIB
 __all__ = ["two_clients"]
 
 
-def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients) -> None:
+@pytest.mark.parametrize("vers", ["4.2", pytest.param("3", marks=pytest.mark.exhaustive)])
+def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients, vers: str) -> None:
     *members, log = MEMBERS
     # The log on a disk of its own, which lives: else the file system would go with its members.
-    stack = {"members": len(members), "filesystem": XfsSpec(log=log), "mount": MountSpec(wsize=64 * KIB)}
+    mount = MountSpec.model_validate({"vers": vers, "wsize": 64 * KIB})
+    stack = {"members": len(members), "filesystem": XfsSpec(log=log), "mount": mount}
     with two_clients("0", link=LINK, ruins=True, stack=stack) as clients:
         writer, disks = clients.one, clients.scene.lab.disks
         file = writer.open(clients.path("told"))

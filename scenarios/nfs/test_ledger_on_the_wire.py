@@ -1,10 +1,15 @@
 """What the clients' ledger says, and what was seen on the wire meanwhile, agree."""
 
+import pytest
+
 from harness.fixtures import Cycle, stack_of
+from harness.mount import MountSpec
 from harness.verdict.outcome import Outcome
 
 
-def test_every_promise_is_kept_and_the_power_cut_shows_on_the_wire(cycle: Cycle) -> None:
-    ended = cycle(stack_of(), capture=True).must_keep_every_promise()
+@pytest.mark.parametrize("vers", ["4.2", pytest.param("3", marks=pytest.mark.exhaustive)])
+def test_every_promise_is_kept_and_the_power_cut_shows_on_the_wire(cycle: Cycle, vers: str) -> None:
+    stack = stack_of(mount=MountSpec.model_validate({"vers": vers}))
+    ended = cycle(stack, capture=True).must_keep_every_promise()
     outcomes = {verdict.checker: verdict.outcome for verdict in ended.record.verdicts}
     assert outcomes["write verifier"] is Outcome.PASS

@@ -17,9 +17,18 @@ BEFORE_S = 0.5
 __all__ = ["two_clients"]
 
 
-@pytest.mark.parametrize("fault", [NfsdRestart(), PowerCut()], ids=lambda fault: fault.name)
-def test_what_was_unstable_is_sent_again_after_a(fault: Fault, two_clients: Clients) -> None:
-    with two_clients(link=LINK, stack={"mount": MountSpec(wsize=64 * KIB)}) as clients:
+@pytest.mark.parametrize(
+    ("fault", "vers"),
+    [
+        pytest.param(NfsdRestart(), "4.2", id="nfsd-restart"),
+        pytest.param(PowerCut(), "4.2", id="power-cut"),
+        pytest.param(NfsdRestart(), "3", id="nfsd-restart-v3"),
+        pytest.param(PowerCut(), "3", id="power-cut-v3", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_what_was_unstable_is_sent_again_after_a(fault: Fault, vers: str, two_clients: Clients) -> None:
+    mount = MountSpec.model_validate({"vers": vers, "wsize": 64 * KIB})
+    with two_clients(link=LINK, stack={"mount": mount}) as clients:
         writer = clients.one
         file = writer.open(clients.path("big"), "new")
         writer.do("pour", file, SIZE, "a").require("write")

@@ -1,5 +1,6 @@
 """The capture's commands, what its program says, and where there can be none."""
 
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import create_autospec
 
@@ -8,7 +9,14 @@ import pytest
 from harness.errors import RequirementMissing, RigError
 from harness.lab import Lab
 from harness.monitor import capture
-from harness.monitor.capture import Capture, capture_command, capturing, decode_command, dropped
+from harness.monitor.capture import (
+    Capture,
+    capture_command,
+    capturing,
+    connections_command,
+    decode_command,
+    dropped,
+)
 
 SAID = (Path(__file__).parents[1] / "data" / "tshark" / "dumpcap.log").read_text()
 
@@ -22,8 +30,9 @@ def test_only_nfs_is_captured_and_only_on_the_bridge() -> None:
     assert "-p" not in command
 
 
-def test_decoding_names_the_port() -> None:
-    command = decode_command(Path("x.pcapng"), port=20490)
+@pytest.mark.parametrize("said_by", [decode_command, connections_command])
+def test_decoding_names_the_port(said_by: Callable[..., list[str]]) -> None:
+    command = said_by(Path("x.pcapng"), port=20490)
     assert command[command.index("-d") + 1] == "tcp.port==20490,rpc"
 
 

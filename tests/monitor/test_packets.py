@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RigError
-from harness.monitor.packets import Operation, flat, operations_of, parse_packets, read_exchanges, write_exchanges
+from harness.monitor.packets import (
+    Exchange,
+    Operation,
+    flat,
+    operations_of,
+    parse_connections,
+    parse_packets,
+    read_exchanges,
+    write_exchanges,
+)
 from harness.verdict.wire import judge_locks_kept, judge_restart
 
 DATA = Path(__file__).parents[1] / "data" / "tshark"
@@ -37,6 +46,33 @@ def test_fields_of_a_call_and_of_its_reply_are_told_apart() -> None:
     assert write.told["nfs.verifier4"] == "0x1f5fc225347c6e18"
     assert write.handle
     assert "nfs.data" not in write.asked
+
+
+def read3() -> list[Exchange]:
+    return parse_packets(read("writes-v3.json"), parse_connections(read("writes-v3.connections.txt")))
+
+
+def test_nfsv3_has_one_operation_a_call() -> None:
+    exchanges = read3()
+    assert [one.operations[0].name for one in exchanges] == ["ACCESS", "CREATE", *["WRITE"] * 4, "COMMIT"]
+    assert all(one.answered and len(one.operations) == 1 and one.version == "3" for one in exchanges)
+    assert [one.connection for one in exchanges] == [*["0"] * 4, *["86"] * 3]
+    write = exchanges[2].operations[0]
+    assert (write.number("nfs.offset3"), write.number("nfs.count3"), write.status) == (0, 64 * 1024, "OK")
+    assert (write.told["nfs.write.committed"], write.told["nfs.verifier"]) == ("0", "d2:68:ac:ae:53:b6:f7:e4")
+    assert write.handle == exchanges[6].operations[0].handle
+    assert "nfs.data" not in write.asked
+
+
+def test_error_of_nfsv3_is_named() -> None:
+    refused = parse_packets(read("writes-v3.json").replace('"nfs.status3": "0"', '"nfs.status3": "5"'))
+    assert {one.operations[0].status for one in refused} == {"NFS3ERR_IO"}
+
+
+@pytest.mark.parametrize("text", ["1", "1\t", "one\ttwo", "1\t2\t3"])
+def test_something_else_than_connections_is_refused(text: str) -> None:
+    with pytest.raises(RigError, match="connection"):
+        parse_connections(text)
 
 
 def test_what_follows_an_error_was_not_carried_out() -> None:
@@ -96,14 +132,17 @@ def test_operation_without_the_number_is_refused() -> None:
         Operation("WRITE").number("nfs.offset4")
 
 
-@pytest.mark.parametrize("name", ["locks.json", "writes.json"])
-def test_what_is_kept_is_what_is_judged(name: str) -> None:
-    exchanges = parse_packets(read(name))
+@pytest.mark.parametrize(
+    "exchanges",
+    [parse_packets(read("locks.json")), parse_packets(read("writes.json")), read3()],
+    ids=["4", "4w", "3w"],
+)
+def test_what_is_kept_is_what_is_judged(exchanges: list[Exchange]) -> None:
     kept = read_exchanges(write_exchanges(exchanges))
     assert [(one.client, one.answered_s, len(one.operations)) for one in kept] == [
         (one.client, one.answered_s, len(one.operations)) for one in exchanges
     ]
-    assert judge_restart(kept) == judge_restart(exchanges)
+    assert judge_restart(kept, restarted=True) == judge_restart(exchanges, restarted=True)
     assert judge_locks_kept(kept) == judge_locks_kept(exchanges)
 
 

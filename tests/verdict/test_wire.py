@@ -1,12 +1,13 @@
 """What the checks of the wire say yes to, and what they find out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.monitor.packets import Exchange, Operation, parse_packets
+from harness.monitor.packets import Exchange, Operation, parse_connections, parse_packets
 from harness.verdict.outcome import Outcome
 from harness.verdict.wire import (
     Range,
@@ -17,6 +18,7 @@ from harness.verdict.wire import (
     judge_resent,
     judge_restart,
     judge_verifier,
+    reconnected_s,
     restarted_s,
 )
 
@@ -64,6 +66,64 @@ def test_real_restart_shows_in_the_verifier_and_writes_are_sent_again() -> None:
     verdict = judge_resent(exchanges)
     assert verdict.outcome is Outcome.PASS
     assert "65,536 bytes" in verdict.reason
+
+
+def real3(was: str = "", now: str = "") -> list[Exchange]:
+    """A restart as NFSv3 shows it, with some text of tshark's output replaced."""
+    connections = parse_connections((DATA / "writes-v3.connections.txt").read_text())
+    return parse_packets((DATA / "writes-v3.json").read_text().replace(was, now), connections)
+
+
+BEFORE, AFTER = "d2:68:ac:ae:53:b6:f7:e4", "b8:28:b9:4e:01:92:4e:c2"
+
+
+def test_real_restart_shows_in_nfsv3_too() -> None:
+    exchanges = real3()
+    verdict = judge_verifier(exchanges)
+    assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "d268acae53b6f7e4 before, b828b94e01924ec2 after")
+    verdict = judge_resent(exchanges)
+    assert (verdict.outcome, "131,072 bytes" in verdict.reason) == (Outcome.PASS, True)
+
+
+def test_verifier_of_nfsv3_that_stays_is_found_out() -> None:
+    exchanges = real3(AFTER, BEFORE)
+    assert judge_verifier(exchanges).outcome is Outcome.FAIL
+    assert [verdict.outcome for verdict in judge_restart(exchanges, restarted=True)] == [Outcome.FAIL]
+
+
+def test_nfsv3_write_that_is_not_sent_again_is_found_out() -> None:
+    again = [one for one in real3() if one.operations[0].name == "WRITE"][2]
+    verdict = judge_resent([one for one in real3() if one != again])
+    assert verdict.outcome is Outcome.FAIL
+    assert "bytes 0 to 65536" in verdict.reason
+
+
+def test_whoever_only_connects_anew_has_seen_no_restart() -> None:
+    """A network that was cut, say: NFSv3 tells the two apart in nothing."""
+    assert judge_restart(real3(AFTER, BEFORE)) == []
+    assert judge_restart([replace(one, connection="0") for one in real3()], restarted=True) == []
+
+
+def wrote3(at_s: float, client: str, connection: str, verifier: str = "a", name: str = "WRITE") -> Exchange:
+    told = {"nfs.count3": "10", "nfs.write.committed": "0", "nfs.verifier": verifier}
+    operation = Operation(name, {"nfs.offset3": "0"}, told, "OK", FILE)
+    return Exchange(client, f"{at_s}", at_s, (operation,), at_s, "3", connection)
+
+
+def test_all_connections_have_to_be_new_after_a_restart() -> None:
+    begun = [wrote3(1, ONE, "0"), wrote3(1, TWO, "1"), wrote3(2, ONE, "2")]
+    assert reconnected_s([*begun, wrote3(3, TWO, "3")]) == 2
+    assert reconnected_s([*begun, wrote3(3, TWO, "1")]) is None
+    assert reconnected_s([wrote3(1, ONE, "0"), wrote3(2, TWO, "1")]) is None
+    assert reconnected_s([wrote3(1, ONE, "0", name="NULL"), wrote3(2, ONE, "1")]) is None
+
+
+def test_verifier_of_nfsv3_after_a_failed_commit() -> None:
+    failed = wrote3(2, ONE, "0", name="COMMIT")
+    failed = replace(failed, operations=(replace(failed.operations[0], status="NFS3ERR_IO"),))
+    for verifier, outcome in (("b", Outcome.PASS), ("a", Outcome.FAIL)):
+        exchanges = [wrote3(1, ONE, "0"), failed, wrote3(3, ONE, "0", verifier)]
+        assert judge_verifier(exchanges, after_s=failed_s(exchanges)).outcome is outcome
 
 
 def test_real_lock_is_reclaimed() -> None:
