@@ -12,8 +12,9 @@ from harness.campaign import command_line
 from harness.crash.belonging import Belongings
 from harness.crash.choice import Choices
 from harness.crash.exploration import Budget, Exploration
-from harness.crash.failures import Replayer, explain, plain
+from harness.crash.failures import explain, plain
 from harness.crash.journal import Begun, Journal, digest_of
+from harness.crash.replayer import Replayer
 from harness.crash.source import LOG, Source, source_of
 from harness.crash.tally import Tally
 from harness.errors import RequestError, RigError

@@ -1,22 +1,19 @@
 """From a failure that many states show to the smallest that does: repeated, shrunk, and named."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
-from harness.crash.belonging import Belonging, Belongs, Piece
-from harness.crash.bench import Bench, Roller
-from harness.crash.choice import Choice
+from harness.crash.belonging import Belongs
 from harness.crash.judge import BLOCKS, RECOVERY, Judgement, Missing
-from harness.crash.observation import Observation
-from harness.crash.recording import Recording
+from harness.crash.part import pieces_of, whole
+from harness.crash.replayer import Replayer
+from harness.crash.shortest import shorten
 from harness.crash.shrink import Trials, absent
-from harness.crash.state import CrashState, Survivor
+from harness.crash.state import CrashState
 from harness.crash.tally import Group, Tally
 from harness.errors import RequestError
 from harness.log import step
-from harness.record.exploration import FailureRecord, MissingRecord, ShrunkRecord, WriteRecord
-from harness.units import SECTOR
+from harness.record.exploration import FailureRecord, MissingRecord, ShrunkRecord
 from harness.waiting import Deadline
 
 REPEATS = 2
@@ -26,42 +23,6 @@ SHRINK_S = 60.0
 """For one failure."""
 LOOKS = 200
 """States that shrinking one failure may look at."""
-
-
-class Replayer:
-    """Shows single states on one checker, and judges them."""
-
-    def __init__(self, bench: Bench, roller: Roller, tally: Tally) -> None:
-        self.bench = bench
-        self.roller = roller
-        self.tally = tally
-        self.looks = 0
-        """States that were shown."""
-        self._known: dict[str, Observation] = {}
-
-    def cold(self, choice: Choice, state: CrashState) -> None:
-        """Show a state again, and to a machine that has just booted with it too; the tally compares what they saw.
-
-        Raises:
-            RigError: the checker failed twice.
-        """
-        self.roller.go(state.cut)
-        looked = self.bench.submit(self.roller.job(state, cold=True)).result()
-        if looked.cold is not None:
-            self.tally.compare(choice, state, looked.observation, looked.cold)
-
-    def judge(self, state: CrashState, *, anew: bool = False) -> Judgement:
-        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``.
-
-        Raises:
-            RigError: the checker failed twice.
-        """
-        self.roller.go(state.cut)
-        digest = self.roller.window.digest(state)
-        if anew or digest not in self._known:
-            self.looks += 1
-            self._known[digest] = self.bench.submit(self.roller.job(state)).result().observation
-        return self.tally.judge(state, self._known[digest])
 
 
 def explain(
@@ -169,48 +130,11 @@ def shrink_one(
     record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
     record.missing_total = len(judgement.missing)
     record.replay = replay(smallest.name)
-
-
-class Part(NamedTuple):
-    """A part of a request of a state, or all of it."""
-
-    request: int
-    start: int
-    end: int
-    member: int
-
-    @property
-    def at(self) -> Piece:
-        """Where it begins."""
-        return Piece(self.member, self.start)
-
-    def record(self, recording: Recording, known: Mapping[Piece, Belonging]) -> WriteRecord:
-        """Name it."""
-        belonging = known.get(self.at, Belonging())
-        return WriteRecord(
-            request=self.request,
-            kind=recording.request(self.request).kind.name.lower(),
-            member=recording.members[self.member].serial,
-            lba=self.start // SECTOR,
-            sectors=(self.end - self.start) // SECTOR,
-            stripe=belonging.stripe,
-            owner=belonging.owner,
-        )
-
-
-def whole(requests: Iterable[int], cut: int) -> CrashState:
-    """Return the state in which these have survived."""
-    return CrashState(cut, tuple(map(Survivor, requests)))
-
-
-def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
-    """Return the survivors of a state, each part of one by itself."""
-    parts = []
-    for number, spans in state.survivors:
-        request = recording.request(number)
-        for start, end in spans or ((request.offset, request.offset + request.length),):
-            parts.append(Part(number, start, end, request.member))
-    return parts
+    if record.shrunk.whole:
+        record.shortest = shorten(trials, group.damage, replayer, smallest, fullest)
+        record.replay = replay(record.shortest.state)
+        if trials.spent or deadline.passed:
+            record.shrunk.whole, record.shortest.not_at = False, None
 
 
 def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from harness.crash.bench import Roller
 from harness.crash.checker import Held
 from harness.crash.explorer import STATES, STEM
-from harness.crash.failures import pieces_of
 from harness.crash.journal import find_state
 from harness.crash.judge import Judgement
+from harness.crash.part import pieces_of
 from harness.crash.source import Source
 from harness.crash.state import CrashState
 from harness.crash.tally import Tally

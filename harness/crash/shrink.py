@@ -1,4 +1,4 @@
-"""The least that a failure needs: which surviving writes, and which missing ones.
+"""The least that a failure needs: which surviving writes, which missing ones, and how much of the history.
 
 Delta debugging: the algorithm ``ddmin`` of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
 Input", IEEE Transactions on Software Engineering 28(2), 2002, section 3. What it returns is 1-minimal: without any
@@ -65,12 +65,9 @@ class Trials:
         Raises:
             RequestError: the state does not fail, or the budget does not allow a look at it.
         """
-        kept = {one.request: one for one in state.survivors}
 
         def without(some: Sequence[int]) -> CrashState:
-            lacking = set(some)
-            made = [Survivor(number) if number not in lacking else kept.get(number) for number in all_open]
-            return CrashState(state.cut, tuple(one for one in made if one is not None))
+            return lacking(some, state, state.cut, all_open)
 
         return without(minimise(absent(state, all_open), lambda some: self(without(some))))
 
@@ -79,6 +76,45 @@ def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
     """Return the requests that are not there as a whole."""
     whole = {one.request for one in state.survivors if one.spans is None}
     return tuple(number for number in all_open if number not in whole)
+
+
+def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
+    """Return the state of a cut in which everything open there survives, but of these requests what ``state`` has.
+
+    What completed after the cut, and what nobody had asked for by then, is not in it, whatever ``state`` has of it.
+    """
+    left, kept = set(some), {one.request: one for one in state.survivors}
+    made = (kept.get(number) if number in left else Survivor(number) for number in all_open)
+    return CrashState(cut, tuple(one for one in made if one is not None))
+
+
+def only(state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
+    """Return the state of a cut in which nothing survives but what ``state`` has of the requests open there."""
+    known = set(all_open)
+    return CrashState(cut, tuple(one for one in state.survivors if one.request in known))
+
+
+def earliest(cuts: Sequence[int], fails: Callable[[int], bool], looks: int) -> tuple[int, int | None]:
+    """Return an early cut that fails, and the last one before it that was tried and does not; None without any.
+
+    ``cuts`` are in order; the last is known to fail, and is not asked again. The first is asked first: most failures
+    need no more than it. Else the rest is halved, ``looks`` in all. A cut that fails may have later ones that do not,
+    so the result need not be the earliest of all: it fails, and the one tried before it does not.
+    """
+    if len(cuts) == 1 or looks < 1:
+        return cuts[-1], None
+    if fails(cuts[0]):
+        return cuts[0], None
+    low, high = 0, len(cuts) - 1
+    for _ in range(1, looks):
+        if high - low == 1:
+            break
+        middle = (low + high) // 2
+        if fails(cuts[middle]):
+            high = middle
+        else:
+            low = middle
+    return cuts[high], cuts[low]
 
 
 def minimise(elements: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:

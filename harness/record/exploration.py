@@ -92,6 +92,32 @@ class ShrunkRecord(Strict):
     lost_dump: str | None = None
 
 
+class ShortestRecord(Strict):
+    """The shortest part of the recorded history that shows a failure, as far as it was looked for."""
+
+    state: str
+    dump: str
+    cut: int
+    """So many requests of the log had completed."""
+    of: int
+    """Requests in the log."""
+    at_s: float
+    """When the power went, in seconds since the write log began."""
+    earlier: int
+    """Requests between its cut and that of the smallest state; 0: no earlier cut that was tried shows it."""
+    earlier_s: float
+    after_word_s: float | None = None
+    """From the word of the earliest acknowledged operation that is missing in it to its cut."""
+    acknowledged: int
+    """Operations that clients had been told are done by then."""
+    of_acknowledged: int
+    """In the whole recording."""
+    not_at: int | None = None
+    """The last cut before it that was tried and does not show it; None where it is the first that could."""
+    tried: int
+    """States that were looked at for it."""
+
+
 class FailureRecord(Strict):
     """One way in which states are broken, and the first state that shows it."""
 
@@ -115,12 +141,14 @@ class FailureRecord(Strict):
     confirmed: int = 0
     """How many repetitions showed it again."""
     shrunk: ShrunkRecord | None = None
+    shortest: ShortestRecord | None = None
+    """The same losses earlier in the history."""
     missing: MissingRecord | None = None
     """The earliest acknowledged operation that is not there; in the smallest state, where there is one."""
     missing_total: int = 0
     acknowledged: int = 0
     replay: list[str] = Field(default_factory=list)
-    """The command that shows it in a kept lab."""
+    """The command that shows it in a kept lab, in the smallest state of the shortest history."""
 
 
 class StateMark(Strict):

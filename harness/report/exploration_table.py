@@ -66,6 +66,8 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True) -> list
         lines += [f"  enough that it is lost: {words.write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
     if failure.missing is not None:
         lines.append(f"  {words.missing(failure.missing)}")
+    if (shortest := words.shortest(failure)) is not None:
+        lines.append(f"  {shortest}")
     return [*lines, f"  {shlex.join(failure.replay)}"]
 
 

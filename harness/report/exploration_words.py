@@ -65,6 +65,22 @@ def write(one: WriteRecord) -> str:
     return f"{one.kind} {one.member} sector {one.lba:,} + {one.sectors:,}{where}{owner}"
 
 
+def shortest(failure: FailureRecord) -> str | None:
+    """Say how much of the history shows a failure; None where nobody has looked for it."""
+    one = failure.shortest
+    if one is None:
+        return None
+    said = "shown at no earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
+    if one.earlier:
+        word = f", {number(one.after_word_s)} s after the word" if one.after_word_s is not None else ""
+        said = f"shown already {plural(one.earlier, 'request')}, {number(one.earlier_s)} s earlier: at cut {one.cut:,}"
+        said += word
+    return (
+        f"{said}; so much of the history is needed: {one.cut:,} of {plural(one.of, 'request')}, "
+        f"{one.acknowledged:,} of {plural(one.of_acknowledged, 'acknowledged operation')}"
+    )
+
+
 def smallest(failure: FailureRecord) -> str:
     """Say what the smallest state that shows a failure is."""
     shrunk = failure.shrunk

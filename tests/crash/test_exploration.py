@@ -6,9 +6,11 @@ import pytest
 from harness.crash import exploration as module
 from harness.crash.belonging import Belonging, Piece
 from harness.crash.exploration import Budget
-from harness.crash.failures import Replayer, diverse, explain, pieces_of
+from harness.crash.failures import diverse, explain
 from harness.crash.journal import read
 from harness.crash.judge import REDUNDANCY, Damage, Oracle
+from harness.crash.part import pieces_of
+from harness.crash.replayer import Replayer
 from harness.crash.state import CrashState, Survivor
 from harness.crash.tally import Group
 from harness.errors import RequestError, RigError
@@ -244,7 +246,8 @@ def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
     assert (lost.member, lost.lba) == ("disk1", 8)
     assert failure.missing is not None
     assert (failure.missing.kind, failure.missing.place) == ("fsync", 0)
-    assert failure.replay == ["show", failure.shrunk.state]
+    assert failure.shortest is not None
+    assert failure.replay == ["show", failure.shortest.state]
     assert CrashState.load(failure.shrunk.dump).name == failure.shrunk.state
 
 
@@ -256,6 +259,9 @@ def test_a_lie_needs_no_survivor(lying: MadeUp) -> None:
     assert (lost.member, lost.lba, lost.sectors) == ("disk0", 0, 8)
     assert failure.missing is not None
     assert failure.missing.instead == "generation 1 is there"
+    # Every state was looked at: the first that shows it is at the first cut that can.
+    assert failure.shortest is not None
+    assert (failure.shortest.earlier, failure.shortest.not_at) == (0, None)
 
 
 def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> None:

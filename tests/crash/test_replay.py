@@ -33,6 +33,9 @@ def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFake
     shrunk = record.failures[0].shrunk
     assert shrunk is not None
     assert find(source, shrunk.state) == CrashState.load(shrunk.dump)
+    shortest = record.failures[0].shortest
+    assert shortest is not None
+    assert find(source, shortest.state) == CrashState.load(shortest.dump)
     assert shrunk.lost_state is not None
     assert find(source, shrunk.lost_state).name == shrunk.lost_state
 

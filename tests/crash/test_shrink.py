@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crash.shrink import Trials, absent, minimise
+from harness.crash.shrink import Trials, absent, earliest, lacking, minimise, only
 from harness.crash.state import CrashState, Survivor
 from harness.disk.writelog import Kind
 from harness.errors import RequestError
@@ -124,6 +124,64 @@ def test_missing_keeps_a_torn_write_torn_if_that_is_enough() -> None:
 
 def test_minimise_takes_anything() -> None:
     assert minimise("axbyc", lambda some: "x" in some and "y" in some) == ["x", "y"]
+
+
+Cuts = st.lists(st.integers(0, 500), min_size=1, max_size=60, unique=True).map(sorted)
+
+
+@given(Cuts, st.integers(0, 500))
+def test_of_a_failure_that_stays_the_very_first_cut_is_found(cuts: list[int], since: int) -> None:
+    since = min(since, cuts[-1])
+    asked: list[int] = []
+
+    def fails(cut: int) -> bool:
+        asked.append(cut)
+        return cut >= since
+
+    place = next(at for at, cut in enumerate(cuts) if cut >= since)
+    assert earliest(cuts, fails, 10) == (cuts[place], cuts[place - 1] if place else None)
+    assert len(asked) == len(set(asked)) <= 10
+    assert len(asked) <= 1 or place
+
+
+@given(Cuts, st.sets(st.integers(0, 500)), st.integers(0, 10))
+def test_of_any_failure_a_cut_that_fails_is_found_and_not_the_one_before_it(
+    cuts: list[int], failing: set[int], looks: int
+) -> None:
+    asked: list[int] = []
+
+    def fails(cut: int) -> bool:
+        asked.append(cut)
+        return cut in failing
+
+    found, before = earliest(cuts, fails, looks)
+    assert found in {*failing, cuts[-1]}
+    assert cuts[-1] not in asked
+    assert len(asked) <= looks
+    assert before is None or (before < found and before in asked and before not in failing)
+    # Nothing that was tried lies between them.
+    assert not any((before if before is not None else -1) < cut < found for cut in asked)
+
+
+def test_a_cut_that_is_first_needs_no_look() -> None:
+    assert earliest([4], lambda _: False, 10) == (4, None)
+
+
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_at_another_cut_the_same_is_lost_and_the_same_is_there(
+    gone: set[int], there: set[int], before: set[int]
+) -> None:
+    late, all_open = of(*sorted(there - gone)), sorted(before)
+    assert set(requests(lacking(gone, late, 5, all_open))) == before - gone
+    assert set(requests(only(late, 5, all_open))) == before & there - gone
+    assert lacking(gone, late, 5, all_open).cut == only(late, 5, all_open).cut == 5
+
+
+def test_what_is_lost_in_part_keeps_that_part_at_another_cut() -> None:
+    half = Survivor(2, ((0, 512),))
+    late = CrashState(9, (Survivor(1), half))
+    assert lacking([2], late, 5, (1, 2, 3)) == CrashState(5, (Survivor(1), half, Survivor(3)))
+    assert only(late, 5, (2, 3)) == CrashState(5, (half,))
 
 
 WRITES = [Did(Kind.WRITE, offset=4096 * place) for place in range(6)]

@@ -14,6 +14,7 @@ from harness.record.exploration import (
     MissingRecord,
     Possible,
     RedundancyRecord,
+    ShortestRecord,
     ShrunkRecord,
     StageTime,
     StateMark,
@@ -54,6 +55,19 @@ def failure() -> FailureRecord:
             not_there=4,
             tried=9,
         ),
+        shortest=ShortestRecord(
+            state="9-0badcafe",
+            dump="[9,[]]",
+            cut=9,
+            of=12506,
+            at_s=1.2311,
+            earlier=8,
+            earlier_s=0.0034,
+            after_word_s=0.0089,
+            acknowledged=3,
+            of_acknowledged=40,
+            tried=2,
+        ),
         missing=MissingRecord(
             client="client1",
             kind="rename",
@@ -65,7 +79,7 @@ def failure() -> FailureRecord:
         ),
         missing_total=1,
         acknowledged=40,
-        replay=["./raidproof", "explore", "run", "--cycle", "sync", "--state", "17-0badcafe", "--keep"],
+        replay=["./raidproof", "explore", "run", "--cycle", "sync", "--state", "9-0badcafe", "--keep"],
     )
 
 
@@ -139,7 +153,7 @@ def test_the_page_names_the_failure_its_state_and_the_command() -> None:
     said = " ".join(parsed(render_exploration(exploration())).words.split())
     assert "rename: the new name is not there, or the old one still is" in said
     assert "client1 had been told 0.0123 s before the cut that rename of client1-4-metadata 3" in said
-    assert "./raidproof explore run --cycle sync --state 17-0badcafe --keep" in said
+    assert "./raidproof explore run --cycle sync --state 9-0badcafe --keep" in said
     assert "disk2 4,096 8 21 XFS log" in said
     assert "a second crash" in said
 
@@ -199,12 +213,38 @@ def test_words_of_an_exploration() -> None:
     assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "shown already 8 requests, 0.00340 s earlier: at cut 9, 0.00890 s after the word"),
+        ({"earlier": 1, "after_word_s": None}, "shown already 1 request, 0.00340 s earlier: at cut 9"),
+        ({"earlier": 0, "not_at": 8}, "shown at no earlier cut that was tried"),
+        ({"earlier": 0}, "no earlier cut could show it"),
+    ],
+)
+def test_so_much_of_the_history_is_needed(changes: dict[str, object], said: str) -> None:
+    one = failure()
+    assert one.shortest is not None
+    one.shortest = one.shortest.model_copy(update=changes)
+    needed = "so much of the history is needed: 9 of 12,506 requests, 3 of 40 acknowledged operations"
+    assert words.shortest(one) == f"{said}; {needed}"
+    record = exploration(failures=[one])
+    screen = StringIO()
+    show_exploration(record, Console(file=screen, width=400))
+    assert f"  {said}; {needed}\n" in screen.getvalue()
+    assert f"{said}; {needed}." in " ".join(parsed(render_exploration(record)).words.split())
+
+
+def test_a_history_that_nobody_has_looked_for_is_not_told_of() -> None:
+    assert words.shortest(failure().model_copy(update={"shortest": None})) is None
+
+
 def test_the_terminal_names_the_smallest_state() -> None:
     screen = StringIO()
     show_exploration(exploration(), Console(file=screen, width=120))
     said = screen.getvalue()
     assert "write disk2 sector 4,096 + 8, stripe 21: XFS log" in said
-    assert "--state 17-0badcafe --keep" in said
+    assert "--state 9-0badcafe --keep" in said
 
 
 def test_the_runs_page_leads_to_its_explorations(tmp_path: Path) -> None:

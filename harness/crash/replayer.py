@@ -1,0 +1,44 @@
+"""Single states of an exploration shown once more."""
+
+from harness.crash.bench import Bench, Roller
+from harness.crash.choice import Choice
+from harness.crash.judge import Judgement
+from harness.crash.observation import Observation
+from harness.crash.state import CrashState
+from harness.crash.tally import Tally
+
+
+class Replayer:
+    """Shows single states on one checker, and judges them."""
+
+    def __init__(self, bench: Bench, roller: Roller, tally: Tally) -> None:
+        self.bench = bench
+        self.roller = roller
+        self.tally = tally
+        self.looks = 0
+        """States that were shown."""
+        self._known: dict[str, Observation] = {}
+
+    def cold(self, choice: Choice, state: CrashState) -> None:
+        """Show a state again, and to a machine that has just booted with it too; the tally compares what they saw.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+        self.roller.go(state.cut)
+        looked = self.bench.submit(self.roller.job(state, cold=True)).result()
+        if looked.cold is not None:
+            self.tally.compare(choice, state, looked.observation, looked.cold)
+
+    def judge(self, state: CrashState, *, anew: bool = False) -> Judgement:
+        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+        self.roller.go(state.cut)
+        digest = self.roller.window.digest(state)
+        if anew or digest not in self._known:
+            self.looks += 1
+            self._known[digest] = self.bench.submit(self.roller.job(state)).result().observation
+        return self.tally.judge(state, self._known[digest])
