@@ -24,8 +24,8 @@ class Checks(Protocol):
     def advance(self, patch: Patch) -> None:
         """Change what all states that follow have in common."""
 
-    def check(self, patch: Patch) -> Observation:
-        """Look at one state."""
+    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
+        """Look at one state, through nfsd too if asked."""
 
     def cold(self, patch: Patch) -> Observation:
         """Look at one state on a machine that has just booted."""
@@ -44,6 +44,8 @@ class Job(NamedTuple):
     rows: Rows
     cold: bool = False
     """Whether a machine that has just booted looks at it, too."""
+    nfsd: bool = False
+    """Whether it is read through nfsd, too."""
 
     def seen(self, observation: Observation) -> Observation:
         """Return what a checker has seen, and what was computed of the state beside it."""
@@ -91,9 +93,9 @@ class Roller:
             self.bases.append(self._move(cut))
         self._touched.update(self.bases[-1].blocks)
 
-    def job(self, state: CrashState, *, cold: bool = False) -> Job:
+    def job(self, state: CrashState, *, cold: bool = False, nfsd: bool = False) -> Job:
         """Return the job of a state of the cut at which this is."""
-        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold)
+        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd)
 
     def between(self, first: int, last: int) -> Patch:
         """Return what these bases write, one after the other."""
@@ -167,7 +169,7 @@ class Bench:
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._roller.between(applied, job.base))
             self._at = (epoch, job.base)
-        observation = job.seen(checker.check(job.patch))
+        observation = job.seen(checker.check(job.patch, nfsd=job.nfsd))
         return Looked(observation, checker.cold(job.patch) if job.cold else None)
 
     def _end(self) -> None:

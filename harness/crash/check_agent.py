@@ -2,6 +2,8 @@
 # A minimal Python, where each import costs: no pathlib, no subprocess.
 """The checker's hand in a machine: brings the array online, mounts it, reads the ledger, and takes all down again.
 
+If asked it reads the ledger a second time, through the machine's own nfsd, which serves whatever is mounted.
+
 The file is copied into machines and runs there alone, beside the ledger's agent, on a minimal Python: standard library
 only. Run as ``check_agent.py ORDERS``. It connects to the harness, takes a line of JSON for each request (a verb and
 its words), and answers with lines: one with ``stage`` as each stage begins, which the harness stamps, and last one
@@ -12,21 +14,29 @@ In the guest a process start costs 7 to 20 ms and a system call 20 us: no more o
 
 import json
 import os
+import select
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
+SAME, DIFFERENT = "same", "different"
+NFSD = "nfsd"
+"""The word after ``check`` that asks for nfsd, too."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
+FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
+"""What nfsd knows of exports, and of the files in them; the second one's files are closed with it."""
+PAUSE_S = 0.01
 LONGEST = 2000
 """Characters of a failed command's output that are passed on."""
 
 Run = Callable[[list[str]], tuple[int, str]]
 Begun = Callable[[str], None]
 Scan = Callable[[dict[str, Any]], dict[str, Any]]
+Forget = Callable[[], None]
 
 
 class Runner:
@@ -69,16 +79,22 @@ class Runner:
 class Hand:
     """What is done on one state, stage by stage."""
 
-    def __init__(self, orders: dict[str, Any], run: Run, begun: Begun, scan: Scan) -> None:
+    def __init__(self, orders: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
         self.orders = orders
         self.run = run
         self.begun = begun
         self.scan = scan
+        self.forget = forget
         self.mounted = False
+        self.left = ""
+        """What could not be taken down so far."""
 
-    def check(self) -> dict[str, Any]:
+    def check(self, *also: str) -> dict[str, Any]:
         """Go through all stages, and back to a machine on which nothing is mounted and no array runs."""
-        return {**self.up(), **self.down()}
+        answer = self.up()
+        if NFSD in also and answer["end"] == READ:
+            answer.update(self.through_nfsd(answer["found"]))
+        return {**answer, **self.down()}
 
     def up(self) -> dict[str, Any]:
         """Assemble, mount and read the ledger, as far as it goes."""
@@ -99,12 +115,27 @@ class Hand:
         self.begun("look")
         return {"found": self.scan({**self.orders["ledger"], "root": root})}
 
+    def through_nfsd(self, direct: dict[str, Any]) -> dict[str, Any]:
+        """Mount what is mounted once more, by NFS, read the ledger there too, and compare."""
+        orders = self.orders["nfsd"]
+        self.begun("nfsd")
+        problem = next(filter(None, map(self._try, orders["mount"])), "")
+        if not problem:
+            differ = differing(direct, self.look(orders["root"])["found"])
+            problem = ", ".join(differ)
+            self.begun("nfsd")
+            self.left = self._try(orders["unmount"])
+        self.forget()
+        if problem:
+            return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}
+        return {"through_nfsd": SAME}
+
     def down(self) -> dict[str, Any]:
         """Unmount and stop, and say what is left if it cannot be done."""
-        left = ""
+        left, self.left = self.left, ""
         if self.mounted:
             self.begun("unmount")
-            left = self._try(self.orders["unmount"])
+            left = left or self._unmount()
             self.mounted = False
         self.begun("stop")
         # What did not assemble may be there in part, and what is not there needs no stop.
@@ -112,9 +143,47 @@ class Hand:
             left = left or (problem if remains(self.orders) else "")
         return {"left": left}
 
+    def _unmount(self) -> str:
+        problem = self._try(self.orders["unmount"])
+        if problem and "nfsd" in self.orders:
+            # Whoever was still at work when nfsd was to forget has let go by now.
+            self.forget()
+            problem = self._try(self.orders["unmount"])
+        return problem
+
     def _try(self, argv: list[str]) -> str:
         status, said = self.run(argv)
         return f"{' '.join(argv)}: status {status}: {said}" if status else ""
+
+
+def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
+    """Return the workers whose files were seen in two ways."""
+    return sorted(key for key in direct if direct[key] != seen.get(key))
+
+
+def forget(flushes: Sequence[str] = FLUSHES) -> None:
+    """Have nfsd let go of what it has served: as long as it knows an export, the file system cannot be unmounted.
+
+    Its caches count in whole seconds: of two flushes within one the second cleans nothing, neither now nor later
+    (write_flush and cache_clean in net/sunrpc/cache.c). So the second in which the last one was is waited out.
+    """
+    clock = os.memfd_create("clock")
+    try:
+        for path in flushes:
+            with open(path) as file:
+                last = int(file.read())
+            while second(clock) <= last:
+                select.select([], [], [], PAUSE_S)
+            with open(path, "w") as file:
+                file.write("1\n")
+    finally:
+        os.close(clock)
+
+
+def second(clock: int) -> int:
+    """Return the second that the kernel has, by touching a file: time() is up to a tick ahead of it."""
+    os.utime(clock)
+    return int(os.fstat(clock).st_mtime)
 
 
 def freeze(path: str) -> None:
@@ -158,7 +227,7 @@ def serve(orders: dict[str, Any], scan: Scan) -> None:
     def say(what: dict[str, Any]) -> None:
         connection.sendall(json.dumps(what, separators=(",", ":")).encode() + b"\n")
 
-    hand = Hand(orders, Runner().run, lambda stage: say({"stage": stage}), scan)
+    hand = Hand(orders, Runner().run, lambda stage: say({"stage": stage}), scan, forget)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": hand.check,
         "up": hand.up,

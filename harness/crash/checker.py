@@ -8,16 +8,19 @@ from typing import Any, NamedTuple, Self
 from harness.array.array import START_DIRTY
 from harness.array.command import assemble_command, stop_command
 from harness.crash.agent_line import AgentLine, Lost
+from harness.crash.check_agent import NFSD
 from harness.crash.cold import look_cold
 from harness.crash.look import Look
 from harness.crash.member_engine import MemberEngine
 from harness.crash.member_files import MOST, MemberFiles, UmlOnFiles
+from harness.crash.nfsd import nfsd_orders, start_nfsd
 from harness.crash.observation import Observation
 from harness.crash.patch import Patch
 from harness.crash.primed import PrimedLab
 from harness.disk.cache import CacheMode
 from harness.disk.writelog import MemberInfo
 from harness.errors import RequestError
+from harness.export import Export
 from harness.filesystem import DIRECTORY
 from harness.filesystem.filesystem import mount_command
 from harness.lab import EnclosedLab, lab_of
@@ -146,8 +149,8 @@ class Checker:
         """Move the base on, which every state is shown on top of. It begins blank."""
         self._members.show(patch, keep=True)
 
-    def check(self, patch: Patch) -> Observation:
-        """Look at a state: assemble, mount, read the ledger, unmount, stop.
+    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
+        """Look at a state: assemble, mount, read the ledger, through nfsd too if asked, unmount, stop.
 
         Raises:
             RigError: the checker failed, not what it looks at.
@@ -156,7 +159,7 @@ class Checker:
         look = Look(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
-            observation = look.seen(look.ask(line, "check"))
+            observation = look.seen(look.ask(line, "check", *([NFSD] if nfsd else [])))
         except Lost as lost:
             observation = look.lost(lost)
         if look.wedged:
@@ -195,7 +198,11 @@ class Checker:
         return self._connect()
 
     def _connect(self) -> AgentLine:
-        orders = {**self.orders, "links": self._members.links}
+        # Nothing is mounted: of each state nfsd learns as it is asked for it.
+        self.machine.succeed(["mkdir", "--parents", DIRECTORY])
+        start_nfsd(Export(self.stack.export, self.machine))
+        nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])
+        orders = {**self.orders, "links": self._members.links, "nfsd": nfsd}
         self._line = line = AgentLine.start(self.machine, self._listener, self.lab, orders)
         return line
 

@@ -19,6 +19,9 @@ BATCH = 500
 """States between two passes through the recording: each pass costs seconds, and each batch is a fair part of all."""
 COLD_EVERY = 100
 """The first of the different contents, and then one in so many, is looked at by a freshly booted machine, too."""
+NFSD_EVERY = 5
+"""The same for those that are read through nfsd, too. A checker's nfsd lets go of a state no more than once a second
+(`check_agent.forget`): were it fewer to one, they would wait for it."""
 QUEUE = 3
 """Jobs that a checker is given before it has done the first."""
 SHOWN_EVERY_S = (0.5, 10.0)
@@ -130,7 +133,7 @@ class Exploration:
         bench = min(self.benches, key=lambda one: one.waiting)
         bench.waiting += 1
         number = len(self._seen) + len(self._running)
-        job = self.roller.job(state, cold=number % COLD_EVERY == 0)
+        job = self.roller.job(state, cold=number % COLD_EVERY == 0, nfsd=number % NFSD_EVERY == 0)
         self._running[bench.submit(job)] = (digest, bench)
 
     def _collect(self) -> None:

@@ -218,10 +218,9 @@ def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, lis
         yield verdict, [Damage(REDUNDANCY, what, observation.end)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
         what = "nfsd gives something else than the mounted file system"
-        yield (
-            Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=what, blame=blame),
-            [Damage(NFSD, what, observation.end)],
-        )
+        reason = f"{what}: {observation.said}"
+        verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        yield verdict, [Damage(NFSD, what, observation.end)]
 
 
 class _Missed(Balance):

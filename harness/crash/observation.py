@@ -21,8 +21,9 @@ class End(StrEnum):
 class ThroughNfsd(StrEnum):
     """Whether nfsd gives what a scan of the mounted file system gives."""
 
-    SAME = "same"
-    DIFFERENT = "different"
+    SAME = check_agent.SAME
+    DIFFERENT = check_agent.DIFFERENT
+    """Or it gives nothing at all: `Observation.said` tells."""
     NOT_TRIED = "not tried"
 
 
@@ -59,7 +60,8 @@ class Observation(BaseModel):
     rows: Rows | None = None
     """Computed from what the members hold, not seen by the machine; None where nobody has."""
     ms: dict[str, float] = Field(default_factory=dict)
-    """How long each stage took: switch, assemble, mount, verify, nfsd, unmount, stop."""
+    """How long each stage took: switch, assemble, mount, verify; nfsd (mount, unmount, and what lets it go)
+    and look (read there), where it was asked; unmount, stop."""
 
     def same_as(self, other: "Observation") -> bool:
         """Return whether two checks have seen the same; what only one of them tried is no difference.

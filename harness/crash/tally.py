@@ -120,7 +120,8 @@ class Tally:
         self.cold.checked += 1
         if not warm.same_as(cold):
             self.cold.differing.append(state.name)
-        if cold.through_nfsd is ThroughNfsd.DIFFERENT:
+        # What the first look had from nfsd was counted with it.
+        if cold.through_nfsd is ThroughNfsd.DIFFERENT is not warm.through_nfsd:
             judgement = self.judge(state, cold)
             self.broken += not self.judge(state, warm).broken
             for damage in judgement.damages:

@@ -11,6 +11,7 @@ from harness.crash.observation import End, ThroughNfsd
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.source import Source, source_of
 from harness.crash.window import Window
+from harness.export import export_command, unexport_command
 from harness.fixtures import Cycle, stack_of
 
 HEADS = range(512)
@@ -48,10 +49,32 @@ def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checke
     assert first.found != second.found
     assert checker.check(wiped).end is End.NOT_ASSEMBLED
     for patch, seen in ((early, first), (late, second)) * 2:
-        assert checker.check(patch).same_as(seen)
+        again = checker.check(patch, nfsd=True)
+        assert again.same_as(seen)
+        assert again.through_nfsd is ThroughNfsd.SAME
     cold = checker.cold(late)
     assert cold.same_as(second)
     assert cold.through_nfsd is ThroughNfsd.SAME
+    assert checker.reboots == 0
+
+
+def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> None:
+    window, machine, export = Window(source.recording), checker.machine, source.stack.export
+    checker.advance(window.move(len(source.recording.records)))
+    assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
+    # Not all that the clients made is for everybody to read.
+    machine.succeed(export_command(export.model_copy(update={"root_squash": True})))
+    squashed = checker.check(Patch(), nfsd=True)
+    assert squashed.through_nfsd is ThroughNfsd.DIFFERENT
+    machine.succeed(unexport_command(export))
+    nothing = checker.check(Patch(), nfsd=True)
+    assert nothing.through_nfsd is ThroughNfsd.DIFFERENT
+    assert "mount" in nothing.said
+    machine.succeed(export_command(export))
+    again = checker.check(Patch(), nfsd=True)
+    assert again.through_nfsd is ThroughNfsd.SAME
+    assert {one.end for one in (squashed, nothing, again)} == {End.READ}
+    assert squashed.found == nothing.found == again.found
     assert checker.reboots == 0
 
 

@@ -13,7 +13,7 @@ from harness.crash.choice import Choices
 from harness.crash.exploration import Budget, Exploration
 from harness.crash.journal import Begun, Journal
 from harness.crash.judge import Oracle
-from harness.crash.observation import End, Observation
+from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.crash.patch import Patch
 from harness.crash.recording import Recording
 from harness.crash.tally import Tally
@@ -53,12 +53,13 @@ class FakeChecker:
         self.checks = 0
         self.before_check: Callable[[int], None] = lambda _: None
         self.cold_differs = False
+        self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
         self.forgives = False
 
     def advance(self, patch: Patch) -> None:
         self.base |= patch.blocks
 
-    def check(self, patch: Patch) -> Observation:
+    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
         self.checks += 1
         self.before_check(self.checks)
         disks = self.base | patch.blocks
@@ -66,10 +67,15 @@ class FakeChecker:
         if first == 7 and second != 8 and not self.forgives:
             return Observation(end=End.NOT_MOUNTED, said="no such superblock", ms={"mount": 1.0})
         blocks = [disks.get((0, block), b"\0")[0] for block in range(4)]
-        return Observation(end=End.READ, found={"f@0": {"blocks": blocks, "names": ["f"]}}, ms={"verify": 2.0})
+        return Observation(
+            end=End.READ,
+            found={"f@0": {"blocks": blocks, "names": ["f"]}},
+            through_nfsd=self.nfsd(blocks[0]) if nfsd else ThroughNfsd.NOT_TRIED,
+            ms={"verify": 2.0},
+        )
 
     def cold(self, patch: Patch) -> Observation:
-        seen = self.check(patch)
+        seen = self.check(patch, nfsd=True)
         return seen.model_copy(update={"end": End.NOT_MOUNTED, "found": None}) if self.cold_differs else seen
 
 
@@ -86,12 +92,14 @@ class MadeUp:
         self.checkers: list[FakeChecker] = []
         self.before_check: Callable[[int], None] = lambda _: None
         self.cold_differs = False
+        self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
+        """What nfsd gives of a state with such a first block."""
 
     def boots(self) -> Factory:
         @contextmanager
         def boot(_: int) -> Iterator[FakeChecker]:
             checker = FakeChecker()
-            checker.before_check, checker.cold_differs = self.before_check, self.cold_differs
+            checker.before_check, checker.cold_differs, checker.nfsd = self.before_check, self.cold_differs, self.nfsd
             self.checkers.append(checker)
             yield checker
 

@@ -1,11 +1,26 @@
 """The stages of one check, and the way back from each."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.crash import check_agent
-from harness.crash.check_agent import NOT_ASSEMBLED, NOT_MOUNTED, READ, Hand, Runner, freeze
+from harness.crash.check_agent import (
+    DIFFERENT,
+    NFSD,
+    NOT_ASSEMBLED,
+    NOT_MOUNTED,
+    READ,
+    SAME,
+    Hand,
+    Runner,
+    differing,
+    forget,
+    freeze,
+    second,
+)
 
 ORDERS: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
@@ -13,8 +28,9 @@ ORDERS: dict[str, Any] = {
     "unmount": ["umount"],
     "stop": ["stop"],
     "ledger": {"root": "/ledger"},
+    "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
 }
-FOUND = {"worker": [1, 2]}
+FOUND = {"worker": [1, 2], "other": [3]}
 
 
 class Machine:
@@ -25,7 +41,8 @@ class Machine:
         self.ran: list[str] = []
         self.stages: list[str] = []
         self.roots: list[str] = []
-        self.hand = Hand(ORDERS, self.run, self.stages.append, self.scan)
+        self.by_nfs = FOUND
+        self.hand = Hand(ORDERS, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         self.ran.append(" ".join(argv))
@@ -33,7 +50,7 @@ class Machine:
 
     def scan(self, ledger: dict[str, Any]) -> dict[str, Any]:
         self.roots.append(ledger["root"])
-        return FOUND
+        return self.by_nfs if ledger["root"] == "/nfs/ledger" else FOUND
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +104,73 @@ def test_another_folder_can_be_looked_at_meanwhile() -> None:
     assert machine.roots == ["/ledger", "/mnt"]
     assert machine.hand.down() == {"left": ""}
     assert ORDERS["ledger"]["root"] == "/ledger"
+
+
+def test_nfsd_serves_it_too_if_asked_and_lets_go_before_it_is_unmounted() -> None:
+    machine = Machine()
+    assert machine.hand.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
+    assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
+    assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "nfsd", "unmount", "stop"]
+    assert machine.roots == ["/ledger", "/nfs/ledger"]
+
+
+def test_what_nfsd_gives_otherwise_is_told() -> None:
+    machine = Machine()
+    machine.by_nfs = {"worker": [1, 1], "other": [3]}
+    answer = machine.hand.check(NFSD)
+    assert (answer["end"], answer["through_nfsd"], answer["said"]) == (READ, DIFFERENT, "through nfsd: worker")
+    assert answer["found"] == FOUND
+
+
+def test_nfsd_that_gives_nothing_is_told() -> None:
+    machine = Machine("mount nfs")
+    answer = machine.hand.check(NFSD)
+    assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
+    assert answer["said"] == "through nfsd: mount nfs: status 1: no"
+    assert machine.ran[-4:] == ["mount nfs", "forget", "umount", "stop"]
+
+
+def test_what_is_not_mounted_is_not_served() -> None:
+    machine = Machine("mount")
+    assert "through_nfsd" not in machine.hand.check(NFSD)
+    assert "forget" not in machine.ran
+
+
+def test_an_nfs_mount_that_stays_is_told() -> None:
+    machine = Machine("umount nfs")
+    answer = machine.hand.check(NFSD)
+    assert (answer["through_nfsd"], answer["left"]) == (SAME, "umount nfs: status 1: no")
+    machine.fails = ()
+    assert machine.hand.check()["left"] == ""
+
+
+def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() -> None:
+    machine = Machine("umount")
+    told = machine.hand.forget
+
+    def at_last() -> None:
+        told()
+        machine.fails = () if "umount" in machine.ran else machine.fails
+
+    machine.hand.forget = at_last
+    assert machine.hand.check(NFSD)["left"] == ""
+    assert machine.ran[-5:] == ["forget", "umount", "forget", "umount", "stop"]
+
+
+def test_which_workers_differ() -> None:
+    assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
+
+
+def test_nfsd_is_not_told_to_forget_twice_in_a_second(tmp_path: Path) -> None:
+    clock = os.memfd_create("clock")
+    before, long_ago = tmp_path / "before", tmp_path / "long-ago"
+    last = second(clock)
+    before.write_text(f"{last}\n")
+    long_ago.write_text("7\n")
+    forget([str(before), str(long_ago)])
+    assert second(clock) > last
+    os.close(clock)
+    assert before.read_text() == long_ago.read_text() == "1\n"
 
 
 def test_freezing_what_has_no_resync_is_nothing() -> None:

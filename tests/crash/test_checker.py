@@ -1,7 +1,6 @@
 """What a checker is made of, and what of its words is the same each time."""
 
 from harness.crash.checker import checker_topology, orders_of
-from harness.crash.cold import differing
 from harness.crash.look import alarming
 from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.fixtures import stack_of
@@ -55,10 +54,6 @@ def test_alarms_are_the_same_after_each_boot() -> None:
 def test_different_alarms_stay_different() -> None:
     log = "".join(f"[1.000000] XFS (md0): Metadata corruption detected at {place}\n" for place in "ab")
     assert len(alarming(findings(log))) == 2
-
-
-def test_which_workers_differ() -> None:
-    assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
 
 
 def test_two_looks_at_one_state_are_the_same() -> None:

@@ -1,0 +1,47 @@
+"""The nfsd of a checker: started once, it serves whatever is mounted; what the agent does of each state with it."""
+
+from pathlib import Path
+from typing import Any
+
+from harness.export import Export
+from harness.filesystem import DIRECTORY
+from harness.layer import Machine
+from harness.mount import Mount, mount_command
+from harness.stack import StackSpec
+
+_GRACE_ENDS = ["tee", "/proc/fs/nfsd/v4_end_grace"]
+
+
+def start_nfsd(export: Export) -> None:
+    """Export as a run does, with no period of grace.
+
+    Raises:
+        NotEffective: the export is not as asked.
+        RigError: a command failed, or nfsd keeps no client records.
+    """
+    export.activate()
+    # Nobody has anything to reclaim.
+    export.machine.run(_GRACE_ENDS, stdin="Y\n")
+
+
+def mount_of(stack: StackSpec, machine: Machine) -> Mount:
+    """Return the mount of a run's clients, on the server itself."""
+    root = stack.export.fsid == 0 and stack.mount.vers != "3"
+    return Mount(stack.mount, machine, f"{machine.address}:{'/' if root else DIRECTORY}")
+
+
+def below(mount: Mount, root: str) -> str:
+    """Return a folder of the file system as it is seen through a mount."""
+    return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
+
+
+def nfsd_orders(stack: StackSpec, machine: Machine, root: str) -> dict[str, Any]:
+    """Return what the agent does with a mounted state and an nfsd that runs; ``root`` is the ledger's folder."""
+    mount = mount_of(stack, machine)
+    # What `Export.activate` did to the directory was not done to this file system.
+    opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
+    return {
+        "mount": [*opened, mount_command(mount.spec, mount.source, mount.directory)],
+        "unmount": ["umount", mount.directory],
+        "root": below(mount, root),
+    }
