@@ -24,7 +24,8 @@ def explore(
         int | None, typer.Option(min=1, help="Judge so many; 1000, unless --minutes says how long.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Look at states for so long; naming what broke comes after it.")
+        float | None,
+        typer.Option(min=0.1, help="Take so long in all; if something breaks, a third of it is for naming what did."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
     checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,

@@ -15,6 +15,8 @@ from harness.crash.tally import Tally
 from harness.log import console, step
 from harness.waiting import Deadline, now_ns
 
+LOOKING = 2 / 3
+"""The part of the time that is for looking where something broke; what is left is for explaining it."""
 BATCH = 500
 """States between two passes through the recording: each pass costs seconds, and each batch is a fair part of all."""
 COLD_EVERY = 100
@@ -35,6 +37,7 @@ class Budget:
     states: int | None = 1000
     """Judged, those of an exploration that is gone on with included."""
     minutes: float | None = None
+    """For looking and for explaining what broke together."""
 
 
 class Exploration:
@@ -52,6 +55,8 @@ class Exploration:
         self.seconds = 0.0
         """Spent looking, this time."""
         self.out_of_time = False
+        self.deadline: Deadline | None = None
+        """By when all is to be done; None: the budget has no time."""
         self._undo = ExitStack()
         self._seen = Seen()
         self._done: set[Choice] = set()
@@ -81,16 +86,19 @@ class Exploration:
         self._undo.close()
 
     def run(self, budget: Budget) -> None:
-        """Look at states until the budget is used up or there are no more.
+        """Look at states until the budget is used up or there are no more; see `LOOKING` for its time.
 
         Raises:
             RigError: a checker failed twice.
             KeyboardInterrupt: what was looked at until then is in journal and tally.
         """
-        deadline = None if budget.minutes is None else Deadline.after(budget.minutes * 60)
+        looking = None
+        if budget.minutes is not None:
+            self.deadline = Deadline.after(budget.minutes * 60)
+            looking = Deadline.after(budget.minutes * 60 * LOOKING)
         wanted = self.choices.order[: budget.states]
         missing = sum(one not in self._done for one in wanted)
-        self._progress.total = self.tally.judged + missing if deadline is None else None
+        self._progress.total = self.tally.judged + missing if looking is None else None
         if not missing:
             return
         step(f"booting {len(self.benches)} checkers")
@@ -101,16 +109,16 @@ class Exploration:
         try:
             for at in range(0, len(wanted), BATCH):
                 left = sorted(one for one in wanted[at : at + BATCH] if one not in self._done)
-                self._batch(left, deadline)
+                self._batch(left, looking)
                 if self.out_of_time:
                     break
         finally:
             self._abandon()
             self.seconds += (now_ns() - begun) / 1e9
 
-    def _batch(self, choices: list[Choice], deadline: Deadline | None) -> None:
+    def _batch(self, choices: list[Choice], looking: Deadline | None) -> None:
         for choice in choices:
-            if deadline is not None and deadline.passed:
+            if self._time_is_up(looking):
                 self.out_of_time = True
                 break
             self.roller.go(choice.cut)
@@ -126,6 +134,11 @@ class Exploration:
         # The next batch begins at an early cut again: nobody may still need the bases of this one.
         while self._running:
             self._collect()
+
+    def _time_is_up(self, looking: Deadline | None) -> bool:
+        if looking is None or self.deadline is None:
+            return False
+        return self.deadline.passed or (self.tally.broken > 0 and looking.passed)
 
     def _give(self, digest: str, state: CrashState) -> None:
         while min(bench.waiting for bench in self.benches) >= QUEUE:

@@ -119,14 +119,15 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
     """Look at states until the budget is used up, and note why it ended before all were."""
     exploration.run(budget)
     if exploration.out_of_time:
-        record.ended_early = f"the time was up after {budget.minutes:g} minutes"
+        kept = ", a third of them kept for what broke" if exploration.tally.broken else ""
+        record.ended_early = f"the time was up after {budget.minutes:g} minutes{kept}"
 
 
 def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]:
     """Repeat, shrink and name the failures that were found."""
     replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
     belongs = Belongings(exploration.benches[0], exploration.roller)
-    return list(explain(replayer, belongs, replay_of(source)))
+    return list(explain(replayer, belongs, replay_of(source), until=exploration.deadline))
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:

@@ -21,6 +21,8 @@ EXPLAINED = 8
 """Failures that are repeated and shrunk; of the others the first state is told."""
 SHRINK_S = 60.0
 """For one failure."""
+EVER_S = 1e6
+"""Longer than anything here takes."""
 LOOKS = 200
 """States that shrinking one failure may look at."""
 
@@ -30,30 +32,38 @@ def explain(
     belongs: Belongs,
     replay: Callable[[str], list[str]],
     *,
-    seconds: float = SHRINK_S,
+    until: Deadline | None = None,
 ) -> Iterator[FailureRecord]:
     """Yield what is known of each failure, the most frequent first.
 
-    ``replay`` gives the command that shows a state of that name.
+    ``replay`` gives the command that shows a state of that name. Each failure that is explained has at most
+    `SHRINK_S`, and its part of what is left ``until`` then; one is shown again even if nothing is left.
 
     Raises:
         RigError: the checker failed twice.
     """
     groups = list(replayer.tally.failures())
-    # In the order of their cuts: to go back is to begin the recording again.
-    chosen = sorted(diverse(groups)[:EXPLAINED], key=lambda one: one.first.state.cut)
+    # Not in the order of their cuts: to go back costs half a second, and time may run out before the last.
+    chosen = diverse(groups)[:EXPLAINED]
     records = {id(group): plain(group, replayer.tally, replay) for group in groups}
+    ends = until or Deadline.after(EVER_S)
     for number, group in enumerate(chosen, start=1):
-        step(f"shrinking failure {number} of {len(chosen)}, {seconds:.0f} s at most: {group.damage}")
+        if ends.passed and any(one.confirmed for one in records.values()):
+            break
+        step(f"shrinking failure {number} of {len(chosen)}, {SHRINK_S:.0f} s at most: {group.damage}")
         record = records[id(group)]
-        record.repeated = REPEATS
-        record.confirmed = sum(
-            group.damage in replayer.judge(group.first.state, anew=True).damages for _ in range(REPEATS)
-        )
-        # What is reported must not be of the checker's own making.
+        while record.repeated < REPEATS and not (record.confirmed and ends.passed):
+            record.repeated += 1
+            record.confirmed += group.damage in replayer.judge(group.first.state, anew=True).damages
+        if record.confirmed and not ends.passed:
+            share = ends.remaining_s / (len(chosen) - number + 1)
+            shrink_one(record, group, replayer, belongs, replay, Deadline.after(min(SHRINK_S, share)))
+    # What is reported must not be of the checker's own making. Last, because each boots a machine.
+    for group in chosen:
+        if ends.passed:
+            break
+        step(f"showing a machine that has just booted: {group.damage}")
         replayer.cold(group.first.choice, group.first.state)
-        if record.confirmed:
-            shrink_one(record, group, replayer, belongs, replay, seconds)
     yield from records.values()
 
 
@@ -97,10 +107,9 @@ def shrink_one(
     replayer: Replayer,
     belongs: Belongs,
     replay: Callable[[str], list[str]],
-    seconds: float,
+    deadline: Deadline,
 ) -> None:
     """Find the smallest state that shows a failure, and enter it in its record."""
-    deadline = Deadline.after(seconds)
 
     def fails(state: CrashState) -> bool:
         return not deadline.passed and group.damage in replayer.judge(state).damages

@@ -1,5 +1,6 @@
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from harness.crash.tally import Group
 from harness.errors import RequestError, RigError
 from harness.record.exploration import FailureRecord
 from harness.verdict.contract import Conditions
+from harness.waiting import Deadline
 from harness.workload.history import History
 from tests.crash.made_up import MadeUp, half_written, told, written
 from tests.crash.mirror import DATA, PAGE, MirrorRun
@@ -194,6 +196,37 @@ def test_time_that_is_up_is_said(honest: MadeUp) -> None:
     assert not exploration.tally.judged
 
 
+class Clock:
+    """Stands for `Deadline`: each look of a made-up run's checkers takes a second."""
+
+    def __init__(self, made_up: MadeUp, seconds: float) -> None:
+        self.made_up = made_up
+        self.at = made_up.checks + seconds
+
+    @property
+    def passed(self) -> bool:
+        return self.made_up.checks >= self.at
+
+
+def looks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
+    clock = SimpleNamespace(after=lambda seconds: Clock(made_up, seconds))
+    monkeypatch.setattr(module, "Deadline", clock)
+    exploration = made_up.begin()
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(None, minutes=1))
+    assert exploration.out_of_time
+    assert exploration.deadline is not None
+    return made_up.checks
+
+
+def test_a_third_of_the_time_is_kept_for_what_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lying = MadeUp(tmp_path / "lying", written(12, lies_from=1), told(12))
+    honest = MadeUp(tmp_path / "honest", written(12), told(12))
+    # What was given to the checker by then is looked at, too.
+    assert 60 <= looks_in_a_minute(honest, monkeypatch) <= 60 + module.QUEUE
+    assert 40 <= looks_in_a_minute(lying, monkeypatch) <= 40 + module.QUEUE
+
+
 def mirrored(folder: Path, *marked: int) -> MadeUp:
     """Return a run whose clients were told nothing, and which leaves one row of a mirror different for a while."""
     made_up = MadeUp(folder, [], told(0))
@@ -227,12 +260,12 @@ def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> Non
     assert 0 < tally.redundancy.unmarked == tally.broken == failure.states
 
 
-def explained(made_up: MadeUp) -> list[FailureRecord]:
+def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRecord]:
     exploration = made_up.begin()
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
         replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        return list(explain(replayer, lambda _state, _pieces: {}, lambda name: ["show", name]))
+        return list(explain(replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until))
 
 
 def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
@@ -249,6 +282,14 @@ def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
     assert failure.shortest is not None
     assert failure.replay == ["show", failure.shortest.state]
     assert CrashState.load(failure.shrunk.dump).name == failure.shrunk.state
+
+
+def test_without_any_time_left_one_failure_is_shown_again_once(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path / "both", [*written(lies_from=1), *half_written()[6:]], told())
+    failures = explained(made_up, Deadline.after(0))
+    assert [(one.repeated, one.confirmed) for one in failures].count((1, 1)) == 1
+    assert [one.repeated for one in failures].count(0) == len(failures) - 1 > 0
+    assert not any(one.shrunk for one in failures)
 
 
 def test_a_lie_needs_no_survivor(lying: MadeUp) -> None:
