@@ -6,12 +6,14 @@ Each worker has a lab and a run of its own. A scenario marked ``alone`` measures
 import fcntl
 import io
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.interrupt import unwinding_on_signals
 
 ALONE = "alone"
 ENDS = pytest.StashKey[list[str]]()
@@ -71,10 +73,16 @@ class WorkerScreen(io.StringIO):
 
 
 class Workers:
-    """What becomes of the workers' runs, registered where pytest was started."""
+    """What pytest-xdist does where pytest was started: workers are ended in order, and tell of their runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Let SIGTERM end the workers as Ctrl-C does."""
+        with unwinding_on_signals() if self._config.getoption("numprocesses", None) else nullcontext():
+            return (yield)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
