@@ -14,8 +14,6 @@ from harness.report.figures_table import PublishedFigure, comparison_text, publi
 from harness.runner import run_plan
 from harness.verdict.outcome import Outcome
 
-pytestmark = pytest.mark.alone
-
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2
 """How far a prediction may be from the published figure."""
@@ -23,11 +21,13 @@ ALIKE = 0.05
 """Published figures that differ by less are no order."""
 
 
+@pytest.mark.alone
 def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read_single.toml", pytestconfig)
     must_be_near(figures)
 
 
+@pytest.mark.alone
 @pytest.mark.exhaustive
 def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read.toml", pytestconfig)
@@ -35,6 +35,7 @@ def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config
     must_be_in_order(figures)
 
 
+@pytest.mark.alone
 @pytest.mark.exhaustive
 def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest.Config) -> None:
     figures = [
@@ -45,6 +46,7 @@ def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest
     must_be_in_order([figure for figure in figures if figure.unit == "write_iops"])
 
 
+@pytest.mark.alone
 @pytest.mark.exhaustive
 def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pytestconfig: pytest.Config) -> None:
     figures = reenact("nfs_raid5_2001.toml", pytestconfig)
@@ -52,6 +54,7 @@ def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pyt
     must_be_in_order(figures)
 
 
+@pytest.mark.alone
 @pytest.mark.exhaustive
 def test_postmark_of_2001_on_a_raid5_controller(pytestconfig: pytest.Config) -> None:
     # All four were within 4 % of each other, which is no order.
