@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.crash.belonging import Belongs
-from harness.crash.judge import BLOCKS, RECOVERY, Judgement, Missing
+from harness.crash.judge import BLOCKS, RECOVERY, Damage, Judgement, Missing
 from harness.crash.part import pieces_of, whole
 from harness.crash.replayer import Replayer
 from harness.crash.shortest import shorten
@@ -18,9 +19,9 @@ from harness.waiting import Deadline
 
 REPEATS = 2
 EXPLAINED = 8
-"""Failures that are repeated and shrunk; of the others the first state is told."""
+"""First states of failures that are repeated and shrunk; of the others they are told."""
 SHRINK_S = 60.0
-"""For one failure."""
+"""For one state, and the failures that it shows."""
 EVER_S = 1e6
 """Longer than anything here takes."""
 LOOKS = 200
@@ -36,35 +37,50 @@ def explain(
 ) -> Iterator[FailureRecord]:
     """Yield what is known of each failure, the most frequent first.
 
-    ``replay`` gives the command that shows a state of that name. Each failure that is explained has at most
-    `SHRINK_S`, and its part of what is left ``until`` then; one is shown again even if nothing is left.
+    Failures whose first state is the same are shown again together. ``replay`` gives the command that shows a state of
+    that name. Each such state has at most `SHRINK_S`, and its part of what is left ``until`` then; one is shown again
+    even if nothing is left.
 
     Raises:
         RigError: the checker failed twice.
     """
     groups = list(replayer.tally.failures())
     # Not in the order of their cuts: to go back costs half a second, and time may run out before the last.
-    chosen = diverse(groups)[:EXPLAINED]
-    records = {id(group): plain(group, replayer.tally, replay) for group in groups}
+    chosen = together(diverse(groups))[:EXPLAINED]
+    records = {group.damage: plain(group, replayer.tally, replay) for group in groups}
+    shrinker = Shrinker(replayer, belongs, replay)
     ends = until or Deadline.after(EVER_S)
-    for number, group in enumerate(chosen, start=1):
+    for number, alike in enumerate(chosen, start=1):
+        mine = [records[group.damage] for group in alike]
         if ends.passed and any(one.confirmed for one in records.values()):
             break
-        step(f"shrinking failure {number} of {len(chosen)}, {SHRINK_S:.0f} s at most: {group.damage}")
-        record = records[id(group)]
-        while record.repeated < REPEATS and not (record.confirmed and ends.passed):
-            record.repeated += 1
-            record.confirmed += group.damage in replayer.judge(group.first.state, anew=True).damages
-        if record.confirmed and not ends.passed:
-            share = ends.remaining_s / (len(chosen) - number + 1)
-            shrink_one(record, group, replayer, belongs, replay, Deadline.after(min(SHRINK_S, share)))
+        step(f"shrinking state {number} of {len(chosen)}, {SHRINK_S:.0f} s at most: {alike[0].damage}")
+        for turn in range(1, REPEATS + 1):
+            if ends.passed and any(one.confirmed for one in mine):
+                break
+            for group, record in zip(alike, mine, strict=True):
+                # Of one look all of them are judged.
+                record.repeated = turn
+                record.confirmed += replayer.shows(group.damage, group.first.state, anew=group is alike[0])
+        deadline = Deadline.after(min(SHRINK_S, ends.remaining_s / (len(chosen) - number + 1)))
+        for group, record in zip(alike, mine, strict=True):
+            if record.confirmed and not ends.passed:
+                shrinker.enter(record, group, [one.shrunk for one in mine if one.shrunk is not None], deadline)
     # What is reported must not be of the checker's own making. Last, because each boots a machine.
-    for group in chosen:
+    for alike in chosen:
         if ends.passed:
             break
-        step(f"showing a machine that has just booted: {group.damage}")
-        replayer.cold(group.first.choice, group.first.state)
+        step(f"showing a machine that has just booted: {alike[0].damage}")
+        replayer.cold(alike[0].first.choice, alike[0].first.state)
     yield from records.values()
+
+
+def together(groups: Sequence[Group]) -> list[list[Group]]:
+    """Put failures together whose first state is the same."""
+    alike: dict[CrashState, list[Group]] = {}
+    for group in groups:
+        alike.setdefault(group.first.state, []).append(group)
+    return list(alike.values())
 
 
 def diverse(groups: Sequence[Group]) -> list[Group]:
@@ -101,49 +117,70 @@ def plain(group: Group, tally: Tally, replay: Callable[[str], list[str]]) -> Fai
     )
 
 
-def shrink_one(
-    record: FailureRecord,
-    group: Group,
-    replayer: Replayer,
-    belongs: Belongs,
-    replay: Callable[[str], list[str]],
-    deadline: Deadline,
-) -> None:
-    """Find the smallest state that shows a failure, and enter it in its record."""
+@dataclass(frozen=True)
+class Shrinker:
+    """Finds the smallest states that show failures, and enters them in their records."""
 
-    def fails(state: CrashState) -> bool:
-        return not deadline.passed and group.damage in replayer.judge(state).damages
+    replayer: Replayer
+    belongs: Belongs
+    replay: Callable[[str], list[str]]
 
-    trials, first = Trials(fails, LOOKS), group.first.state
-    replayer.judge(first)
-    every = replayer.roller.window.open
-    try:
-        smallest = trials.shrink(first)
-        fullest = trials.missing(first, every)
-    except RequestError:
-        return  # it did not show again this time: what was confirmed says how often it does
-    judgement, recording = replayer.judge(smallest), replayer.tally.recording
-    survivors, lost = pieces_of(recording, smallest), pieces_of(recording, whole(absent(fullest, every), fullest.cut))
-    known = belongs(smallest, [piece.at for piece in (*survivors, *lost)])
-    record.shrunk = ShrunkRecord(
-        state=smallest.name,
-        dump=smallest.dump(),
-        survivors=[piece.record(recording, known) for piece in survivors],
-        not_there=len(absent(smallest, every)),
-        tried=trials.checks,
-        whole=not (trials.spent or deadline.passed),
-        lost=[piece.record(recording, known) for piece in lost],
-        lost_state=fullest.name,
-        lost_dump=fullest.dump(),
-    )
-    record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
-    record.missing_total = len(judgement.missing)
-    record.replay = replay(smallest.name)
-    if record.shrunk.whole:
-        record.shortest = shorten(trials, group.damage, replayer, smallest, fullest)
-        record.replay = replay(record.shortest.state)
-        if trials.spent or deadline.passed:
-            record.shrunk.whole, record.shortest.not_at = False, None
+    def enter(self, record: FailureRecord, group: Group, known: Sequence[ShrunkRecord], deadline: Deadline) -> None:
+        """Do it for one failure; if it shows in what is ``known`` of others of its state, that is its own, too.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+
+        def fails(state: CrashState) -> bool:
+            return not deadline.passed and self.replayer.shows(group.damage, state)
+
+        trials = Trials(fails, LOOKS)
+        try:
+            record.shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(
+                group, trials, deadline
+            )
+        except RequestError:
+            return  # it did not show again this time: what was confirmed says how often it does
+        judgement, recording = self.replayer.judge(smallest), self.replayer.tally.recording
+        record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
+        record.missing_total = len(judgement.missing)
+        record.replay = self.replay(smallest.name)
+        if record.shrunk.whole and not deadline.passed:
+            record.shortest = shorten(trials, group.damage, self.replayer, smallest, fullest)
+            record.replay = self.replay(record.shortest.state)
+            if trials.spent or deadline.passed:
+                record.shrunk.whole, record.shortest.not_at = False, None
+
+    def _known(
+        self, damage: Damage, known: Sequence[ShrunkRecord]
+    ) -> tuple[ShrunkRecord, CrashState, CrashState] | None:
+        for one in known:
+            smallest, fullest = CrashState.load(one.dump), CrashState.load(one.lost_dump or one.dump)
+            if self.replayer.shows(damage, smallest) and self.replayer.shows(damage, fullest):
+                return one.model_copy(deep=True), smallest, fullest
+        return None
+
+    def _shrunk(self, group: Group, trials: Trials, deadline: Deadline) -> tuple[ShrunkRecord, CrashState, CrashState]:
+        first, recording = group.first.state, self.replayer.tally.recording
+        self.replayer.judge(first)
+        every = self.replayer.roller.window.open
+        smallest, fullest = trials.shrink(first), trials.missing(first, every)
+        survivors = pieces_of(recording, smallest)
+        lost = pieces_of(recording, whole(absent(fullest, every), fullest.cut))
+        belongs = self.belongs(smallest, [piece.at for piece in (*survivors, *lost)])
+        shrunk = ShrunkRecord(
+            state=smallest.name,
+            dump=smallest.dump(),
+            survivors=[piece.record(recording, belongs) for piece in survivors],
+            not_there=len(absent(smallest, every)),
+            tried=trials.checks,
+            whole=not (trials.spent or deadline.passed),
+            lost=[piece.record(recording, belongs) for piece in lost],
+            lost_state=fullest.name,
+            lost_dump=fullest.dump(),
+        )
+        return shrunk, smallest, fullest
 
 
 def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:

@@ -2,7 +2,7 @@
 
 from harness.crash.bench import Bench, Roller
 from harness.crash.choice import Choice
-from harness.crash.judge import Judgement
+from harness.crash.judge import NFSD, Damage, Judgement
 from harness.crash.observation import Observation
 from harness.crash.state import CrashState
 from harness.crash.tally import Tally
@@ -18,6 +18,7 @@ class Replayer:
         self.looks = 0
         """States that were shown."""
         self._known: dict[str, Observation] = {}
+        self._through_nfsd: set[str] = set()
 
     def cold(self, choice: Choice, state: CrashState) -> None:
         """Show a state again, and to a machine that has just booted with it too; the tally compares what they saw.
@@ -30,15 +31,24 @@ class Replayer:
         if looked.cold is not None:
             self.tally.compare(choice, state, looked.observation, looked.cold)
 
-    def judge(self, state: CrashState, *, anew: bool = False) -> Judgement:
-        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``.
+    def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False) -> Judgement:
+        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``, or through ``nfsd``.
 
         Raises:
             RigError: the checker failed twice.
         """
         self.roller.go(state.cut)
         digest = self.roller.window.digest(state)
-        if anew or digest not in self._known:
+        if anew or digest not in self._known or (nfsd and digest not in self._through_nfsd):
             self.looks += 1
-            self._known[digest] = self.bench.submit(self.roller.job(state)).result().observation
+            self._known[digest] = self.bench.submit(self.roller.job(state, nfsd=nfsd)).result().observation
+            (self._through_nfsd.add if nfsd else self._through_nfsd.discard)(digest)
         return self.tally.judge(state, self._known[digest])
+
+    def shows(self, damage: Damage, state: CrashState, *, anew: bool = False) -> bool:
+        """Return whether a state shows a failure.
+
+        Raises:
+            RigError: the checker failed twice.
+        """
+        return damage in self.judge(state, anew=anew, nfsd=damage.promise == NFSD).damages

@@ -26,10 +26,14 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
         console.print()
         console.print(failure_table(record))
     blamed = len({failure.blame for failure in record.failures}) > 1
+    block = 0
     for place, failure in enumerate(record.failures, start=1):
-        console.print()
+        other = words.same_as(record.failures, place)
+        if other is None or other != block:
+            console.print()
+            block = place
         # The end says it, if all are blamed alike.
-        for line in lines_of(place, failure, blamed=blamed):
+        for line in lines_of(place, failure, blamed=blamed, other=other):
             _say(console, line)
     console.print()
     end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome))
@@ -54,9 +58,11 @@ def failure_table(record: ExplorationRecord) -> Table:
     return table
 
 
-def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True) -> list[str]:
-    """Return what is known of a failure, with whom it is ``blamed`` on."""
+def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: int | None = None) -> list[str]:
+    """Return what is known of a failure, with whom it is ``blamed`` on; one line where it is shown as ``other`` is."""
     blame = f"; blame: {failure.blame}" if blamed and failure.blame else ""
+    if other is not None:
+        return [f"{place} {failure.promise}: {failure.damage}: {words.together(failure, other)}{blame}"]
     lines = [f"{place} {failure.promise}: {failure.damage} ({words.smallest(failure)}){blame}"]
     if failure.shrunk is not None:
         survivors = failure.shrunk.survivors

@@ -1,5 +1,7 @@
 """An exploration in words and rows, for the terminal and for the page."""
 
+from collections.abc import Sequence
+
 from harness.record.exploration import ExplorationRecord, FailureRecord, MissingRecord, Possible, WriteRecord
 from harness.report.words import count, number, plural
 
@@ -79,6 +81,24 @@ def shortest(failure: FailureRecord) -> str | None:
         f"{said}; so much of the history is needed: {one.cut:,} of {plural(one.of, 'request')}, "
         f"{one.acknowledged:,} of {plural(one.of_acknowledged, 'acknowledged operation')}"
     )
+
+
+def same_as(failures: Sequence[FailureRecord], place: int) -> int | None:
+    """Return which earlier failure is shown in the same state as the one at this place; places count from 1."""
+    states = [(one.shrunk.state, one.shrunk.lost_state) if one.shrunk else (one.state, None) for one in failures]
+    first = states.index(states[place - 1]) + 1
+    return first if first < place else None
+
+
+def together(failure: FailureRecord, other: int) -> str:
+    """Tell of a failure that is shown in the same state as another, of that number."""
+    state = failure.shrunk.state if failure.shrunk else failure.state
+    said = [f"in the same state as {other}, {state}"]
+    if failure.shortest is not None and failure.shortest.earlier:
+        said = [f"{said[0]}, with a shorter history in {failure.shortest.state}"]
+    if failure.missing is not None:
+        said.append(missing(failure.missing))
+    return "; ".join(said)
 
 
 def smallest(failure: FailureRecord) -> str:

@@ -1,4 +1,5 @@
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from harness.record.exploration import FailureRecord
 from harness.verdict.contract import Conditions
 from harness.waiting import Deadline
 from harness.workload.history import History
-from tests.crash.made_up import MadeUp, half_written, told, written
+from tests.crash.made_up import WORKER, MadeUp, half_written, told, written
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 
 STALE = Damage("write + fsync", "an older generation is there", "read")
@@ -282,6 +283,24 @@ def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
     assert failure.shortest is not None
     assert failure.replay == ["show", failure.shortest.state]
     assert CrashState.load(failure.shrunk.dump).name == failure.shrunk.state
+
+
+def test_failures_that_begin_with_the_same_state_are_shrunk_once(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path / "two", written(lies_from=4), told())
+    alone = explained(made_up)
+    made_up = MadeUp(tmp_path / "two", written(lies_from=4), told())
+    (tmp_path / "two" / "states.jsonl").unlink()
+    other = WORKER.model_copy(update={"number": 1, "client": "client2", "kind": "o_sync"})
+    words = [one._replace(worker=1, kind="o_sync") for one in told().operations]
+    made_up.oracle = replace(made_up.oracle, workers=(WORKER, other), history=History([*told().operations, *words]))
+    first, second = explained(made_up)
+    assert {first.promise, second.promise} == {"write + fsync", "O_SYNC write"}
+    assert (first.confirmed, second.confirmed) == (2, 2)
+    assert first.state == second.state
+    assert first.shrunk == second.shrunk == alone[0].shrunk
+    assert first.shrunk is not second.shrunk
+    assert first.shortest == second.shortest
+    assert {one.missing.client for one in (first, second) if one.missing} == {"client1", "client2"}
 
 
 def test_without_any_time_left_one_failure_is_shown_again_once(tmp_path: Path) -> None:

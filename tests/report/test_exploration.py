@@ -235,6 +235,24 @@ def test_so_much_of_the_history_is_needed(changes: dict[str, object], said: str)
     assert f"{said}; {needed}." in " ".join(parsed(render_exploration(record)).words.split())
 
 
+def test_failures_shown_in_the_same_state_are_told_in_one_line() -> None:
+    other = failure().model_copy(update={"promise": "write + fsync", "damage": "nothing is there"})
+    apart = other.model_copy(update={"shrunk": None, "shortest": None, "damage": "garbage"})
+    record = exploration(failures=[failure(), other, apart, failure()])
+    assert [words.same_as(record.failures, place) for place in (1, 2, 3, 4)] == [None, 1, None, 1]
+    line = (
+        "2 write + fsync: nothing is there: in the same state as 1, 17-0badcafe, with a shorter history in "
+        "9-0badcafe; client1 had been told 0.0123 s before the cut"
+    )
+    screen = StringIO()
+    show_exploration(record, Console(file=screen, width=400))
+    assert line in screen.getvalue()
+    assert screen.getvalue().count("./raidproof explore") == 2
+    tags = parsed(render_exploration(record))
+    assert line in " ".join(tags.words.split())
+    assert {"failure-1", "failure-2", "failure-3", "failure-4"} <= set(tags.ids)
+
+
 def test_a_history_that_nobody_has_looked_for_is_not_told_of() -> None:
     assert words.shortest(failure().model_copy(update={"shortest": None})) is None
 
