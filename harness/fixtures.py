@@ -71,6 +71,7 @@ def stack_of(
     *,
     members: int = len(MEMBERS),
     chunk_size: int = 64 * KIB,
+    bitmap_chunk: int | None = None,
     filesystem: FilesystemSpec | None = None,
     sync: bool = True,
     export: ExportSpec | None = None,
@@ -83,7 +84,7 @@ def stack_of(
     Raises:
         RequestError: it cannot be.
     """
-    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members]}
+    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
     if level != Level.RAID1:
         array["chunk_size"] = chunk_size
     if level != Level.RAID0:

@@ -66,12 +66,15 @@ class StackSpec(Spec):
         """Make sure that a server with these disks (bytes by serial) can carry it, before there is one.
 
         Raises:
-            RequestError: a disk does not exist, or the array would be too small for the filesystem.
+            RequestError: a disk does not exist, or the array would be too small for the filesystem, or a member for
+                the array's bitmap.
         """
         for serial in self.disks:
             if serial not in sizes:
                 raise RequestError(f"the server has no disk {serial!r}; {nearest(serial, sizes)}")
-        room = capacity(self.array, min(sizes[serial] for serial in self.array.members))
+        member_size = min(sizes[serial] for serial in self.array.members)
+        self.array.refuse_size(member_size)
+        room = capacity(self.array, member_size)
         least = self.filesystem.least_size(self.array.geometry)
         if room < least:
             raise RequestError(

@@ -5,8 +5,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from harness.array import ArraySpec, Level, assemble_command, capacity, create_commands, data_disks
+from harness.array.bitmap import LEAST_CHUNK, least_chunk
 from harness.errors import RequestError
-from harness.units import KIB, MIB
+from harness.units import GIB, KIB, MIB
 
 
 def disks(count: int) -> tuple[str, ...]:
@@ -56,6 +57,13 @@ def test_a_level_may_be_written_as_people_do(level: object) -> None:
         ({"members": disks(3), "journal": "x", "bitmap": "internal"}, "policy journal contradicts"),
         ({"members": disks(3), "consistency_policy": "bitmap", "bitmap": "none"}, "contradicts"),
         ({"members": disks(3), "consistency_policy": "resync", "bitmap": "internal"}, "contradicts"),
+        ({"members": disks(3), "bitmap": "none", "bitmap_chunk": "64KiB"}, "there is no bitmap, the policy is resync"),
+        ({"members": disks(3), "consistency_policy": "ppl", "bitmap_chunk": "64KiB"}, "there is no bitmap"),
+        ({"members": disks(3), "journal": "x", "bitmap_chunk": "64KiB"}, "the policy is journal"),
+        ({"level": 0, "members": disks(2), "bitmap_chunk": "64KiB"}, "the policy is none"),
+        ({"members": disks(3), "bitmap_chunk": "12KiB"}, "power of two from 4KiB to 1GiB"),
+        ({"members": disks(3), "bitmap_chunk": "2KiB"}, "power of two from 4KiB"),
+        ({"members": disks(3), "bitmap_chunk": "2GiB"}, "power of two from 4KiB to 1GiB"),
         ({"members": disks(3), "consistency_policy": "resinc"}, "did you mean 'resync'"),
         ({"members": disks(3), "bitmap": "internl"}, "did you mean 'internal'"),
         ({"members": disks(3), "chunk": "64KiB"}, "did you mean 'chunk_size'"),
@@ -137,6 +145,7 @@ def specs(draw: st.DrawFn) -> ArraySpec:
     if level is Level.RAID10:
         asked["layout"] = draw(st.sampled_from("nfo")) + str(draw(st.integers(1, 4)))
     asked["bitmap"] = draw(st.sampled_from([None, "none", "internal"]))
+    asked["bitmap_chunk"] = draw(st.sampled_from([None, 4 * KIB, 64 * MIB]))
     try:
         return ArraySpec.model_validate(asked)
     except RequestError:
@@ -205,6 +214,51 @@ def test_policies(policy: dict[str, str], words: set[str]) -> None:
     (command,) = create_commands(ArraySpec.model_validate({"level": 5, "members": disks(3), **policy}))
     assert words <= set(command)
     assert "--bitmap=internal" not in command
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ({"level": 5, "members": disks(3)}, [True]),
+        ({"level": "1+0", "members": disks(4)}, [True, True, False]),
+        ({"level": "0+1", "members": disks(4)}, [False, False, True]),
+    ],
+)
+def test_bitmap_is_as_fine_as_asked_where_there_is_one(asked: dict[str, Any], given: list[bool]) -> None:
+    commands = create_commands(ArraySpec.model_validate({**asked, "bitmap_chunk": "64KiB"}))
+    assert ["--bitmap-chunk=64K" in command for command in commands] == given
+    assert ["--bitmap=internal" in command for command in commands] == given
+
+
+@pytest.mark.parametrize(
+    ("level", "count", "size", "least"),
+    [
+        # As mdadm 4.4 took and refused them on members of 288 MiB.
+        ("5", 4, 288 * MIB, 16 * KIB),
+        ("10", 4, 288 * MIB, 32 * KIB),
+        ("1+0", 4, 288 * MIB, 16 * KIB),
+        ("0+1", 4, 144 * MIB, 16 * KIB),
+        ("1", 2, 64 * MIB, 4 * KIB),
+        ("5", 4, 8 * GIB, 512 * KIB),
+        ("5", 4, 9 * GIB, 32 * KIB),
+    ],
+)
+def test_bitmap_that_has_no_room_is_refused(level: str, count: int, size: int, least: int) -> None:
+    def spec(chunk: int) -> ArraySpec:
+        return ArraySpec.model_validate({"level": level, "members": disks(count), "bitmap_chunk": chunk})
+
+    spec(least).refuse_size(size)
+    if least > 4 * KIB:
+        with pytest.raises(RequestError, match="mdadm has room for chunks of"):
+            spec(least // 2).refuse_size(size)
+
+
+@given(st.integers(0, 1 << 50), st.integers(0, 1 << 44))
+def test_least_chunk_is_a_power_of_two_and_its_bits_have_room(synced: int, member: int) -> None:
+    chunk = least_chunk(synced, member)
+    assert chunk >= LEAST_CHUNK
+    assert chunk.bit_count() == 1
+    assert synced // chunk // 8 <= 128 * KIB + MIB // chunk
 
 
 def test_a_stripe_is_never_assumed_clean() -> None:

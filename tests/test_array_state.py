@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.array import Array, ArraySpec, Level, MdState, parse_md
-from harness.array.state import state_paths
+from harness.array.state import asked_of, found_of, state_paths
 from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from harness.errors import NotEffective, RigError
-from harness.layer import parse_read
+from harness.layer import differences, parse_read
 
 DATA = Path(__file__).parent / "data" / "md"
 LETTERS = "defghi"
@@ -65,6 +65,24 @@ def test_real_arrays_are_read(kernel: str, name: str, asked: dict[str, Any], pol
     assert (state.bitmap is not None) == (policy == "bitmap")
     assert state.clean
     assert {member.device for member in state.members} == set(spec.devices[0].inputs)
+
+
+FINE = spec_of(members=disks(4), bitmap_chunk="16KiB")
+FINE_TEXT = (DATA / "linux-6.12-raid5-bitmap-chunk.txt").read_text()
+
+
+def test_chunk_of_the_bitmap_is_read_and_compared() -> None:
+    (md,) = FINE.devices
+
+    def differing(text: str, spec: ArraySpec = FINE) -> list[str]:
+        found = found_of(parse_md(md, names_of(FINE, "6.12"), parse_read(text)))
+        return [one.field for one in differences(asked_of(spec.devices[0], spec), found)]
+
+    assert differing(FINE_TEXT) == []
+    assert differing(FINE_TEXT, spec_of(members=disks(4))) == []
+    assert differing(FINE_TEXT.replace("chunksize:16384", "chunksize:67108864")) == ["bitmap_chunk"]
+    without = "".join(line for line in FINE_TEXT.splitlines(keepends=True) if "/bitmap/" not in line)
+    assert differing(without) == ["bitmap", "bitmap_chunk"]
 
 
 def test_roles_of_members() -> None:

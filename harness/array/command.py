@@ -9,7 +9,10 @@ from harness.ours import HOMEHOST
 def create_command(md: Md) -> list[str]:
     """Write an array's metadata onto its members and bring it online."""
     policy = {
-        "bitmap": ["--bitmap=internal"],
+        "bitmap": [
+            "--bitmap=internal",
+            *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
+        ],
         # RAID1, 4, 5, 6 and 10 without one would be asked about it by mdadm 4.3 and later.
         "resync": ["--bitmap=none", "--consistency-policy=resync"],
         "ppl": ["--consistency-policy=ppl"],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from harness.array.bitmap import LARGEST_CHUNK, LEAST_CHUNK, least_chunk
 from harness.errors import RequestError
 from harness.layer import PAGE_SIZE, Spec, one_of, power_of_two
 from harness.units import KIB, Size, format_size
@@ -127,6 +128,7 @@ class Md(NamedTuple):
     chunk_size: int | None = None
     layout: str | None = None
     consistency_policy: str = "none"
+    bitmap_chunk: int | None = None
 
     @property
     def name(self) -> str:
@@ -157,7 +159,8 @@ class ArraySpec(Spec):
 
     ``chunk_size`` is in bytes; ``legs`` is how many mirrors a 1+0 is striped over (two members each if not given),
     or how many stripes a 0+1 mirrors (two). What of a nested array can be chosen applies to the level that has it:
-    the chunk size to the stripes, the bitmap to the mirrors.
+    the chunk size to the stripes, the bitmap to the mirrors. ``bitmap_chunk`` is how many bytes one bit of the bitmap
+    stands for: of each member, of a RAID10 of the array. If not said mdadm takes 64 MiB, or more on large members.
     """
 
     level: Annotated[Level, BeforeValidator(_read_level)] = Level.RAID5
@@ -168,6 +171,7 @@ class ArraySpec(Spec):
     layout: str | None = None
     legs: int | None = None
     bitmap: Literal["none", "internal"] | None = None
+    bitmap_chunk: Size | None = None
     consistency_policy: Literal["resync", "bitmap", "journal", "ppl"] | None = None
     assume_clean: bool = False
     """Trust that the members agree already, which they do if all are zero, and skip the first resync."""
@@ -189,6 +193,8 @@ class ArraySpec(Spec):
         if self.layout is not None:
             self._refuse_layout(self.layout)
         self._refuse_policy()
+        if self.bitmap_chunk is not None:
+            self._refuse_bitmap_chunk(self.bitmap_chunk)
         return self
 
     def _refuse_members(self) -> None:
@@ -247,6 +253,30 @@ class ArraySpec(Spec):
         if self.bitmap is not None and self.bitmap == contradiction:
             raise RequestError(f"consistency policy {policy or 'journal'} contradicts bitmap {self.bitmap}")
 
+    def _refuse_bitmap_chunk(self, chunk: int) -> None:
+        if self.policy != "bitmap":
+            raise RequestError(f"bitmap chunk {format_size(chunk)}: there is no bitmap, the policy is {self.policy}")
+        if not power_of_two(chunk) or not LEAST_CHUNK <= chunk <= LARGEST_CHUNK:
+            bounds = f"{format_size(LEAST_CHUNK)} to {format_size(LARGEST_CHUNK)}"
+            raise RequestError(f"bitmap chunk {format_size(chunk)} is not a power of two from {bounds}")
+
+    def refuse_size(self, member_size: int) -> None:
+        """Make sure that its bitmap has room on members of so many bytes.
+
+        Raises:
+            RequestError: its chunk is too small for that.
+        """
+        if self.bitmap_chunk is None:
+            return
+        whole_array = self.level in {Level.RAID10, Level.MIRRORED_STRIPES}
+        synced = capacity(self, member_size) if whole_array else member_size
+        member = synced if self.level is Level.MIRRORED_STRIPES else member_size
+        if self.bitmap_chunk < (least := least_chunk(synced, member)):
+            raise RequestError(
+                f"bitmap chunk {format_size(self.bitmap_chunk)}: on members of {format_size(member)} mdadm has room "
+                f"for chunks of {format_size(least)} or more"
+            )
+
     @property
     def leg_count(self) -> int:
         """How many arrays a nested array is made of."""
@@ -297,10 +327,12 @@ class ArraySpec(Spec):
                 chunk_size=self.chunk_size,
                 layout=self.layout or default_layout(self.level),
                 consistency_policy=self.policy,
+                bitmap_chunk=self.bitmap_chunk,
             )
             return (top,)
         mirrors_inside = self.level is Level.STRIPED_MIRRORS
-        mirror, stripe = (Level.RAID1, None, self.policy), (Level.RAID0, self.chunk_size, "none")
+        mirror = (Level.RAID1, None, self.policy, self.bitmap_chunk)
+        stripe = (Level.RAID0, self.chunk_size, "none", None)
         inner, outer = (mirror, stripe) if mirrors_inside else (stripe, mirror)
         size = len(members) // self.leg_count
         legs = tuple(
@@ -310,11 +342,19 @@ class ArraySpec(Spec):
                 members=members[number * size : (number + 1) * size],
                 chunk_size=inner[1],
                 consistency_policy=inner[2],
+                bitmap_chunk=inner[3],
             )
             for number in range(self.leg_count)
         )
         over = tuple(leg.device for leg in legs)
-        top = Md(number=0, level=outer[0], members=over, chunk_size=outer[1], consistency_policy=outer[2])
+        top = Md(
+            number=0,
+            level=outer[0],
+            members=over,
+            chunk_size=outer[1],
+            consistency_policy=outer[2],
+            bitmap_chunk=outer[3],
+        )
         return (*legs, top)
 
 

@@ -22,6 +22,7 @@ _FILES = (
     "mismatch_cnt",
     "consistency_policy",
     "bitmap/location",
+    "bitmap/chunksize",
 )
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
@@ -69,6 +70,8 @@ class MdState(State):
     consistency_policy: str
     bitmap: str | None
     """Where the bitmap lies, or None."""
+    bitmap_chunk: int | None = None
+    """Bytes that one of its bits stands for (bitmap/chunksize in Documentation/admin-guide/md.rst)."""
     minimum_io_size: int
     optimal_io_size: int
     write_cache: str
@@ -161,6 +164,7 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         mismatch_cnt=number("mismatch_cnt") if redundant else 0,
         consistency_policy=word("consistency_policy"),
         bitmap=None if bitmap == "none" else bitmap,
+        bitmap_chunk=_position(content.get(f"{top}/md/bitmap/chunksize")) if bitmap != "none" else None,
         minimum_io_size=whole_number(queue("minimum_io_size"), "minimum_io_size"),
         optimal_io_size=whole_number(queue("optimal_io_size"), "optimal_io_size"),
         write_cache=queue("write_cache"),
@@ -203,6 +207,7 @@ def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
         "layout": md.layout,
         "consistency_policy": md.consistency_policy,
         "bitmap": "internal" if md.consistency_policy == "bitmap" else "none",
+        "bitmap_chunk": md.bitmap_chunk,
         "inputs": tuple(sorted(md.inputs)),
         "stripe_width": geometry.stripe_unit * geometry.data_disks if geometry else None,
     }
@@ -217,6 +222,7 @@ def found_of(state: MdState) -> dict[str, Value]:
         "layout": state.layout,
         "consistency_policy": state.consistency_policy,
         "bitmap": "internal" if state.bitmap else "none",
+        "bitmap_chunk": state.bitmap_chunk,
         "inputs": tuple(sorted(member.device for member in state.members)),
         "stripe_width": state.optimal_io_size,
     }

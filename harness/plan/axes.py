@@ -63,6 +63,14 @@ def _filesystem_is(kind: str) -> Callable[[Settings], bool]:
 
 STRIPED = Where(lambda its: level_of(its) is not Level.RAID1, "level is 1: it keeps whole copies, not stripes")
 REDUNDANT = Where(lambda its: level_of(its) is not Level.RAID0, "level is 0: it has no redundancy to keep consistent")
+BITMAPPED = Where(
+    lambda its: (
+        level_of(its) is not Level.RAID0
+        and its.get("bitmap") != "none"
+        and its.get("consistency_policy", "bitmap") == "bitmap"
+    ),
+    "there is no bitmap: level is 0, or bitmap is none, or consistency_policy is another",
+)
 PARITY = Where(lambda its: level_of(its) in PARITY_LEVELS, "level has no parity: only 4, 5 and 6 have a stripe cache")
 LAID_OUT = Where(
     lambda its: level_of(its) in {Level.RAID5, Level.RAID6, Level.RAID10}, "level is not 5, 6 or 10: no other has one"
@@ -114,6 +122,7 @@ AXES: dict[str, Axis] = {
         Axis("layout", "array.layout", "left-symmetric, n2, f2, ...", where=LAID_OUT),
         _number("legs", "array.legs", "arrays that a nested array is made of", NESTED),
         Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
+        _size("bitmap_chunk", "array.bitmap_chunk", "bytes that one bit of the bitmap stands for", BITMAPPED),
         Axis(
             "consistency_policy",
             "array.consistency_policy",

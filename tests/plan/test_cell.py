@@ -9,7 +9,7 @@ from harness.errors import RequestError
 from harness.plan.axes import AXES
 from harness.plan.cell import matrix_of
 from harness.stack import StackSpec
-from harness.units import KIB
+from harness.units import KIB, MIB
 from tests.plan.conftest import Make, plan_of
 
 
@@ -135,6 +135,17 @@ def test_every_axis_goes_to_a_field_that_exists() -> None:
         assert not layer or any(field in model.model_fields for model in layers[layer]), axis.name
 
 
+def test_chunk_of_a_bitmap_is_left_out_where_there_is_none(make: Make) -> None:
+    matrix = make({"level": [5, 0], "bitmap": ["none", "internal"], "bitmap_chunk": ["1MiB", "64MiB"]})
+    assert [cell.name for cell in matrix.cells] == [
+        "level=5 bitmap=none",
+        "level=5 bitmap=internal bitmap_chunk=1MiB",
+        "level=5 bitmap=internal bitmap_chunk=64MiB",
+        "level=0",
+    ]
+    assert matrix.cells[1].stack.array.bitmap_chunk == MIB
+
+
 VALUES: dict[str, list[Any]] = {
     "level": [0, 1, 5, 6, 10, "1+0"],
     "chunk": ["16KiB", "64KiB", "3KiB"],
@@ -142,6 +153,7 @@ VALUES: dict[str, list[Any]] = {
     "filesystem": ["xfs", "ext4"],
     "log": ["internal", "external"],
     "bitmap": ["none", "internal"],
+    "bitmap_chunk": ["64KiB", "64MiB", "4KiB"],
     "stripe_cache_size": [256, 4096],
     "wdelay": [True, False],
     "export": ["sync", "async"],

@@ -1,0 +1,30 @@
+"""The bitmap is as fine as was asked, and as fine as mdadm can make it."""
+
+import pytest
+
+from harness.array import Array, ArraySpec
+from harness.command import CommandFailed
+from harness.errors import RequestError
+from harness.fixtures import DISK_SIZE, stack_of
+from harness.lab import Lab
+from harness.units import KIB
+
+
+def spec(level: str, chunk: int) -> ArraySpec:
+    return stack_of(level, bitmap_chunk=chunk).array
+
+
+@pytest.mark.parametrize(("level", "least"), [("5", 16 * KIB), ("10", 32 * KIB)])
+def test_bitmap_is_as_fine_as_asked_and_no_finer_than_it_can_be(lab: Lab, level: str, least: int) -> None:
+    finer = spec(level, least // 2)
+    with pytest.raises(RequestError, match="mdadm has room for chunks of"):
+        finer.refuse_size(DISK_SIZE)
+    with pytest.raises(CommandFailed, match="bitmap chunk size not supported"):
+        Array(finer, lab.server).create()
+    asked = spec(level, least)
+    asked.refuse_size(DISK_SIZE)
+    array = Array(asked, lab.server)
+    array.create()
+    assert array.state().top.bitmap_chunk == least
+    assert {one.region_size for one in array.bitmaps().values()} == {least}
+    array.deactivate()

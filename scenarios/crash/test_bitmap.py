@@ -1,0 +1,117 @@
+"""What a crash leaves different the write-intent bitmap has marked, in every crash that one run could have had."""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from functools import partial
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.crash.bitmap import bitmaps_of, judge_marks
+from harness.crash.choice import Choices
+from harness.crash.parity import ROW, Assembled, Difference, ReadMember
+from harness.crash.recording import Recording
+from harness.crash.redundancy import Redundancy
+from harness.crash.source import Source, source_of
+from harness.crash.state import CrashState, Survivor
+from harness.crash.superblock import OFFSET, SIZE, parse_superblock
+from harness.crash.window import Window
+from harness.disk.writelog import Kind
+from harness.fixtures import MEMBERS, Cycle, stack_of
+from harness.units import KIB
+from scenarios.crash.settled import BitmapSettled
+
+REGION = 16 * KIB
+"""The finest that mdadm makes it on these disks: 18,368 regions instead of 5."""
+STATES = 1000
+SECONDS = 3.0
+"""So that marks come and go meanwhile."""
+EARLY = "6.12."
+"""Kernels that write to a RAID5 before the mark is on its members (docs/findings.md)."""
+Writes = dict[int, list[tuple[int, bool]]]
+"""Of each row the numbers of its writes, and whether its region lacked a durable mark when it was written."""
+
+
+def assembled(read: ReadMember) -> Assembled:
+    found = Assembled.of({one: parse_superblock(read(one, OFFSET, SIZE)) for one in range(len(MEMBERS))})
+    assert found is not None
+    return found
+
+
+def writes(recording: Recording, first: int) -> Writes:
+    window = Window(recording)
+    found: Writes = defaultdict(list)
+    window.move(first)
+    array = assembled(partial(window.read, CrashState(first)))
+    for number, record in enumerate(recording.records[first:], start=first):
+        rows = array.rows_of([(record.member, record.offset, record.length)]) if record.kind is Kind.WRITE else []
+        if rows:
+            window.move(number)
+            # A mark counts that is there whatever the caches keep: one that is just being cleared is none.
+            kept = (CrashState(number), CrashState(number, tuple(map(Survivor, window.open))))
+            reads = [partial(window.read, state) for state in kept]
+            marks = {member: one for member, one in bitmaps_of(array, reads[0]).items() if one is not None}
+        for row in rows:
+            had = all(one.marked(read, member, row * ROW) for read in reads for member, one in marks.items())
+            found[row].append((number, not had))
+    return found
+
+
+def was_early(written: Writes, row: int, state: CrashState) -> bool:
+    """Whether the last write of a row that a state may have came before its mark."""
+    numbers = written.get(row, [])
+    # What was in flight at the cut, and survived, has a later number.
+    end = max([state.cut, *(survivor.request + 1 for survivor in state.survivors)])
+    place = bisect_left(numbers, (end, False))
+    return place > 0 and numbers[place - 1][1]
+
+
+def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMember:
+    """Return what a member would read whose bitmap has lost the mark of one region."""
+    byte, bit = divmod(array.synced_at(one) // REGION, 8)
+    places = {member: bitmap.offset + byte for member, bitmap in bitmaps_of(array, read).items() if bitmap is not None}
+
+    def forged(member: int, offset: int, length: int) -> bytes:
+        data = bytearray(read(member, offset, length))
+        if 0 <= (place := places[member] - offset) < length:
+            data[place] &= ~(1 << bit)
+        return bytes(data)
+
+    return forged
+
+
+def judged(source: Source, *, early_known: bool) -> Counter[str]:
+    """Judge states by the members' contents alone, and count what was seen."""
+    window, choices = Window(source.recording), Choices(source.recording, 1, first=source.first)
+    written = writes(source.recording, source.first) if early_known else {}
+    redundancy, seen = Redundancy(window), Counter[str]()
+    for choice in sorted(choices.order[:STATES]):
+        redundancy.moved(window.move(choice.cut))
+        state = choices.state(choice, window.open)
+        found = redundancy.judge(state)
+        assert found.unchecked is None
+        new = [one for one in found.unmarked if not (early_known and was_early(written, one.row, state))]
+        assert not new, f"{state.name}: {found}; not written early: {new[0]}"
+        marked = [one for one in found.differ if one not in found.unmarked]
+        seen += Counter(states=1, differ=bool(found.differ), early=bool(found.unmarked), whole=found.all_marked)
+        if marked:
+            read = partial(window.read, state)
+            array = assembled(read)
+            blamed = judge_marks(array, without_mark(array, read, marked[0]), marked).unmarked
+            region = array.synced_at(marked[0]) // REGION
+            assert set(blamed) == {one for one in marked if array.synced_at(one) // REGION == region}
+            seen["told apart"] += len(blamed) < len(marked)
+    return seen
+
+
+@pytest.mark.exhaustive
+def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(cycle: Cycle, campaign: Campaign) -> None:
+    early_known = campaign.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
+    stack = stack_of(bitmap_chunk=REGION)
+    ended = cycle(stack, during=[BitmapSettled()], ledger_seconds=SECONDS).must_keep_every_promise()
+    assert {one["region_size"] for one in ended.record.checks["members"]["bitmaps"].values()} == {REGION}
+    seen = judged(source_of(campaign.store, ended.record.name), early_known=early_known)
+    assert seen["states"] == STATES
+    assert seen["differ"]
+    assert seen["told apart"]
+    assert not seen["whole"]
