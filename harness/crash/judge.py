@@ -11,7 +11,7 @@ from harness.errors import RigError
 from harness.record.judge import conditions_of
 from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
-from harness.verdict.evidence import BROKEN, Balance, Case, Found, weigh, weigh_blocks, weigh_names
+from harness.verdict.evidence import BROKEN, Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.workload.agent import METADATA
@@ -37,13 +37,8 @@ class Damage(NamedTuple):
         return f"{self.promise}: {self.what}"
 
 
-class Missing(NamedTuple):
-    """An acknowledged operation that is not there."""
-
-    operation: Operation
-    worker: WorkerSpec
-    what: str
-    """What is there instead."""
+class Missing(Loss):
+    """An acknowledged operation that is not there, and what that means."""
 
     @property
     def damage(self) -> Damage:
@@ -159,17 +154,19 @@ class Oracle:
         )
 
     def _read(self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions) -> Judgement:
-        seen_ns = instant_ns + ON_THE_WAY_NS
-        evidence = weigh(
+        balance = balance_of(
             self.workers,
             self.history,
             found,
             before_ns=instant_ns,
-            seen_ns=seen_ns,
+            seen_ns=instant_ns + ON_THE_WAY_NS,
             torn=conditions.torn,
             unheard=self.unheard,
         )
-        missing = self._missing(found, instant_ns, seen_ns, conditions) if evidence.lost_total else ()
+        evidence = balance.evidence()
+        missing = tuple(
+            sorted((Missing(*one) for one in balance.losses), key=lambda one: _acknowledged_at(one.operation))
+        )
         blocks = judge_blocks(evidence, conditions, WHERE)
         invented = judge_nothing_invented(evidence, conditions, WHERE)
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
@@ -190,18 +187,6 @@ class Oracle:
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
         )
 
-    def _missing(self, found: Found, before_ns: int, seen_ns: int, conditions: Conditions) -> tuple[Missing, ...]:
-        lost: list[Missing] = []
-        for worker in self.workers:
-            operations = [one for one in self.history.of_worker(worker.number) if one.issued_ns < seen_ns]
-            bound = [one for one in operations if one.binds(before_ns)]
-            unheard = worker.client in self.unheard
-            balance = _Missed()
-            case = Case(worker, operations, bound, found[worker.key], unheard, conditions.torn)
-            (weigh_names if worker.kind == "metadata" else weigh_blocks)(case, balance)
-            lost += balance.missing
-        return tuple(sorted(lost, key=lambda one: _acknowledged_at(one.operation)))
-
 
 def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, list[Damage]]]:
     """Yield what is wrong beside the ledger."""
@@ -221,18 +206,6 @@ def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, lis
         reason = f"{what}: {observation.said}"
         verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Damage(NFSD, what, observation.end)]
-
-
-class _Missed(Balance):
-    """A balance that remembers which operations are lost."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.missing: list[Missing] = []
-
-    def lose(self, operation: Operation, worker: WorkerSpec, what: str) -> None:
-        super().lose(operation, worker, what)
-        self.missing.append(Missing(operation, worker, what))
 
 
 def _conclude(verdicts: Sequence[Verdict], told: int, lost: int) -> tuple[Outcome, str, str | None]:

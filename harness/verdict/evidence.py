@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from errno import EEXIST, ENOENT
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from pydantic import BaseModel, Field
 
@@ -87,14 +87,40 @@ MAKERS = {"": "mkdir", "a": "create", "b": "link", "c": "rename", "s": "symlink"
 """Which operation makes a name in a directory of the metadata worker; the directory itself has none."""
 
 
+class Loss(NamedTuple):
+    """An acknowledged operation that is not there."""
+
+    operation: Operation
+    worker: WorkerSpec
+    what: str
+    """What is there instead."""
+
+    def __str__(self) -> str:
+        done = self.operation
+        return f"{self.worker.path}: {done.kind} of {done.place} (generation {done.generation}): {self.what}"
+
+
+class Spoilt(NamedTuple):
+    """A block in a state that no promise allows."""
+
+    worker: WorkerSpec
+    place: int
+    kind: BlockClass
+
+    def __str__(self) -> str:
+        return f"{self.worker.path}: block {self.place} is {self.kind.value}"
+
+
 class Balance:
-    """Collects an Evidence worker by worker."""
+    """Collects an Evidence worker by worker, and keeps all that it counts as lost or spoilt."""
 
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
         self.lost_after_recovery = 0
         self.acknowledged: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
+        self.losses: list[Loss] = []
+        self.spoilt: list[Spoilt] = []
         self.blocks: Counter[BlockClass] = Counter()
         self.lost_bytes = 0
         self.lost_files = 0
@@ -109,7 +135,13 @@ class Balance:
         self.lost_after_recovery += self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
         ended = operation.ended_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
-        self.say(f"{worker.path}: {operation.kind} of {operation.place} (generation {operation.generation}): {what}")
+        self.losses.append(Loss(operation, worker, what))
+        self.say(str(self.losses[-1]))
+
+    def spoil(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
+        """Keep a block that is in a state that no promise allows."""
+        self.spoilt.append(Spoilt(worker, place, kind))
+        self.say(str(self.spoilt[-1]))
 
     def say(self, example: str) -> None:
         """Keep an example for the report: of many workers a few rather than of one worker many."""
@@ -132,7 +164,27 @@ class Balance:
         )
 
 
-def weigh(
+class Bounds(TypedDict, total=False):
+    """What of a history counts; see `balance_of`."""
+
+    before_ns: int | None
+    seen_ns: int | None
+    resumed_ns: int | None
+    torn: bool
+    unheard: Collection[str]
+    unsure: Collection[int]
+
+
+def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]) -> Evidence:
+    """Hold a history against a scan: the sum of `balance_of`.
+
+    Raises:
+        RigError: the scan says nothing of a worker.
+    """
+    return balance_of(workers, history, found, **bounds).evidence()
+
+
+def balance_of(
     workers: Sequence[WorkerSpec],
     history: History,
     found: Found,
@@ -143,7 +195,7 @@ def weigh(
     torn: bool = False,
     unheard: Collection[str] = (),
     unsure: Collection[int] = (),
-) -> Evidence:
+) -> Balance:
     """Hold a history against a scan.
 
     Only words that arrived before ``before_ns`` bind; later ones allow. What was begun after ``seen_ns``, when the
@@ -174,7 +226,7 @@ def weigh(
             weigh_names(case, balance)
         else:
             weigh_blocks(case, balance)
-    return balance.evidence()
+    return balance
 
 
 class Case(NamedTuple):
@@ -205,7 +257,7 @@ def weigh_blocks(case: Case, balance: Balance) -> None:
         if kind is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
-                balance.say(f"{worker.path}: block {place} is {kind.value}")
+                balance.spoil(worker, place, kind)
         if state != ABSENT and (kind is None or state > issued[place]):
             balance.invented.append(f"{worker.path}: block {place} in a generation that nobody wrote")
     for operation in case.bound:

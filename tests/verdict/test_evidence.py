@@ -13,6 +13,7 @@ from harness.verdict.evidence import (
     Balance,
     BlockClass,
     Evidence,
+    balance_of,
     classify,
     weigh,
 )
@@ -94,6 +95,18 @@ def test_a_worker_that_lost_much_leaves_room_for_examples_of_others() -> None:
     balance.say("client2-0-fsync: block 7 is stale")
     assert balance.examples[-1] == "client2-0-fsync: block 7 is stale"
     assert len(balance.examples) == EXAMPLES_EACH + 1
+
+
+@given(st.lists(st.integers(UNREADABLE, 2), min_size=4, max_size=4), st.sets(st.integers(0, 3)))
+def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> None:
+    history = History([done("fsync", place, at_ns=place + 5) for place in sorted(told)])
+    balance = balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    evidence = balance.evidence()
+    assert evidence == weigh([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    assert len(balance.losses) == evidence.lost_total
+    assert len(balance.spoilt) == evidence.broken_blocks
+    assert {one.operation.place for one in balance.losses} <= told
+    assert {str(one) for one in (*balance.losses, *balance.spoilt)} >= {*evidence.examples}
 
 
 def test_a_lost_file_is_counted() -> None:
