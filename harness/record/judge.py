@@ -213,6 +213,7 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         allowed_errors=frozenset(cycle.allowed_errors),
         allowed_by_fault=frozenset(cycle.allowed_by_fault),
         fault_begun_ns=cycle.fault_begun_ns,
+        faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
     )
 
 

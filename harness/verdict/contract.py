@@ -37,6 +37,8 @@ class Conditions:
     allowed_by_fault: frozenset[int] = frozenset()
     """Those of which they may be told from the fault's beginning on."""
     fault_begun_ns: int | None = None
+    faults: frozenset[str] = frozenset()
+    """Names of the fault, and of what was wrong from before it."""
 
     explanation: str | None = None
     """Whose fault a loss is, where the fault itself says so."""

@@ -5,6 +5,15 @@ from typing import Any
 from harness.verdict.contract import Conditions
 from harness.verdict.outcome import Outcome, Verdict
 
+UNREADABLE = frozenset({"latent-sector-during-rebuild", "second-member-fails"})
+"""Faults that md answers with a list of blocks which it cannot read: a drive gave errors that a rebuild met."""
+ROTTEN = frozenset({"silent-corruption", "corrupted-at-rest"})
+"""Faults that leave stripes which differ and that no resync knows of.
+
+A power cut or a panic is none. Copies and parity may differ after it, but that is what the resync is for, which has
+ended when the check begins (`Array.scrub`); nor is the write hole, which spoils what a rebuild then makes consistent.
+"""
+
 
 def judge_filesystem(check: dict[str, Any] | None, conditions: Conditions) -> Verdict:
     """Judge what `xfs_repair -n` or `e2fsck -fn` found."""
@@ -30,14 +39,14 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
         words = "; ".join(f"{serial}: {where}" for serial, where in unreadable.items())
         reason = f"md knows of blocks that it cannot read (first sector, count): {words}"
         # They were made unreadable on purpose: that md knows of them is then what it owes.
-        outcome = Outcome.PASS if conditions.explanation else Outcome.FAIL
+        outcome = Outcome.PASS if conditions.faults & UNREADABLE else Outcome.FAIL
         return Verdict(checker=name, outcome=outcome, reason=reason, blame=fault_of(conditions))
     counted: dict[str, int] = check["mismatch_cnt"]
     if differing := {device: count for device, count in counted.items() if count}:
         reason = f"mismatch_cnt in sectors: {differing}"
         if left := check.get("repaired"):
             reason += f"; after a repair: {left}"
-            if conditions.explanation and not any(left.values()):
+            if conditions.faults & ROTTEN and not any(left.values()):
                 # It was made to differ, so that this is what a scrub is for.
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))

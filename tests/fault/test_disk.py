@@ -263,7 +263,8 @@ def test_rot_at_rest_changes_the_second_half_of_some_blocks(
 def test_what_was_made_to_differ_must_be_found_and_repaired(
     explanation: str | None, left: int, outcome: Outcome
 ) -> None:
-    conditions = Conditions(export_sync=True, explanation=explanation)
+    faults = frozenset({SilentCorruption.name} if explanation else ())
+    conditions = Conditions(export_sync=True, explanation=explanation, faults=faults)
     check: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"md0": 8}, "unchecked": {}, "repaired": {"md0": left}}
     assert judge_array(check, conditions).outcome is outcome
     assert fault_of(conditions) == (explanation or "the stack")

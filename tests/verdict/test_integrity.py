@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
+from harness.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
 from harness.verdict.contract import Conditions
-from harness.verdict.integrity import judge_array, judge_filesystem
+from harness.verdict.integrity import ROTTEN, UNREADABLE, judge_array, judge_filesystem
 from harness.verdict.kernel_log import findings, judge_kernel_logs
 from harness.verdict.outcome import Outcome, worst
 
@@ -47,10 +48,43 @@ def test_what_a_repair_left_is_told() -> None:
     assert "after a repair: {'/dev/md0': 16}" in verdict.reason
 
 
-def test_blocks_made_unreadable_have_to_be_known() -> None:
-    known = WHOLE | {"bad_blocks": {"disk2": "512000 8"}}
-    verdict = judge_array(known, Conditions(export_sync=True, explanation="the disks: on purpose"))
+BAD = WHOLE | {"bad_blocks": {"disk2": "512000 8"}}
+DIFFERS = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}}
+
+
+def by(*faults: str) -> Conditions:
+    """Conditions of a cycle with these faults, whose blame is said by them."""
+    return Conditions(export_sync=True, explanation="the disks: on purpose", faults=frozenset(faults))
+
+
+@pytest.mark.parametrize("fault", sorted(UNREADABLE))
+def test_blocks_made_unreadable_have_to_be_known(fault: str) -> None:
+    verdict = judge_array(BAD, by("degraded", fault))
     assert (verdict.outcome, "512000 8" in verdict.reason) == (Outcome.PASS, True)
+    assert judge_array(DIFFERS, by(fault)).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("fault", sorted(ROTTEN))
+def test_what_was_made_to_differ_has_to_be_found_and_repaired(fault: str) -> None:
+    assert judge_array(DIFFERS, by("clean-reboot", fault)).outcome is Outcome.PASS
+    assert judge_array(DIFFERS | {"repaired": {"/dev/md0": 8}}, by(fault)).outcome is Outcome.FAIL
+    assert judge_array(BAD, by(fault)).outcome is Outcome.FAIL
+
+
+# What a power cut or a panic left different the resync has put right before the check; the others touch no disk.
+@pytest.mark.parametrize(
+    "fault",
+    ["network-cut", "client-network-cut", "nfsd-restart", "clock-step", "kernel-panic", "power-cut", "degraded"],
+)
+@pytest.mark.parametrize("found", [BAD, DIFFERS], ids=["unreadable", "differs"])
+def test_no_other_fault_explains_it(fault: str, found: dict[str, Any]) -> None:
+    verdict = judge_array(found, by(fault))
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_faults_are_called_so() -> None:
+    assert frozenset({LatentSectorDuringRebuild.name, SecondMemberFails.name}) == UNREADABLE
+    assert frozenset({SilentCorruption.name, CorruptedAtRest.name}) == ROTTEN
 
 
 def test_what_was_not_checked_has_not_passed() -> None:
