@@ -22,6 +22,8 @@ EXPLAINED = 8
 """First states of failures that are repeated and shrunk; of the others they are told."""
 SHRINK_S = 60.0
 """For one state, and the failures that it shows."""
+SAID = 5
+"""Lines that show a failure."""
 EVER_S = 1e6
 """Longer than anything here takes."""
 LOOKS = 200
@@ -109,7 +111,7 @@ def plain(group: Group, tally: Tally, replay: Callable[[str], list[str]]) -> Fai
         at_s=tally.at_s(state.cut),
         reason=judgement.reason,
         blame=judgement.blame,
-        said=list(judgement.examples),
+        said=list(judgement.lines(group.damage)[:SAID]),
         missing=named_missing(group, judgement, tally.recording.instant_ns(state.cut)),
         missing_total=len(judgement.missing),
         acknowledged=judgement.acknowledged,

@@ -11,7 +11,7 @@ from harness.errors import RigError
 from harness.record.judge import conditions_of
 from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
-from harness.verdict.evidence import BROKEN, Found, Loss, balance_of
+from harness.verdict.evidence import Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.workload.agent import METADATA
@@ -51,6 +51,14 @@ class Missing(Loss):
         return Damage(promise, what, End.READ)
 
 
+class Wrong(NamedTuple):
+    """Something that is broken beside operations that are missing."""
+
+    damage: Damage
+    line: str
+    """It in words."""
+
+
 @dataclass(frozen=True)
 class Judgement:
     """What one state is judged to mean."""
@@ -63,7 +71,15 @@ class Judgement:
     missing: tuple[Missing, ...] = ()
     """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
     acknowledged: int = 0
+    beside: tuple[Wrong, ...] = ()
+    """What else is broken."""
     examples: tuple[str, ...] = ()
+    """Of all that is broken by the ledger the first, in words."""
+
+    def lines(self, damage: Damage) -> tuple[str, ...]:
+        """Return what shows one of the damages, in words: no line is about another."""
+        missing = (str(one) for one in self.missing if one.damage == damage)
+        return (*missing, *(one.line for one in self.beside if one.damage == damage))
 
     @property
     def broken(self) -> bool:
@@ -141,16 +157,17 @@ class Oracle:
         else:
             cost = "array and file system were being created"
         by_number = {worker.number: worker for worker in self.workers}
+        damage = Damage(RECOVERY, observation.end.replace("-", " "), observation.end)
         return Judgement(
             outcome=Outcome.FAIL,
             reason=f"{observation.end}: {observation.said}; {cost}",
             blame=fault_of(conditions),
-            damages=(Damage(RECOVERY, observation.end.replace("-", " "), observation.end),),
+            damages=(damage,),
             missing=tuple(
-                Missing(one, by_number[one.worker], observation.end.replace("-", " "))
-                for one in sorted(told, key=_acknowledged_at)
+                Missing(one, by_number[one.worker], damage.what) for one in sorted(told, key=_acknowledged_at)
             ),
             acknowledged=len(told),
+            beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
     def _read(self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions) -> Judgement:
@@ -172,40 +189,43 @@ class Oracle:
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
         failed = {one.checker.partition(",")[0] for one in verdicts if one.outcome is Outcome.FAIL}
         damages = [one.damage for one in missing if one.damage.promise in failed]
+        beside: list[Wrong] = []
         if blocks.outcome is Outcome.FAIL and not damages:
-            damages += [Damage(BLOCKS, one.value, End.READ) for one in evidence.blocks if one in BROKEN]
+            beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.spoilt]
         if invented.outcome is Outcome.FAIL:
-            damages.append(Damage(INVENTED, "something is there that nobody wrote", End.READ))
+            damage = Damage(INVENTED, "something is there that nobody wrote", End.READ)
+            beside += [Wrong(damage, line) for line in balance.invented]
         for verdict, seen in _beside(observation, fault_of(conditions)):
             verdicts.append(verdict)
-            damages += seen
+            beside += seen
         return Judgement(
             *_conclude(verdicts, evidence.acknowledged_total, len(missing)),
-            damages=tuple(dict.fromkeys(damages)),
+            damages=tuple(dict.fromkeys([*damages, *(one.damage for one in beside)])),
             missing=missing,
             acknowledged=evidence.acknowledged_total,
+            beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
         )
 
 
-def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, list[Damage]]]:
+def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, list[Wrong]]]:
     """Yield what is wrong beside the ledger."""
     if observation.console:
         said = "; ".join(observation.console[:3])
-        # Each line begins with what it is a sign of.
-        signs = dict.fromkeys(line.partition(":")[0] for line in observation.console)
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
-        yield verdict, [Damage(KERNEL_LOG, sign, observation.end) for sign in signs]
+        # Each line begins with what it is a sign of.
+        signs = [(line.partition(":")[0], line) for line in observation.console]
+        yield verdict, [Wrong(Damage(KERNEL_LOG, sign, observation.end), line) for sign, line in signs]
     if (rows := observation.rows) is not None and rows.unmarked:
         what = "rows differ, and md would not put them right"
         reason = f"{what}: {rows.unmarked:,} of {rows.differ:,}, the first {rows.first}"
         verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
-        yield verdict, [Damage(REDUNDANCY, what, observation.end)]
+        yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
         what = "nfsd gives something else than the mounted file system"
         reason = f"{what}: {observation.said}"
         verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
-        yield verdict, [Damage(NFSD, what, observation.end)]
+        yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
 
 
 def _conclude(verdicts: Sequence[Verdict], told: int, lost: int) -> tuple[Outcome, str, str | None]:

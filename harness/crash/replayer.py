@@ -3,7 +3,7 @@
 from harness.crash.bench import Bench, Roller
 from harness.crash.choice import Choice
 from harness.crash.judge import NFSD, Damage, Judgement
-from harness.crash.observation import Observation
+from harness.crash.observation import End, Observation
 from harness.crash.state import CrashState
 from harness.crash.tally import Tally
 
@@ -51,4 +51,6 @@ class Replayer:
         Raises:
             RigError: the checker failed twice.
         """
-        return damage in self.judge(state, anew=anew, nfsd=damage.promise == NFSD).damages
+        # A look may also have come to no end because of nfsd.
+        nfsd = damage.promise == NFSD or damage.end == End.WEDGED
+        return damage in self.judge(state, anew=anew, nfsd=nfsd).damages

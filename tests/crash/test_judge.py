@@ -62,6 +62,21 @@ def test_what_is_missing_is_named_and_the_earliest_comes_first() -> None:
     assert judged.lost_bytes == 3 * 4096
 
 
+def test_each_damage_is_shown_by_lines_of_its_own() -> None:
+    history = History([*HISTORY.operations, Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.OK, 0)])
+    found = {"f@0": {"blocks": [0, 1], "names": ["f", "g"]}, "m": {}}
+    alarm = "corruption: XFS (md0): Metadata corruption"
+    seen = Observation(end=End.READ, found=found, console=(alarm,), rows=Rows(differ=3, unmarked=1, first="row 7"))
+    judged = oracle(history, workers=[FILE, NAMES]).judge(seen, 250)
+    assert {one.promise: judged.lines(one) for one in judged.damages} == {
+        "write + fsync": ("f: fsync of 0 (generation 1): nothing is there",),
+        "metadata": ("m: mkdir of 0 (generation 1): the directory is not there",),
+        INVENTED: ("f/g, which nobody wrote",),
+        KERNEL_LOG: (alarm,),
+        REDUNDANCY: ("rows differ, and md would not put them right: 1 of 3, the first row 7",),
+    }
+
+
 def test_generations_are_one_kind_of_damage() -> None:
     judged = oracle().judge(read(1, 1), 1000)
     assert judged.damages == (Damage("write + fsync", "an older generation is there", "read"),)
@@ -75,6 +90,7 @@ def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
 def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     judged = oracle().judge(read(MISPLACED, 0), 60)
     assert judged.damages == (Damage(BLOCKS, "misplaced", "read"),)
+    assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
 
 
 def test_disks_that_had_lied_by_then_are_to_blame() -> None:
@@ -124,6 +140,7 @@ def test_what_does_not_come_back_is_lost_whatever_the_export(end: End, sync: boo
     assert judged.broken
     assert judged.damages == (Damage(RECOVERY, end.value.replace("-", " "), end.value),)
     assert "all 2 acknowledged operations are lost" in judged.reason
+    assert judged.lines(judged.damages[0]) == (f"{end.value}: bad superblock",)
     assert len(judged.missing) == 2
 
 
@@ -153,6 +170,7 @@ def test_names_are_told_by_what_was_done_to_them() -> None:
 def test_a_state_is_broken_if_and_only_if_it_has_a_damage(blocks: list[int], instant: int) -> None:
     judged = oracle().judge(read(*blocks), instant)
     assert judged.broken == bool(judged.damages)
+    assert all(judged.lines(damage) for damage in judged.damages)
     required = {one.place: one.generation for one in HISTORY.acknowledged(instant)}
     if all(blocks[place] >= 0 and blocks[place] >= generation for place, generation in required.items()) and all(
         blocks[place] <= newest for place, newest in ((0, 2), (1, 1))
