@@ -177,6 +177,7 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
         run=source.run.run,
         cycle=source.cycle.name,
         title=source.cycle.title,
+        control=source.cycle.control,
         started=wall_clock(),
         command=command_line(sys.argv),
         log=source.cycle.files[LOG],

@@ -8,6 +8,7 @@ from statistics import median
 from pydantic import Field
 
 from harness.record.cell import Strict
+from harness.record.run import ControlSpec
 from harness.verdict.outcome import Outcome
 
 SCHEMA = 1
@@ -209,6 +210,8 @@ class ExplorationRecord(Strict):
     run: str
     cycle: str
     title: str
+    control: ControlSpec | None = None
+    """What the cycle had to show, where it is a control."""
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
@@ -264,7 +267,32 @@ class ExplorationRecord(Strict):
 
 
 def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
-    """Return how an exploration ended, and why."""
+    """Return how an exploration ended, and why.
+
+    That of a control is measured by what its cycle had to show, as `harness.record.judge.conclude_control` does: PASS,
+    and exit status 0, if it behaved; else INVALID. What proves nothing proves nothing of a control either.
+    """
+    outcome, reason = _conclude(record)
+    if record.control is None or outcome not in (Outcome.PASS, Outcome.FAIL):
+        return outcome, reason
+    broken = outcome is Outcome.FAIL or record.loss is not None
+    if not record.control.expects_loss:
+        if broken:
+            return Outcome.INVALID, f"control: nothing had to go wrong, yet {reason}"
+        return Outcome.PASS, f"as it must, a control: {reason}"
+    if not broken:
+        # Who was interrupted may have had it before him.
+        outcome = Outcome.INVALID if record.ended_early is None else Outcome.INCONCLUSIVE
+        return outcome, f"control: had to lose acknowledged work, yet {reason}"
+    for one in record.failures:
+        again = one.confirmed or not one.repeated
+        if again and not (one.blame or "").startswith(record.control.expects_blame or ""):
+            return Outcome.INVALID, f"control: {one.promise}: {one.damage} is blamed on {one.blame} in {one.state}"
+    return Outcome.PASS, f"as it must, a control: {reason}"
+
+
+def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
+    """Return how it ended as if it were of no control."""
     seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
     if record.cold.differing:
         names = ", ".join(record.cold.differing[:3])

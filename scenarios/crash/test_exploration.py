@@ -4,6 +4,7 @@ from harness.disk.cache import CacheMode
 from harness.explorations import Explore
 from harness.fixtures import Cycle, stack_of
 from harness.record import ControlSpec
+from harness.verdict.outcome import Outcome
 
 REPLAYS = 10
 
@@ -19,6 +20,7 @@ def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explor
     control = ControlSpec(expects_loss=True, expects_blame="the disks")
     ended = cycle(stack_of(), cache_mode=CacheMode.LYING, cache_mode_of=liars, control=control)
     explored = explore(ended, states=60)
+    assert (explored.record.outcome, explored.record.reason[:10]) == (Outcome.PASS, "as it must")
     failure = explored.must_find("write + fsync", blame="the disks: disk1 acknowledged flushes")
     assert failure.shrunk is not None
     assert failure.missing is not None

@@ -8,6 +8,7 @@ from harness.crash.replay import find, replay
 from harness.crash.source import source_of
 from harness.crash.state import CrashState
 from harness.errors import RequestError
+from harness.record import ControlSpec
 from harness.record.exploration import ExplorationRecord
 from harness.verdict.outcome import Outcome
 from tests.crash.stored import OnFakes, store_run
@@ -26,6 +27,15 @@ def record(source: OnFakes) -> ExplorationRecord:
 def test_an_exploration_of_a_stored_cycle_finds_who_lied(record: ExplorationRecord) -> None:
     assert record.outcome is Outcome.FAIL
     assert record.failures[0].blame == "the disks: disk0 acknowledged flushes and kept nothing"
+
+
+def test_an_exploration_of_a_control_says_that_it_is_one(tmp_path: Path) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    source = OnFakes.of(source_of(store_run(tmp_path / "control", control=control)))
+    record, page = explore_cycle(source, Options(Budget(None), checkers=1))
+    assert record.outcome is Outcome.PASS
+    assert record.failures
+    assert "as it must, a control: " in page.read_text()
 
 
 def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFakes, record: ExplorationRecord) -> None:

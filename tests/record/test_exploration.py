@@ -11,6 +11,7 @@ from harness.record.exploration import (
     conclude_exploration,
     stage_times,
 )
+from harness.record.run import ControlSpec
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 
@@ -92,6 +93,40 @@ def test_an_async_exports_loss_is_measured() -> None:
 def test_a_rig_that_failed_proves_nothing_but_what_it_had_found() -> None:
     assert conclude_exploration(record(ended_early="the rig failed: gone"))[0] is Outcome.ERROR
     assert conclude_exploration(record(ended_early="the rig failed: gone", failures=[failure()]))[0] is Outcome.FAIL
+
+
+LOSS = LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee")
+STACK = "the stack: nothing explains it"
+
+
+@pytest.mark.parametrize(
+    ("expects_loss", "expects_blame", "changes", "outcome", "said"),
+    [
+        (True, "the stack", {"failures": [failure()]}, Outcome.PASS, "as it must, a control: 3 of 20 crash states"),
+        (True, None, {"loss": LOSS}, Outcome.PASS, "as it must, a control: measured loss"),
+        (True, "the disks", {"failures": [failure()]}, Outcome.INVALID, f"blamed on {STACK} in 17-00c0ffee"),
+        (True, "the disks", {}, Outcome.INVALID, "control: had to lose acknowledged work, yet every promise held"),
+        (True, None, {"ended_early": "the time was up"}, Outcome.INCONCLUSIVE, "had to lose acknowledged work"),
+        (False, None, {}, Outcome.PASS, "as it must, a control: every promise held"),
+        (False, None, {"failures": [failure()]}, Outcome.INVALID, "control: nothing had to go wrong, yet 3 of 20"),
+        (False, None, {"loss": LOSS}, Outcome.INVALID, "control: nothing had to go wrong, yet measured loss"),
+        (True, None, {"failures": [failure(repeated=2)]}, Outcome.INCONCLUSIVE, "once, and never again"),
+        (True, None, {"judged": 0}, Outcome.INCONCLUSIVE, "no crash state was looked at"),
+    ],
+)
+def test_a_control_is_measured_by_what_it_had_to_show(
+    expects_loss: bool, expects_blame: str | None, changes: dict[str, object], outcome: Outcome, said: str
+) -> None:
+    control = ControlSpec(expects_loss=expects_loss, expects_blame=expects_blame)
+    ended, reason = conclude_exploration(record(control=control, broken=3, **changes))
+    assert ended is outcome
+    assert said in reason
+
+
+def test_who_else_is_blamed_once_and_never_again_does_not_count_against_a_control() -> None:
+    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    failures = [failure(blame="the disks: disk1"), failure(repeated=2, confirmed=0)]
+    assert conclude_exploration(record(control=control, broken=3, failures=failures))[0] is Outcome.PASS
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=300))
