@@ -34,7 +34,7 @@ class CycleSpec(BaseModel):
     ledger_seconds: float = 3.0
     fio: FioSpec | None = None
     capture: bool = False
-    """Whether NFS is looked at on the wire too while the ledger runs; NFSv4 is judged."""
+    """Whether NFS is looked at on the wire too while the ledger runs, and judged."""
     control: ControlSpec | None = None
 
     @property
