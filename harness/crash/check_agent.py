@@ -29,7 +29,7 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
 """What nfsd knows of exports, and of the files in them; the second one's files are closed with it."""
-PAUSE_S = 0.01
+SECOND_NS = 1_000_000_000
 LONGEST = 2000
 """Characters of a failed command's output that are passed on."""
 
@@ -172,18 +172,18 @@ def forget(flushes: Sequence[str] = FLUSHES) -> None:
         for path in flushes:
             with open(path) as file:
                 last = int(file.read())
-            while second(clock) <= last:
-                select.select([], [], [], PAUSE_S)
+            while (now := kernel_ns(clock)) // SECOND_NS <= last:
+                select.select([], [], [], 1 - now % SECOND_NS / SECOND_NS)
             with open(path, "w") as file:
                 file.write("1\n")
     finally:
         os.close(clock)
 
 
-def second(clock: int) -> int:
-    """Return the second that the kernel has, by touching a file: time() is up to a tick ahead of it."""
+def kernel_ns(clock: int) -> int:
+    """Return the time by which the kernel counts seconds, by touching a file: time() is up to a tick ahead of it."""
     os.utime(clock)
-    return int(os.fstat(clock).st_mtime)
+    return os.fstat(clock).st_mtime_ns
 
 
 def freeze(path: str) -> None:

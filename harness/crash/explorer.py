@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.campaign import command_line
 from harness.crash.belonging import Belongings
 from harness.crash.choice import Choices
-from harness.crash.exploration import Budget, Exploration
+from harness.crash.exploration import NFSD_EVERY, Budget, Exploration
 from harness.crash.failures import explain, plain
 from harness.crash.journal import Begun, Journal, digest_of
 from harness.crash.replayer import Replayer
@@ -35,7 +35,7 @@ LIMITS = (
     "Of the subsets of what the disks' caches may have kept, a sample drawn from the seed is looked at, not all.",
     "What the clients would have done in another order or at another speed is another run.",
     "The disks keep or lose what was not flushed, whole or torn at whole units; they do not change what they hold.",
-    "States are read before any resync begins, and through nfsd only where a machine was booted for it.",
+    f"States are read before any resync begins; of the different ones one in {NFSD_EVERY} through nfsd, too.",
 )
 
 
