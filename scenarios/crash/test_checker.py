@@ -14,6 +14,8 @@ from harness.crash.window import Window
 from harness.export import export_command, unexport_command
 from harness.fixtures import Cycle, stack_of
 
+HANGS_S = 12.0
+"""Longer than all that comes before nfsd, shorter than nfsd needs to give up."""
 HEADS = range(512)
 """Blocks at the beginning of each member, with its superblock and the file system's."""
 
@@ -90,3 +92,13 @@ def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(
     checker.deadline_s = usual
     assert checker.check(Patch()).same_as(before)
     assert checker.reboots == 1
+    # Without it nfsd finds out nothing about an export, and whoever asks waits.
+    checker.machine.succeed(["pkill", "--exact", "rpc.mountd"])
+    checker.deadline_s = HANGS_S
+    wedged = checker.check(Patch(), nfsd=True)
+    assert (wedged.end, wedged.said) == (End.WEDGED, "nfsd: no answer in time")
+    checker.deadline_s = usual
+    again = checker.check(Patch(), nfsd=True)
+    assert again.same_as(before)
+    assert again.through_nfsd is ThroughNfsd.SAME
+    assert checker.reboots == 2
