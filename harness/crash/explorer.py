@@ -120,7 +120,7 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
     exploration.run(budget)
     if exploration.out_of_time:
         kept = ", a third of them kept for what broke" if exploration.tally.broken else ""
-        record.ended_early = f"the time was up after {budget.minutes:g} minutes{kept}"
+        record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
 
 
 def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]:

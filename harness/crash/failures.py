@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harness.crash.belonging import Belongs
 from harness.crash.judge import BLOCKS, RECOVERY, Damage, Judgement, Missing
@@ -133,25 +134,19 @@ class Shrinker:
         Raises:
             RigError: the checker failed twice.
         """
-
-        def fails(state: CrashState) -> bool:
-            return not deadline.passed and self.replayer.shows(group.damage, state)
-
-        trials = Trials(fails, LOOKS)
+        trials = Trials(partial(self.replayer.shows, group.damage), LOOKS, lambda: deadline.passed)
         try:
-            record.shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(
-                group, trials, deadline
-            )
+            record.shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:
             return  # it did not show again this time: what was confirmed says how often it does
         judgement, recording = self.replayer.judge(smallest), self.replayer.tally.recording
         record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
         record.replay = self.replay(smallest.name)
-        if record.shrunk.whole and not deadline.passed:
+        if record.shrunk.whole and not trials.spent:
             record.shortest = shorten(trials, group.damage, self.replayer, smallest, fullest)
             record.replay = self.replay(record.shortest.state)
-            if trials.spent or deadline.passed:
+            if trials.spent:
                 record.shrunk.whole, record.shortest.not_at = False, None
 
     def _known(
@@ -163,7 +158,7 @@ class Shrinker:
                 return one.model_copy(deep=True), smallest, fullest
         return None
 
-    def _shrunk(self, group: Group, trials: Trials, deadline: Deadline) -> tuple[ShrunkRecord, CrashState, CrashState]:
+    def _shrunk(self, group: Group, trials: Trials) -> tuple[ShrunkRecord, CrashState, CrashState]:
         first, recording = group.first.state, self.replayer.tally.recording
         self.replayer.judge(first)
         every = self.replayer.roller.window.open
@@ -177,7 +172,7 @@ class Shrinker:
             survivors=[piece.record(recording, belongs) for piece in survivors],
             not_there=len(absent(smallest, every)),
             tried=trials.checks,
-            whole=not (trials.spent or deadline.passed),
+            whole=not trials.spent,
             lost=[piece.record(recording, belongs) for piece in lost],
             lost_state=fullest.name,
             lost_dump=fullest.dump(),

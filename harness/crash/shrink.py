@@ -18,10 +18,11 @@ Fails = Callable[[CrashState], bool]
 
 
 class Trials:
-    """Asks whether states fail: each of them once, and no more of them than the budget has."""
+    """Asks whether states fail: each of them once, no more than the budget has, and none once it is ``late``."""
 
-    def __init__(self, fails: Fails, budget: int) -> None:
+    def __init__(self, fails: Fails, budget: int, late: Callable[[], bool] = lambda: False) -> None:
         self._fails = fails
+        self._late = late
         self._known: dict[CrashState, bool] = {}
         self.budget = budget
 
@@ -32,8 +33,8 @@ class Trials:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget is used up: then a result fails, and is perhaps not the smallest."""
-        return self.checks >= self.budget
+        """Whether budget or time is used up: then a result fails, and is perhaps not the smallest."""
+        return self.checks >= self.budget or self._late()
 
     def __call__(self, state: CrashState) -> bool:
         """Return whether a state fails; one that nobody may look at any more counts as if it did not."""

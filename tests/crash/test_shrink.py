@@ -82,6 +82,15 @@ def test_the_budget_holds_and_the_result_still_fails(count: int, budget: int) ->
     assert trials.spent or requests(found) == [0, count - 1]
 
 
+@given(st.integers(2, 40), st.integers(1, 30))
+def test_what_comes_too_late_is_not_asked_and_not_counted(count: int, asked: int) -> None:
+    fails = Counted(lambda some: {0, count - 1} <= set(some))
+    trials = Trials(fails, BIG, lambda: len(fails.asked) >= asked)
+    found = trials.shrink(of(*range(count)))
+    assert {0, count - 1} <= set(requests(found))
+    assert trials.checks == len(fails.asked) <= asked
+
+
 def test_a_failure_that_needs_no_survivor_has_none() -> None:
     assert Trials(lambda _: True, BIG).shrink(of(1, 2, 3)) == of()
     assert Trials(lambda _: True, BIG).missing(of(), (1, 2, 3)) == of(1, 2, 3)
