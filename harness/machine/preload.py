@@ -17,8 +17,11 @@ def compile_library(source: Path, library: Path) -> None:
 
 
 def libraries() -> list[Path]:
-    """Return what every kernel of the catalogue needs: not to lose interrupts, and disks that can be sent zeroes."""
-    return [_compiled("epoll"), _compiled("memory")]
+    """Return what every kernel of the catalogue needs.
+
+    Not to lose interrupts, nor its network for want of memory, and disks that can be sent zeroes.
+    """
+    return [_compiled("epoll"), _compiled("memory"), _compiled("receive")]
 
 
 def _compiled(name: str) -> Path:
