@@ -42,7 +42,8 @@ class Explored:
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
             raise self._as(ERRORS[self.record.outcome])
-        if self.record.loss is not None:
+        # A control that breaks as it must passes, and has kept nothing.
+        if self.record.loss is not None or self.record.failures:
             raise self._as(ProductError)
         return self
 
