@@ -204,6 +204,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
+    record.through_nfsd = tally.through_nfsd
     record.redundancy = tally.redundancy
     record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(tally.policies.items()))

@@ -38,6 +38,8 @@ class Rows(BaseModel):
     """Of these, what md would leave so: no bitmap has it marked, or the superblock says that all is in sync."""
     uneven: int = 0
     """Of these, what is marked on some members only: resynced or not, as the member goes whose bitmap md reads."""
+    all_marked: bool = False
+    """Every region of the bitmap was marked, as on a new array: nothing could be unmarked."""
     first: str = ""
     """The first of those that md would leave so."""
     unchecked: str | None = None

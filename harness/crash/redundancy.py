@@ -67,6 +67,7 @@ class Redundancy:
             differ=len(found.differ),
             unmarked=len(found.unmarked),
             uneven=len(found.uneven),
+            all_marked=found.all_marked,
             first=str(left[0]) if left else "",
             unchecked=found.unchecked,
         )

@@ -65,6 +65,7 @@ class Tally:
         self.broken = 0
         self.checked = 0
         self.wedged = 0
+        self.through_nfsd = 0
         self.loss: LossRecord | None = None
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
@@ -101,6 +102,7 @@ class Tally:
             self.checked += 1
             self.ms.append(observation.ms)
             self.wedged += observation.end is End.WEDGED
+            self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
             name=state.name,
             policy=choice.policy.value,
@@ -137,6 +139,7 @@ class Tally:
         record.differing += rows.differ > 0
         record.unmarked += rows.unmarked > 0
         record.uneven += rows.uneven > 0 and not rows.unmarked
+        record.all_marked += rows.all_marked
 
     def _group(self, damage: Damage, judged: Judged) -> None:
         self.groups.setdefault(damage, Group(damage)).add(judged)

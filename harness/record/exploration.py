@@ -191,6 +191,8 @@ class RedundancyRecord(Strict):
     """Of these, states in which md would not put all of them right."""
     uneven: int = 0
     """Of these, states in which some are marked on some members only, and none is left out on all."""
+    all_marked: int = 0
+    """States in which the bitmap marked every region, as on a new array: it could not have left a row out."""
     unchecked: dict[str, int] = Field(default_factory=dict)
     """States of which nothing is said, by the reason."""
 
@@ -258,6 +260,8 @@ class ExplorationRecord(Strict):
     """States that machines looked at in a minute of that."""
     checkers: int = 1
     cold: ColdRecord = Field(default_factory=ColdRecord)
+    through_nfsd: int = 0
+    """Checks that read the ledger through nfsd too; the cold ones all do, and are not counted here."""
     wedged: int = 0
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)

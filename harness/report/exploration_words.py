@@ -30,7 +30,10 @@ def cold(record: ExplorationRecord) -> str:
     if not record.cold.checked:
         return "no state was looked at on a machine that had just booted"
     agreed = record.cold.checked - len(record.cold.differing)
-    return f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
+    again = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
+    return (
+        f"{again}; {record.through_nfsd:,} of the others were read through nfsd too" if record.through_nfsd else again
+    )
 
 
 def redundancy(record: ExplorationRecord) -> str:
@@ -42,6 +45,8 @@ def redundancy(record: ExplorationRecord) -> str:
         if one.uneven:
             left += f", in {one.uneven:,} that depends on the member whose bitmap it reads"
         said += [left] if one.differing else []
+        if one.all_marked:
+            said.append(f"in {one.all_marked:,} the bitmap marked every region, and could have left no row out")
     said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]
     return "; ".join(said) or "no state's redundancy was compared"
 

@@ -302,6 +302,11 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
             "in 1 that depends on the member whose bitmap it reads",
         ),
         (
+            RedundancyRecord(checked=9, differing=8, all_marked=3),
+            "rows of the array differ in 8 of 9 states; md would resync them; "
+            "in 3 the bitmap marked every region, and could have left no row out",
+        ),
+        (
             RedundancyRecord(unchecked={"1 of 4 members are missing": 7}),
             "7 states not compared: 1 of 4 members are missing",
         ),
