@@ -30,10 +30,8 @@ def cold(record: ExplorationRecord) -> str:
     if not record.cold.checked:
         return "no state was looked at on a machine that had just booted"
     agreed = record.cold.checked - len(record.cold.differing)
-    again = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
-    return (
-        f"{again}; {record.through_nfsd:,} of the others were read through nfsd too" if record.through_nfsd else again
-    )
+    said = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
+    return said + (f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else "")
 
 
 def redundancy(record: ExplorationRecord) -> str:

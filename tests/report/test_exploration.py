@@ -210,6 +210,9 @@ def test_words_of_an_exploration() -> None:
     )
     assert words.possible(Possible(log10=3, exact=1024)) == "1,024"
     assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("just booted: 2 agree")
+    assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
+        "; 7 others were read through nfsd too"
+    )
     assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
 
 
