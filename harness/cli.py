@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from harness import cli_explore, cli_hosts
+from harness import __version__, cli_explore, cli_hosts
 from harness.errors import (
     ControlFailed,
     Inconclusive,
@@ -71,8 +71,20 @@ app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
 
 
+def show_version(asked: bool) -> None:
+    """Print which raidproof this is, and end."""
+    if asked:
+        print(f"raidproof {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which raidproof this is.", is_eager=True, callback=show_version)
+    ] = False,
+) -> None:
     """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
 
 

@@ -76,6 +76,11 @@ def test_launcher_and_program_list_the_same() -> None:
         assert f"{status.value} " in launcher
 
 
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == Status.PASS
+    assert re.fullmatch(r"raidproof \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
