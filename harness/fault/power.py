@@ -91,7 +91,7 @@ class KernelPanic:
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
         # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
-        writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "status=none"])
+        writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "status=none"])
         at_ns = now_ns()
         writer.feed(CRASH_KEY)
         machine.wait_off(Deadline.after(PANIC_DEADLINE_S))

@@ -79,7 +79,7 @@ def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
     fake.console.write_text("Kernel panic - not syncing: sysrq triggered crash\n")
     injected = KernelPanic().inject(scene(fake))
     assert injected.at_ns <= now_ns()
-    assert fake.done == ["start_command dd of=/proc/sysrq-trigger status=none", "feed c", "wait_off"]
+    assert fake.done == ["start_command dd of=/proc/sysrq-trigger bs=1 count=1 status=none", "feed c", "wait_off"]
 
 
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
