@@ -9,13 +9,18 @@ from harness.fixtures import Cycle, stack_of
 from harness.mount import MountSpec
 
 
-@pytest.mark.parametrize("policy", CutPolicy, ids=lambda policy: policy.value)
+@pytest.mark.parametrize("policy", [CutPolicy.DROP, CutPolicy.TORN], ids=lambda policy: policy.value)
 def test_sync_export_keeps_every_promise(cycle: Cycle, policy: CutPolicy) -> None:
     cycle(stack_of(), policy=policy).must_keep_every_promise()
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 12))
+def test_sync_export_keeps_every_promise_if_the_caches_kept_all(cycle: Cycle) -> None:
+    cycle(stack_of(), policy=CutPolicy.KEEP).must_keep_every_promise()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1, 12))
 @pytest.mark.parametrize("policy", [CutPolicy.RANDOM, CutPolicy.TORN], ids=lambda policy: policy.value)
 def test_sync_export_keeps_every_promise_whatever_the_caches_kept(cycle: Cycle, policy: CutPolicy, seed: int) -> None:
     cycle(stack_of(), policy=policy, seed=seed).must_keep_every_promise()
@@ -31,7 +36,7 @@ def test_ext4_keeps_every_promise(cycle: Cycle) -> None:
     cycle(stack_of(filesystem=Ext4Spec())).must_keep_every_promise()
 
 
-@pytest.mark.parametrize("level", ["10", "6"])
+@pytest.mark.parametrize("level", ["10", pytest.param("6", marks=pytest.mark.exhaustive)])
 def test_level_keeps_every_promise(cycle: Cycle, level: str) -> None:
     cycle(stack_of(level)).must_keep_every_promise()
 
@@ -58,10 +63,12 @@ def test_nfs_4_0_keeps_every_promise(cycle: Cycle) -> None:
     cycle(stack_of(export=export, mount=MountSpec(vers="4.0"))).must_keep_every_promise()
 
 
+@pytest.mark.exhaustive
 def test_sync_mount_keeps_every_promise(cycle: Cycle) -> None:
     cycle(stack_of(mount=MountSpec(sync=True))).must_keep_every_promise()
 
 
+@pytest.mark.exhaustive
 def test_disks_without_a_cache_keep_every_promise(cycle: Cycle) -> None:
     cycle(stack_of(), cache_mode=CacheMode.NONE).must_keep_every_promise()
 
@@ -71,6 +78,7 @@ def test_disks_with_a_battery_keep_every_promise(cycle: Cycle) -> None:
     cycle(stack_of(), cache_mode=CacheMode.PROTECTED).must_keep_every_promise()
 
 
+@pytest.mark.exhaustive
 def test_a_battery_in_the_disks_does_not_save_what_the_server_held_back(cycle: Cycle) -> None:
     # An async export answers from the server's memory; no disk has seen the data yet.
     cycle(stack_of(sync=False), cache_mode=CacheMode.PROTECTED).must_lose_by_design()

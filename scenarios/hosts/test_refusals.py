@@ -150,12 +150,11 @@ def kernel_name(server: Machine, path: str) -> str:
 @pytest.mark.parametrize(
     ("theirs", "reason"),
     [
-        (lvm(), "carries LVM2_member"),
-        (luks(), "carries crypto_LUKS"),
-        (gpt(), "carries gpt"),
-        (b"no tool knows this" * 500, "the mark at its beginning was overwritten"),
+        pytest.param(lvm(), "carries LVM2_member", id="LVM"),
+        pytest.param(luks(), "carries crypto_LUKS", id="LUKS", marks=pytest.mark.exhaustive),
+        pytest.param(gpt(), "carries gpt", id="GPT", marks=pytest.mark.exhaustive),
+        pytest.param(b"no tool knows this" * 500, "the mark at its beginning was overwritten", id="unknown"),
     ],
-    ids=["LVM", "LUKS", "GPT", "unknown"],
 )
 def test_an_adopted_disk_that_somebody_else_took_since_is_refused(
     lab: Lab, hardware: Machine, theirs: bytes, reason: str

@@ -37,7 +37,15 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
     return {cycle.name: cycle.outcome for cycle in record.cycles}
 
 
-@pytest.mark.parametrize("provider", ["uml", "qemu", pytest.param("vagrant", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "provider",
+    [
+        # All other scenarios are about this one.
+        pytest.param("uml", marks=pytest.mark.exhaustive),
+        "qemu",
+        pytest.param("vagrant", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_provider(campaign: Campaign, tmp_path: Path, provider: str) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
     # What it lacks here is a skip, with its reasons; and nothing else takes the processors meanwhile.
@@ -51,6 +59,7 @@ def test_every_provider(campaign: Campaign, tmp_path: Path, provider: str) -> No
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
 
 
+@pytest.mark.exhaustive
 def test_machines_that_exist(hardware: Hardware) -> None:
     results = hardware.home / "results"
     record = run_of(hardware.pytest(PROMISES, results), results)

@@ -12,7 +12,7 @@ from harness.waiting import Deadline
 from harness.workload.suite import Fsx
 
 
-@pytest.mark.parametrize("level", ["5", "10"])
+@pytest.mark.parametrize("level", ["5", pytest.param("10", marks=pytest.mark.exhaustive)])
 def test_fsx(suite: Suites, level: str) -> None:
     suite(stack_of(level), Fsx(operations=3000)).must_pass()
 
