@@ -197,9 +197,12 @@ def parity_is_lost(scene: Scene, places: Places) -> None:
 
 
 def stripe_is_torn(scene: Scene, _places: Places) -> None:
-    """Let the parity of one block differ, as after a write that the cut fell into: a resync would write it anew."""
-    block = held_by(scene, "disk0", "client1-0-fsync")[0]
-    disks_of(scene).corrupt("disk3", block.at, BLOCK)
+    """Let the parity of blocks differ, as after writes that the cut fell into: a resync would write it anew.
+
+    Of more than one: the client goes on with its file, and a write may well compute a block's parity anew.
+    """
+    for block in held_by(scene, "disk0", "client1-0-fsync"):
+        disks_of(scene).corrupt("disk3", block.at, BLOCK)
 
 
 def bitmap_is_cleared(scene: Scene, places: Places) -> None:
