@@ -62,6 +62,11 @@ class StackSpec(Spec):
         log = self.filesystem.log
         return (*self.array.disks, *([log] if log else []))
 
+    def source(self, address: str, path: str) -> str:
+        """Return what is mounted of a server that exports this path: an export with fsid 0 is NFSv4's root."""
+        root = self.export.fsid == 0 and self.mount.vers != "3"
+        return f"{address}:{'/' if root else path}"
+
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:
         """Make sure that a server with these disks (bytes by serial) can carry it, before there is one.
 
@@ -120,8 +125,7 @@ class Stack:
         self.array = Array(spec.array, server)
         self.filesystem = Filesystem(spec.filesystem, server, self.array.device, spec.array.geometry)
         self.export = Export(spec.export, server, self.filesystem.directory)
-        root = spec.export.fsid == 0 and spec.mount.vers != "3"
-        source = f"{server.address}:{'/' if root else self.export.path}"
+        source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
         self.tuning = ServerTuning(
             spec.tuning, server, [*map(disk_path, spec.array.disks)], [md.device for md in spec.array.devices]

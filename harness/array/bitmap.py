@@ -11,7 +11,7 @@ LEAST_CHUNK = 4 * KIB
 take 512, and as mdadm only powers of two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c)."""
 LARGEST_CHUNK = GIB
 """mdadm keeps it as an int (``struct shape`` in mdadm.h), in bytes."""
-_HEADER = 256
+HEADER = 256
 """Bytes of ``bitmap_super_s`` in the kernel's drivers/md/md-bitmap.h; the bits follow."""
 _LEAST_OFFSET = MIB
 """Bytes before a member's data, at least: so many are never synced."""
@@ -25,7 +25,7 @@ def least_chunk(synced: int, member: int) -> int:
     In memory md counts 2,048 chunks a page, each when it is written (``PAGE_COUNTER_RATIO`` in md-bitmap.c).
     """
     room = 4 * KIB if member <= 8 * GIB else 64 * KIB if member <= 200 * GIB else 128 * KIB
-    bits, chunk = (room - _HEADER) * 8, LEAST_CHUNK
+    bits, chunk = (room - HEADER) * 8, LEAST_CHUNK
     while max(0, synced - _LEAST_OFFSET) // chunk + 1 > bits:
         chunk *= 2
     return chunk

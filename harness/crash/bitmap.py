@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from harness.array.bitmap import HEADER
 from harness.crash.parity import ROW, Assembled, Difference, ReadMember
 from harness.crash.superblock import Feature
 from harness.units import SECTOR
@@ -21,7 +22,6 @@ from harness.units import SECTOR
 MAGIC = 0x6D746962
 HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
 """Versions. One of a cluster has several bitmaps, a lockless one a byte for each chunk."""
-HEADER = 256
 _SUPER = struct.Struct("<II16sQQQIIIIII")
 _STALE = 1 << 1
 

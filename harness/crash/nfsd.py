@@ -26,8 +26,7 @@ def start_nfsd(export: Export) -> None:
 
 def mount_of(stack: StackSpec, machine: Machine) -> Mount:
     """Return the mount of a run's clients, on the server itself."""
-    root = stack.export.fsid == 0 and stack.mount.vers != "3"
-    return Mount(stack.mount, machine, f"{machine.address}:{'/' if root else DIRECTORY}")
+    return Mount(stack.mount, machine, stack.source(machine.address, DIRECTORY))
 
 
 def below(mount: Mount, root: str) -> str:

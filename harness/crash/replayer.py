@@ -15,8 +15,6 @@ class Replayer:
         self.bench = bench
         self.roller = roller
         self.tally = tally
-        self.looks = 0
-        """States that were shown."""
         self._known: dict[str, Observation] = {}
         self._through_nfsd: set[str] = set()
 
@@ -40,7 +38,6 @@ class Replayer:
         self.roller.go(state.cut)
         digest = self.roller.window.digest(state)
         if anew or digest not in self._known or (nfsd and digest not in self._through_nfsd):
-            self.looks += 1
             self._known[digest] = self.bench.submit(self.roller.job(state, nfsd=nfsd)).result().observation
             (self._through_nfsd.add if nfsd else self._through_nfsd.discard)(digest)
         return self.tally.judge(state, self._known[digest])

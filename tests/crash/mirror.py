@@ -3,7 +3,8 @@
 import struct
 from pathlib import Path
 
-from harness.crash.bitmap import HEADER, MAGIC
+from harness.array.bitmap import HEADER
+from harness.crash.bitmap import MAGIC
 from harness.crash.parity import ROW
 from harness.crash.recording import Recording
 from harness.crash.redundancy import Redundancy

@@ -3,7 +3,8 @@ import struct
 
 import pytest
 
-from harness.crash.bitmap import HEADER, LOCKLESS, Bitmap, bitmaps_of, dirty, judge_marks, parse_bitmap
+from harness.array.bitmap import HEADER
+from harness.crash.bitmap import LOCKLESS, Bitmap, bitmaps_of, dirty, judge_marks, parse_bitmap
 from harness.crash.parity import ROW, Assembled, Difference
 from harness.crash.striping import Striping
 from harness.crash.superblock import IN_SYNC, Feature, parse_superblock
