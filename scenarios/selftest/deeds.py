@@ -6,7 +6,7 @@ A deed tells nobody but the scenario, for which it notes the place that it struc
 import mmap
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +30,8 @@ from harness.workload.ledger import LedgerSpec
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
 """So few blocks that each is written again and again; of each promise one worker."""
 WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
+WITHOUT_PARITY = ("disk0", "disk1", "disk2")
+"""The last member of a RAID4 has it. Which of them holds a block is the file system's decision."""
 QUIET = LedgerSpec(kinds=("metadata",))
 """One worker a client, of which each operation is in the file system's log and nowhere else."""
 AGENT_SIGNAL = ("pkill", "--full", "agent[.]py write")
@@ -103,6 +105,7 @@ def disks_of(scene: Scene) -> EngineClient:
 class Held(NamedTuple):
     """A block of the ledger as it lies on a member disk."""
 
+    serial: str
     at: int
     file: int
     block: int
@@ -112,26 +115,33 @@ class Held(NamedTuple):
         return f"{WORKERS[self.file].path}: block {self.block} is {what}"
 
 
-def held_by(scene: Scene, serial: str, path: str) -> list[Held]:
-    """Return the blocks of a worker's file that are durable on a member; it must be one without parity."""
-    found = []
+def held(scene: Scene, path: str) -> list[list[Held]]:
+    """Return the blocks of a worker's file that are durable, of each member without parity those that it has."""
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
-        image = Path(folder, serial)
-        disks_of(scene).image(serial, image)
-        with image.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = data.find(MAGIC)
-            while at >= 0:
-                _, number, position, _, _ = HEADER.unpack_from(data, at)
-                if at % BLOCK == 0 and WORKERS[number].path == path:
-                    found.append(Held(at, number, position // BLOCK))
-                at = data.find(MAGIC, at + BLOCK)
-    return found
+        return [list(held_by(scene, serial, path, Path(folder, serial))) for serial in WITHOUT_PARITY]
 
 
-def neighbours_on(scene: Scene, serial: str) -> tuple[Held, Held] | None:
-    """Return two blocks of one file that follow each other, both on this member."""
-    found = sorted(held_by(scene, serial, "client1-0-fsync"), key=lambda one: one.block)
-    return next((pair for pair in pairwise(found) if pair[1].block == pair[0].block + 1), None)
+def held_by(scene: Scene, serial: str, path: str, image: Path) -> Iterator[Held]:
+    """Yield the blocks of a worker's file that are durable on one member."""
+    disks_of(scene).image(serial, image)
+    with image.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        at = data.find(MAGIC)
+        while at >= 0:
+            _, number, position, _, _ = HEADER.unpack_from(data, at)
+            if at % BLOCK == 0 and WORKERS[number].path == path:
+                yield Held(serial, at, number, position // BLOCK)
+            at = data.find(MAGIC, at + BLOCK)
+
+
+def first_held(scene: Scene, path: str) -> Held:
+    """Return a block of a worker's file that is durable."""
+    return next(one for member in held(scene, path) for one in member)
+
+
+def neighbours(scene: Scene, path: str) -> tuple[Held, Held] | None:
+    """Return two blocks of one file that follow each other, both on one member."""
+    pairs = (pair for member in held(scene, path) for pair in pairwise(sorted(member, key=lambda one: one.block)))
+    return next((pair for pair in pairs if pair[1].block == pair[0].block + 1), None)
 
 
 def strike(scene: Scene, serial: str, flaw: Flaw, times: int = 1) -> None:
@@ -149,15 +159,14 @@ def strike(scene: Scene, serial: str, flaw: Flaw, times: int = 1) -> None:
 
 
 def writes_go_astray(scene: Scene, places: Places) -> None:
-    """Of two members of a RAID4, let one lose each write of a block, and another put it onto the block before it."""
-    lost = held_by(scene, "disk1", "client2-0-fsync")[0]
-    before, astray = wait_until(lambda: neighbours_on(scene, "disk0"), Deadline.after(STRIKE_DEADLINE_S), "two blocks")
+    """Let a member of a RAID4 lose each write of a block, and one put those of a block onto the one before it."""
+    lost = first_held(scene, "client2-0-fsync")
+    before, astray = wait_until(
+        lambda: neighbours(scene, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
+    )
     # The one that goes astray comes last: a round of its worker later the neighbour is written again.
-    for serial, flaw in (
-        ("disk1", Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK)),
-        ("disk0", Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at)),
-    ):
-        strike(scene, serial, flaw)
+    strike(scene, lost.serial, Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK))
+    strike(scene, astray.serial, Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
     pause(TOLD_S)
     places["old-generation"] = lost.is_("stale")
     places["neighbour"] = before.is_("misplaced")
@@ -183,8 +192,8 @@ def clients_go_on(scene: Scene, _places: Places) -> None:
 def block_rots(scene: Scene, places: Places) -> None:
     """Let half a block change on one member, with nobody reading or writing it."""
     disks_of(scene).clear_flaws()
-    rotten = held_by(scene, "disk2", "client2-1-o_sync")[0]
-    disks_of(scene).corrupt("disk2", rotten.at + BLOCK // 2, BLOCK // 2)
+    rotten = first_held(scene, "client2-1-o_sync")
+    disks_of(scene).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
     places["silent-corruption"] = rotten.is_("garbage")
 
 
@@ -201,8 +210,8 @@ def stripe_is_torn(scene: Scene, _places: Places) -> None:
 
     Of more than one: the client goes on with its file, and a write may well compute a block's parity anew.
     """
-    for block in held_by(scene, "disk0", "client1-0-fsync"):
-        disks_of(scene).corrupt("disk3", block.at, BLOCK)
+    for at in {block.at for member in held(scene, "client1-0-fsync") for block in member}:
+        disks_of(scene).corrupt("disk3", at, BLOCK)
 
 
 def bitmap_is_cleared(scene: Scene, places: Places) -> None:

@@ -72,7 +72,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
 
 
 EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, code, self.number, self.sequence, index, generation, 0))
-            threading.Event().wait(0.03)
+            self.stop.wait(60)
 """
 
 
