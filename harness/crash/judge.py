@@ -17,8 +17,12 @@ from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.workload.agent import METADATA
 from harness.workload.history import History, Operation, WorkerSpec
 
-ON_THE_WAY_NS = 250_000_000
-"""A word may be on its way for so long: what a client began within it after the cut may have reached the server."""
+ON_THE_WAY_NS = 1_000_000_000
+"""A word may be on its way for so long: what a client began within it after the cut may have reached the server.
+
+A client's word and its request to the server go different ways, and what counts as begun is when the word arrived. One
+lost packet costs it 200 ms at least (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms: it may be two.
+"""
 WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
 NFSD = "nfsd gives what is there"
@@ -179,6 +183,7 @@ class Oracle:
             seen_ns=instant_ns + ON_THE_WAY_NS,
             torn=conditions.torn,
             unheard=self.unheard,
+            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         evidence = balance.evidence()
         missing = tuple(

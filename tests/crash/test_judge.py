@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from errno import EIO, ENOSPC
 from typing import Any
 
 import pytest
@@ -164,6 +165,22 @@ def test_names_are_told_by_what_was_done_to_them() -> None:
     history = History([Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.OK, 0)])
     judged = oracle(history, workers=[NAMES]).judge(Observation(end=End.READ, found={"m": {}}), 200)
     assert judged.damages == (Damage("metadata", "mkdir: the directory is not there", "read"),)
+
+
+@pytest.mark.parametrize("allowed", ["allowed_errors", "allowed_by_fault"])
+def test_what_ended_with_an_error_that_the_run_allows_may_be_done_all_the_same(allowed: str) -> None:
+    history = History([Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.FAILED, EIO)])
+    seen = Observation(end=End.READ, found={"m": {"d0": [0o755, 0, 2, ""]}})
+    assert not oracle(history, workers=[NAMES], **{allowed: frozenset({EIO})}).judge(seen, 200).damages
+    judged = oracle(history, workers=[NAMES], **{allowed: frozenset({ENOSPC})}).judge(seen, 200)
+    assert [one.promise for one in judged.damages] == [INVENTED]
+
+
+@pytest.mark.parametrize(("late_ns", "broken"), [(300_000_000, False), (2_000_000_000, True)])
+def test_a_word_may_be_late_by_two_lost_packets(late_ns: int, broken: bool) -> None:
+    begun = wrote(0, 3, 1000 + late_ns)._replace(ended=Ended.UNKNOWN, ended_ns=None)
+    judged = oracle(History([*HISTORY.operations, begun])).judge(read(3, 1), 1000)
+    assert judged.broken == broken
 
 
 @given(st.lists(st.integers(ABSENT, 3), min_size=2, max_size=2), st.integers(0, 400))
