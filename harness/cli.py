@@ -157,13 +157,13 @@ def run(
 ) -> None:
     """Measure every configuration of a plan, say what limits each, and rank those that keep their promises."""
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    platform = platform_asked(asked, matrix.plan)
     if dry_run:
         return
     from harness.report.terminal import show  # noqa: PLC0415
     from harness.runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    platform = platform_asked(asked, matrix.plan)
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
     show(record, Console(), report)
     raise typer.Exit(Status[record.outcome.name])
@@ -300,11 +300,9 @@ def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matr
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
     """Return how the machines are to come to be, and what they are to run, by a command's options and its plan."""
-    from harness.platform import platform_of, refuse_unknown  # noqa: PLC0415
+    from harness.platform import platform_for  # noqa: PLC0415
 
-    platform = platform_of(asked.params, plan.run.platform if plan else None)
-    refuse_unknown(platform)
-    return platform
+    return platform_for(asked.params, plan.run if plan else None)
 
 
 def tox_environments(ini: str) -> list[str]:

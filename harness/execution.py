@@ -12,7 +12,7 @@ from harness.crash.explorer import explored
 from harness.cycle import CycleSpec
 from harness.disk.assignment import riskiest_mode
 from harness.errors import ProductError, RequestError, RigError
-from harness.log import logger, step
+from harness.log import logger, say, step
 from harness.plan.axes import write_value
 from harness.plan.cell import Cell, Matrix
 from harness.plan.order import visits_of
@@ -208,11 +208,18 @@ class Execution:
             self._save()
 
     def _explored(self, name: str) -> Explored | None:
-        """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at."""
+        """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at.
+
+        Nor is there of a cut that did not take place: that is said, and the others are explored.
+        """
         if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
             return None
         step(f"crash states: {name}")
-        return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
+        try:
+            return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
+        except RequestError as error:
+            say(f"no crash states: {error}")
+            return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
 
     def _name_of_cut(self, cell: Cell) -> str:
         """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""

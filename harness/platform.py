@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.crash.provider import require_shown
 from harness.errors import RequestError, nearest
 from harness.lab import PROVIDERS
 from harness.machine import image, kernel, user_box
 from harness.machine.kernel import catalogue
 from harness.machine.provider import AUTO, decide
+from harness.plan.run import RunSpec
 from harness.topology import Platform, SoftwareSpec, Topology
 
 
@@ -37,6 +39,19 @@ def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Pl
     if provider == AUTO:
         provider = decide().name
     return Platform(provider=provider, inventory=inventory, server=server, clients=clients)
+
+
+def platform_for(asked: Mapping[str, Any], run: RunSpec | None = None) -> Platform:
+    """Return the platform that options ask for, on which everything can be done that a plan asks.
+
+    Raises:
+        RequestError: it cannot be, something that it names does not exist, or it cannot do that.
+    """
+    platform = platform_of(asked, run.platform if run else None)
+    refuse_unknown(platform)
+    if run is not None and run.cut == "explore":
+        require_shown(platform.provider)
+    return platform
 
 
 def _roles(planned: Platform) -> tuple[tuple[str, SoftwareSpec], ...]:

@@ -211,6 +211,20 @@ def test_a_dry_run_of_some_cells(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("_no_machines")
+@pytest.mark.parametrize("command", ["run", "ab"])
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_crash_states_that_machines_cannot_show_are_refused_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, dry: list[str]
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('workload.tool = "dd"\nrun = { cut = "explore", provider = "vagrant" }\n')
+    status, said = stderr_of(capsys, command, str(plan), *dry)
+    assert status == Status.BAD_REQUEST
+    assert "provider vagrant: crash states need the disk engine" in said
+    assert "use provider uml or qemu" in said
+
+
+@pytest.mark.usefixtures("_no_machines")
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

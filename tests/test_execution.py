@@ -288,6 +288,26 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
     assert second.outcome is Outcome.PASS
 
 
+def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explored(_store: RunStore, name: str, states: int, _seed: int) -> Explored:
+        if name == "cut-000":
+            raise RequestError("cut-000 cannot be explored: it did not take place: wsize", remedy="another")
+        return Explored(
+            file="explore.json", judged=states, broken=0, outcome=Outcome.PASS, reason="every promise held"
+        )
+
+    monkeypatch.setattr("harness.execution.explored", explored)
+    campaign = house.run(tiny(repeats=1, cut="explore"))
+    conclude_run(campaign.record)
+    first, second = RunStore(house.path).load().cells
+    assert first.explored is not None
+    assert (first.explored.file, first.explored.judged, first.explored.outcome) == (None, 0, Outcome.INCONCLUSIVE)
+    assert "did not take place: wsize" in first.explored.reason
+    assert second.explored is not None
+    assert second.explored.outcome is Outcome.PASS
+    assert [cell.rankable for cell in campaign.record.cells] == [False, True]
+
+
 def test_nothing_is_cut_unless_asked(house: House) -> None:
     assert house.run(tiny(repeats=1)).cut == []
 

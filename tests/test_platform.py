@@ -1,7 +1,8 @@
 import pytest
 
 from harness.errors import RequestError
-from harness.platform import platform_of, refuse_unknown, words_of
+from harness.plan.run import RunSpec
+from harness.platform import platform_for, platform_of, refuse_unknown, words_of
 from harness.topology import Platform, SoftwareSpec, server_and_clients
 
 
@@ -62,3 +63,20 @@ def test_the_words_of_a_topology_ask_for_it_again() -> None:
     platform = Platform(server=SoftwareSpec(kernel="debian/sid", packages=("a.deb",)), clients=SoftwareSpec())
     words = words_of(server_and_clients(platform=platform))
     assert words == ["--provider=uml", "--server=kernel=debian/sid", "--server=package=a.deb"]
+
+
+@pytest.mark.parametrize(("provider", "inventory"), [("vagrant", None), ("hosts", "lab.toml")])
+def test_crash_states_are_not_asked_of_machines_that_cannot_show_them(provider: str, inventory: str | None) -> None:
+    asked = {"provider": provider, "inventory": inventory}
+    with pytest.raises(RequestError, match=rf"provider {provider}: crash states .* \(use provider uml or qemu\)"):
+        platform_for(asked, RunSpec(cut="explore"))
+    assert platform_for(asked, RunSpec(cut="power")).provider == provider
+    assert platform_for(asked).provider == provider
+
+
+@pytest.mark.parametrize("provider", ["uml", "qemu"])
+def test_an_option_goes_over_a_provider_that_could_not_show_them(provider: str) -> None:
+    planned = RunSpec(cut="explore", provider="vagrant")
+    assert platform_for({"provider": provider}, planned).provider == provider
+    with pytest.raises(RequestError, match="provider vagrant"):
+        platform_for({}, planned)

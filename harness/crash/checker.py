@@ -17,9 +17,9 @@ from harness.crash.nfsd import nfsd_orders, start_nfsd
 from harness.crash.observation import Observation
 from harness.crash.patch import Patch
 from harness.crash.primed import PrimedLab
+from harness.crash.provider import not_shown
 from harness.disk.cache import CacheMode
 from harness.disk.writelog import MemberInfo
-from harness.errors import RequestError
 from harness.export import Export
 from harness.filesystem import DIRECTORY
 from harness.filesystem.filesystem import mount_command
@@ -131,10 +131,7 @@ class Checker:
     def _engine_lab(self) -> EnclosedLab:
         lab = lab_of(self.topology, logs=self._logs)
         if not isinstance(lab, EnclosedLab):
-            raise RequestError(
-                f"provider {self.topology.provider}: crash states are shown by the disk engine, which it has not",
-                remedy="use provider uml or qemu",
-            )
+            raise not_shown(self.topology.provider)
         return lab
 
     def __exit__(self, *error: object) -> None:

@@ -11,18 +11,20 @@ from zlib import crc32
 from harness.crash.bench import Factory
 from harness.crash.checker import Checker
 from harness.crash.judge import Oracle
+from harness.crash.provider import require_shown
 from harness.crash.recording import Recording
 from harness.cycle import LEDGER_DIRECTORY
 from harness.disk.writelog import LogError, WriteLog
 from harness.errors import RequestError, RigError, nearest
 from harness.filesystem import DIRECTORY
-from harness.lab import hosts
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
 from harness.stack import StackSpec
 from harness.topology import Topology
 
 LOG, HISTORY = "write log", "history"
+RECORD_ANEW = "record the run anew"
+ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"
 
 
 @dataclass(frozen=True)
@@ -79,27 +81,29 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
         RequestError: there is no such cycle, or it cannot be explored; with the reason.
     """
     run = store.load()
-    cycle = choose_cycle(run, store.path, name)
     topology = Topology.model_validate(run.topology)
-    if topology.provider == hosts.NAME:
-        raise RequestError("crash states are shown by the disk engine, which provider hosts has not")
+    require_shown(topology.provider)
+    cycle = choose_cycle(run, store.path, name)
     try:
         log = WriteLog(store.path / cycle.files[LOG])
         recording = Recording(log)
         oracle = Oracle.of(cycle, store.path)
     except (LogError, OSError) as error:
-        raise RequestError(f"{cycle.name} cannot be explored: {error}") from error
+        raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:
-        raise RequestError(f"{cycle.name} cannot be explored, its history cannot be read: {error}") from error
+        raise RequestError(
+            f"{cycle.name} cannot be explored, its history cannot be read: {error}", remedy=RECORD_ANEW
+        ) from error
     if log.ending is not None and not log.ending.complete:
         raise RequestError(
             f"{cycle.name} cannot be explored: its write log is cut off after {log.ending.records:,} records",
-            remedy="the run was killed while it was written; record it again",
+            remedy=f"the run was killed while it was written; {RECORD_ANEW}",
         )
     serials = [disk.serial for disk in topology.disks]
     if serials != [member.serial for member in recording.members]:
         raise RequestError(
-            f"{cycle.name} cannot be explored: its write log is of other disks than {', '.join(serials)}"
+            f"{cycle.name} cannot be explored: its write log is of other disks than {', '.join(serials)}",
+            remedy=f"files of different runs were mixed; {RECORD_ANEW}",
         )
     stack = StackSpec.model_validate(cycle.asked)
     return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
@@ -117,7 +121,7 @@ def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CycleRecord:
         if name not in known:
             raise RequestError(f"{run.run} has no cycle {name!r}", remedy=nearest(name, known))
         if reason := reasons[name]:
-            raise RequestError(f"{name} cannot be explored: {reason}")
+            raise RequestError(f"{name} cannot be explored: {reason}", remedy=ANOTHER)
         return known[name]
     possible = [cycle for cycle in run.cycles if reasons[cycle.name] is None]
     if len(possible) == 1:
@@ -125,7 +129,7 @@ def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CycleRecord:
     if possible:
         names = ", ".join(cycle.name for cycle in possible)
         raise RequestError(f"{run.run} has several cycles", remedy=f"name one with --cycle: {names}")
-    raise RequestError(f"{run.run} has no cycle that can be explored{said(reasons)}")
+    raise RequestError(f"{run.run} has no cycle that can be explored{said(reasons)}", remedy=ANOTHER)
 
 
 def said(reasons: Mapping[str, str | None]) -> str:
@@ -135,8 +139,8 @@ def said(reasons: Mapping[str, str | None]) -> str:
 
 def why_not(cycle: CycleRecord, run: Path) -> str | None:
     """Return why a cycle cannot be explored, as far as its record tells; None if it can."""
-    if cycle.requirement_missing or cycle.not_effective:
-        return "it did not take place"
+    if reason := cycle.requirement_missing or cycle.not_effective:
+        return f"it did not take place: {reason}"
     for what in (LOG, HISTORY):
         if what not in cycle.files:
             return f"it has no {what}"

@@ -53,7 +53,8 @@ class Repeat(Strict):
 class Explored(Strict):
     """What the exploration of a cell's cut came to."""
 
-    file: str
+    file: str | None
+    """Its record, beside the run's; None where the cut could not be explored, which ``reason`` says."""
     judged: int
     broken: int
     outcome: Outcome

@@ -45,8 +45,8 @@ def test_an_unknown_cycle_names_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"requirement_missing": "no qemu"}, "did not take place"),
-        ({"not_effective": "wsize"}, "did not take place"),
+        ({"requirement_missing": "no qemu"}, "did not take place: no qemu"),
+        ({"not_effective": "wsize"}, "did not take place: wsize"),
         ({"files": {}}, "has no write log"),
         ({"files": {"write log": "made-up/write.log"}}, "has no history"),
         ({"files": {"write log": "gone", "history": "made-up/history"}}, "its write log is gone: gone"),
@@ -58,8 +58,9 @@ def test_an_unknown_cycle_names_the_nearest(tmp_path: Path) -> None:
 def test_what_cannot_be_explored_says_why(
     tmp_path: Path, changes: dict[str, Any], reason: str, name: str | None
 ) -> None:
-    with pytest.raises(RequestError, match=reason):
+    with pytest.raises(RequestError, match=reason) as refused:
         source_of(store_run(tmp_path / "run", **changes), name)
+    assert refused.value.remedy
 
 
 def with_topology(store: RunStore, **changes: Any) -> RunStore:
@@ -69,15 +70,17 @@ def with_topology(store: RunStore, **changes: Any) -> RunStore:
     return store
 
 
-def test_a_run_on_hosts_has_no_disks_to_switch(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="provider hosts"):
-        source_of(with_topology(store_run(tmp_path / "run"), provider="hosts"))
+@pytest.mark.parametrize("provider", ["hosts", "vagrant"])
+@pytest.mark.parametrize("changes", [{}, {"files": {}}])
+def test_not_every_provider_can_switch_disks(tmp_path: Path, provider: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=rf"provider {provider}: .* \(use provider uml or qemu\)"):
+        source_of(with_topology(store_run(tmp_path / "run", **changes), provider=provider))
 
 
 def test_a_log_of_other_disks_is_refused(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run")
     disks = [{**disk, "serial": f"other{number}"} for number, disk in enumerate(store.load().topology["disks"])]
-    with pytest.raises(RequestError, match="of other disks than other0, other1"):
+    with pytest.raises(RequestError, match=r"of other disks than other0, other1 \(.*record"):
         source_of(with_topology(store, disks=disks))
 
 
@@ -93,5 +96,5 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
     store = store_run(tmp_path / "run")
     (tmp_path / "run" / CYCLE / name).write_bytes(data)
-    with pytest.raises(RequestError, match="made-up cannot be explored"):
+    with pytest.raises(RequestError, match=r"made-up cannot be explored.* \(record the run anew\)"):
         source_of(store)
