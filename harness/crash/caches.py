@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from harness.crash.recording import CHANGES, Recording
-from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, Record
+from harness.disk.writelog import Flag, Kind, Record
 
 
 class Caches:
@@ -51,8 +51,7 @@ class Caches:
 
     def _set_mode(self, record: Record) -> Iterator[int]:
         loses = self.recording.loses(record)
-        whose = range(len(self._loose)) if record.member == ALL_MEMBERS else [record.member]
-        for member in whose:
+        for member in self.recording.whose(record):
             self._loses[member] = loses
             if not loses:
                 yield from self._settle(member, self.cut)
@@ -75,14 +74,24 @@ class Caches:
     @property
     def open(self) -> tuple[int, ...]:
         """The requests that may or may not be there, in their order; those in flight are among them."""
+        self._catch_up()
+        # Runs that are sorted already: a disk that never flushes has tens of thousands.
+        return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
+
+    @property
+    def count(self) -> int:
+        """How many are `open`."""
+        self._catch_up()
+        return sum(map(len, self._loose)) + len(self._in_flight)
+
+    def _catch_up(self) -> None:
+        """Note what is in flight at the cut."""
         records, instant = self.recording, self.recording.instant_ns(self.cut)
         order = self._by_issue
         while self._issued < len(order) and records.request(order[self._issued]).issued_ns <= instant:
             self._in_flight.add(order[self._issued])
             self._issued += 1
         self._in_flight = {number for number in self._in_flight if number >= self.cut}
-        # Runs that are sorted already: a disk that never flushes has tens of thousands.
-        return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
 
     @property
     def members(self) -> list[int]:

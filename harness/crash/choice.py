@@ -14,6 +14,8 @@ from harness.disk.sunk import SECTOR
 
 MOST_SINGLES = 32
 """Requests of one cut that are left out, or kept, one by one; of more, so many are drawn."""
+MOST_CUTS = 10_000
+"""Cuts of which states are proposed; of more, so many are drawn. Where disks lose nothing each write makes one."""
 RANDOMS = 8
 """Random subsets of one cut, and as many torn ones."""
 
@@ -45,6 +47,7 @@ class Choice(NamedTuple):
 class Choices:
     """The states of a recording from one cut on, in an order drawn from a seed.
 
+    ``cuts`` are all that there are, also those of which no state is proposed (`MOST_CUTS`).
     ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there.
     """
 
@@ -59,13 +62,15 @@ class Choices:
         self._long = {number for number in range(total) if recording.request(number).length > unit}
         groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
         caches = Caches(recording)
+        many = len(self.cuts) > MOST_CUTS
+        drawn = frozenset(self._random("cuts").sample(self.cuts, MOST_CUTS) if many else self.cuts)
         for cut in self.cuts:
             for _ in caches.roll(cut):
                 pass
-            requests = caches.open
-            self.possible += 1 << len(requests)
-            for choice in self._at(cut, requests, caches.members):
-                groups[choice.policy].append(choice)
+            self.possible += 1 << caches.count
+            if cut in drawn:
+                for choice in self._at(cut, caches.open, caches.members):
+                    groups[choice.policy].append(choice)
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
         # In turn from each policy, so that each beginning of the list has something of all.

@@ -1,11 +1,12 @@
 """A write log seen as a sequence of instants at which the power could have gone."""
 
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
 from harness.disk.cache import CacheMode
-from harness.disk.writelog import Flag, Kind, LogError, MemberInfo, Record, WriteLog
+from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, MemberInfo, Record, WriteLog
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 _KEPT = CHANGES | {Kind.FLUSH, Kind.MODE}
@@ -70,14 +71,28 @@ class Recording:
     @cached_property
     def cuts(self) -> tuple[int, ...]:
         """The places that differ in what is durable, each just before and just after, and one between two of them."""
-        marks = [0, len(self.records)]
-        for number, record in enumerate(self.records):
-            if record.kind is Kind.FLUSH or record.flags & Flag.FUA:
-                marks += [number, number + 1]
-        marks = sorted(set(marks))
-        between = [(first + last) // 2 for first, last in pairwise(marks)]
+        marks = {0, len(self.records)}
+        for number in self._settling():
+            marks |= {number, number + 1}
+        between = [(first + last) // 2 for first, last in pairwise(sorted(marks))]
         return tuple(sorted({*marks, *between}))
+
+    def _settling(self) -> Iterator[int]:
+        """Yield the records that make something durable: where a member loses nothing, each change does."""
+        loses = [info.mode.loses for info in self.members]
+        for number, record in enumerate(self.records):
+            if record.kind is Kind.MODE:
+                for member in self.whose(record):
+                    loses[member] = self.loses(record)
+                if not self.loses(record):
+                    yield number
+            elif record.kind is Kind.FLUSH or record.flags & Flag.FUA or not loses[record.member]:
+                yield number
 
     def loses(self, record: Record) -> bool:
         """Return whether the cache mode that a MODE record names can lose what it acknowledged."""
         return CacheMode(bytes(record.data).decode()).loses
+
+    def whose(self, record: Record) -> Sequence[int]:
+        """Return the members that a MODE record is about."""
+        return range(len(self.members)) if record.member == ALL_MEMBERS else (record.member,)

@@ -24,6 +24,8 @@ class Did(NamedTuple):
     flags: int = 0
     took: int = 0
     """How many requests complete between its issue and its completion."""
+    mode: CacheMode | None = None
+    """Which a change of mode names."""
 
 
 def write_log(path: Path, done: Sequence[Did], members: int = 2, mode: CacheMode = CacheMode.VOLATILE) -> WriteLog:
@@ -37,6 +39,8 @@ def write_log(path: Path, done: Sequence[Did], members: int = 2, mode: CacheMode
             log.write(one.flags, one.member, one.offset, times, bytes([one.byte]) * one.length)
         elif one.kind in (Kind.ZERO, Kind.DISCARD):
             log.note(one.kind, one.flags, one.member, (one.offset, one.length), times)
+        elif one.kind is Kind.MODE and one.mode is not None:
+            log.note(one.kind, 0, one.member, (0, 0), times, data=one.mode.value.encode())
         elif one.kind is Kind.FLUSH:
             log.note(one.kind, one.flags, one.member, (0, 0), times)
         else:

@@ -1,5 +1,9 @@
+import pytest
+
+from harness.crash import choice as module
 from harness.crash.choice import Choice, Choices, Policy
 from harness.crash.state import CrashState, Survivor
+from harness.disk.cache import CacheMode
 from harness.disk.writelog import Kind
 from tests.crash.conftest import Did, Record
 
@@ -54,6 +58,19 @@ def test_all_subsets_are_counted(record: Record) -> None:
     made = record(*LOG)
     # Nothing open at 0; all six and the flush at the end of the writes.
     assert Choices(made, 1, first=6).possible == 2**6 + 2**3 + 1
+
+
+def test_of_many_cuts_some_are_drawn_and_all_are_counted(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = record(*(Did(Kind.WRITE, turn % 2, turn * 512) for turn in range(40)), mode=CacheMode.NONE)
+    every = Choices(made, 1)
+    monkeypatch.setattr(module, "MOST_CUTS", 10)
+    few = Choices(made, 1)
+    assert (few.cuts, few.possible) == (every.cuts, every.possible)
+    drawn = {choice.cut for choice in few.order}
+    assert len(drawn) == 10 < len({choice.cut for choice in every.order}) == 41
+    assert Choices(made, 1).order == few.order
+    assert {choice.cut for choice in Choices(made, 2).order} != drawn
+    assert {choice.policy for choice in few.order} == {choice.policy for choice in every.order}
 
 
 def test_a_single_open_request_has_two_states(record: Record) -> None:

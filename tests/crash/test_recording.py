@@ -1,11 +1,15 @@
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from harness.crash.caches import Caches
 from harness.crash.recording import Recording
 from harness.disk.cache import CacheMode
-from harness.disk.writelog import Flag, Kind, LogError, LogWriter, MemberInfo, WriteLog
-from tests.crash.conftest import Did, Record
+from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, WriteLog
+from tests.crash.conftest import Did, Record, write_log
 
 INFO = MemberInfo("disk0", 1 << 16, CacheMode.VOLATILE, CacheMode.VOLATILE)
 
@@ -23,6 +27,43 @@ def test_a_fua_write_is_a_place_to_cut_at(record: Record) -> None:
         3,
         4,
     )
+
+
+@pytest.mark.parametrize("mode", [CacheMode.PROTECTED, CacheMode.NONE])
+def test_where_a_disk_loses_nothing_each_write_is_a_place_to_cut_at(record: Record, mode: CacheMode) -> None:
+    done = [Did(Kind.WRITE), Did(Kind.ZERO), Did(Kind.DISCARD), Did(Kind.WRITE), Did(Kind.WRITE)]
+    assert record(*done, mode=mode).cuts == (0, 1, 2, 3, 4, 5)
+
+
+def test_the_mode_at_that_moment_counts(record: Record) -> None:
+    into_cache, through = (
+        Did(Kind.MODE, member, mode=mode)
+        for member, mode in ((ALL_MEMBERS, CacheMode.VOLATILE), (1, CacheMode.PROTECTED))
+    )
+    four = [Did(Kind.WRITE, member) for member in (0, 0, 0, 0)]
+    made = record(*four, through, *four, Did(Kind.WRITE, 1), into_cache, Did(Kind.WRITE, 1), *four)
+    assert made.cuts == (0, 2, 4, 5, 7, 9, 10, 13, 16)
+
+
+modes = st.tuples(st.sampled_from([0, 1, ALL_MEMBERS]), st.sampled_from(CacheMode)).map(
+    lambda said: Did(Kind.MODE, said[0], mode=said[1])
+)
+requests = st.tuples(
+    st.sampled_from([Kind.WRITE, Kind.WRITE, Kind.ZERO, Kind.FLUSH]),
+    st.integers(0, 1),
+    st.sampled_from([0, 0, int(Flag.FUA)]),
+).map(lambda said: Did(said[0], said[1], flags=said[2]))
+
+
+@given(st.lists(st.one_of(modes, requests, requests), max_size=20), st.sampled_from(CacheMode))
+def test_wherever_something_becomes_durable_both_sides_are_cuts(done: list[Did], mode: CacheMode) -> None:
+    with TemporaryDirectory() as folder:
+        recording = Recording(write_log(Path(folder) / "log", done, mode=mode))
+        caches = Caches(recording)
+        for cut in range(1, len(recording.records) + 1):
+            if list(caches.roll(cut)):
+                assert {cut - 1, cut} <= set(recording.cuts)
+            assert caches.count == len(caches.open)
 
 
 def test_the_instant_of_a_cut_is_the_last_possible(record: Record) -> None:
