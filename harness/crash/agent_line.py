@@ -26,6 +26,10 @@ class Lost(Exception):
     """The machine gave no answer: its kernel died, or the time is up. A finding about what it looked at."""
 
 
+class Silent(Lost):
+    """The time is up, and as far as is known the machine goes on."""
+
+
 class AgentLine:
     """A connected agent."""
 
@@ -85,7 +89,7 @@ class AgentLine:
             if not select.select([self._connection], [], [], min(_LOOK_S, deadline.remaining_s))[0]:
                 self._require_machine()
                 if deadline.passed:
-                    raise Lost("no answer in time")
+                    raise Silent("no answer in time")
                 continue
             received = self._connection.recv(1 << 20)
             if not received:

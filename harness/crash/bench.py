@@ -59,6 +59,12 @@ class Looked(NamedTuple):
     cold: Observation | None
 
 
+def look_at(look: Callable[[], Observation]) -> Observation:
+    """Look at a state, and once more if the first look was silent: what is the state's own comes again."""
+    first = look()
+    return look().model_copy(update={"hung": first.said}) if first.silent else first
+
+
 class Roller:
     """Follows the recording, and keeps what each checker must write to follow it.
 
@@ -169,8 +175,8 @@ class Bench:
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._roller.between(applied, job.base))
             self._at = (epoch, job.base)
-        observation = job.seen(checker.check(job.patch, nfsd=job.nfsd))
-        return Looked(observation, checker.cold(job.patch) if job.cold else None)
+        observation = job.seen(look_at(lambda: checker.check(job.patch, nfsd=job.nfsd)))
+        return Looked(observation, look_at(lambda: checker.cold(job.patch)) if job.cold else None)
 
     def _end(self) -> None:
         undo, self._undo, self._checker = self._undo, ExitStack(), None

@@ -123,8 +123,9 @@ class Hand:
         if not problem:
             differ = differing(direct, self.look(orders["root"])["found"])
             problem = ", ".join(differ)
-            self.begun("nfsd")
+            self.begun("leave")
             self.left = self._try(orders["unmount"])
+        self.begun("forget")
         self.forget()
         if problem:
             return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}

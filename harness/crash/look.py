@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from harness.crash.agent_line import AgentLine, Lost
+from harness.crash.agent_line import AgentLine, Lost, Silent
 from harness.crash.observation import End, Observation
-from harness.machine.kernel_log import moment, said_since
+from harness.machine.kernel_log import ask_for_stacks, moment, said_since
 from harness.machine.machine import Machine
 from harness.verdict.kernel_log import findings
 from harness.waiting import now_ns
@@ -61,8 +61,11 @@ class Look:
     def lost(self, lost: Lost) -> Observation:
         """Return what was seen of a machine that no longer answers."""
         self.wedged = True
-        said = f"{self.at}: {lost}"
-        return Observation(end=End.WEDGED, said=said, console=alarming(self._signs()), ms=self.ms)
+        said, signs = f"{self.at}: {lost}", self._signs()
+        # For whoever wants to know why: what it says now stands on the console that is kept.
+        ask_for_stacks(self._machine)
+        silent = isinstance(lost, Silent) and not signs
+        return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
 
     def _signs(self) -> list[tuple[str, str]]:
         return findings(said_since(self._machine, self._begun))

@@ -58,12 +58,16 @@ class Observation(BaseModel):
     """What the scan of the ledger found; None if it came to none."""
     console: tuple[str, ...] = ()
     """Alarming lines of the kernel, each with what it is a sign of, without the kernel's time stamps."""
+    silent: bool = False
+    """Wedged, and nothing tells why: the time was up, and the kernel had complained of nothing."""
+    hung: str = ""
+    """What an earlier look at the same state said, which was silent: this one was taken in its place."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
     rows: Rows | None = None
     """Computed from what the members hold, not seen by the machine; None where nobody has."""
     ms: dict[str, float] = Field(default_factory=dict)
-    """How long each stage took: switch, assemble, mount, verify; nfsd (mount, unmount, and what lets it go)
-    and look (read there), where it was asked; unmount, stop."""
+    """How long each stage took: switch, assemble, mount, verify; where it was asked nfsd (mount), look (read
+    there), leave (unmount) and forget (nfsd lets go); unmount, stop."""
 
     def same_as(self, other: "Observation") -> bool:
         """Return whether two checks have seen the same; what only one of them tried is no difference.

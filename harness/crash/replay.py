@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.crash.bench import Roller
+from harness.crash.bench import Roller, look_at
 from harness.crash.checker import Held
 from harness.crash.explorer import STATES, STEM
 from harness.crash.journal import find_state
@@ -63,7 +63,8 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         job = roller.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
-            judgements.append(tally.judge(state, job.seen(checker.check(job.patch, nfsd=True))))
+            seen = look_at(lambda: checker.check(job.patch, nfsd=True))
+            judgements.append(tally.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)
     lines = (*said_of(source, state, tally, judgements), *told_to(held))

@@ -65,6 +65,8 @@ class Tally:
         self.broken = 0
         self.checked = 0
         self.wedged = 0
+        self.hung: list[str] = []
+        """Looks that came to no end, which another one at the same state did: the state, and what was said."""
         self.through_nfsd = 0
         self.loss: LossRecord | None = None
         self.ms: list[dict[str, float]] = []
@@ -102,6 +104,7 @@ class Tally:
             self.checked += 1
             self.ms.append(observation.ms)
             self.wedged += observation.end is End.WEDGED
+            self._hung(state, observation)
             self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
             name=state.name,
@@ -120,6 +123,7 @@ class Tally:
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Count a state that a freshly booted machine has seen too, and read through nfsd."""
         self.cold.checked += 1
+        self._hung(state, cold)
         if not warm.same_as(cold):
             self.cold.differing.append(state.name)
         # What the first look had from nfsd was counted with it.
@@ -129,6 +133,10 @@ class Tally:
             for damage in judgement.damages:
                 if damage.promise == NFSD:
                     self._group(damage, Judged(choice, state, judgement))
+
+    def _hung(self, state: CrashState, observation: Observation) -> None:
+        if observation.hung:
+            self.hung.append(f"{state.name}: {observation.hung}")
 
     def _compared(self, rows: Rows) -> None:
         record = self.redundancy

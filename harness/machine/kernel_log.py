@@ -1,11 +1,14 @@
 """What a machine's kernel says: on its console, or where there is none, in its ring buffer."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
+from harness.errors import RigError
 from harness.machine.machine import Machine
 
 RING = ["dmesg", "--raw"]
+STACKS_S = 5.0
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 
 
@@ -44,6 +47,12 @@ def said_until_off(machine: Machine, since: Moment) -> str | None:
     if not isinstance(since.boot, int):
         return None
     return machine.consoles[since.boot - 1].read_bytes()[since.place :].decode(errors="replace")
+
+
+def ask_for_stacks(machine: Machine) -> None:
+    """Have the kernel say where each of its tasks is (sysrq-t); one that no longer listens says nothing."""
+    with suppress(RigError):
+        machine.run(["tee", "/proc/sysrq-trigger"], stdin="t", deadline_s=STACKS_S)
 
 
 def stamp_us(line: str) -> int:

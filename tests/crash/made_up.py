@@ -55,6 +55,7 @@ class FakeChecker:
         self.cold_differs = False
         self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
         self.forgives = False
+        self.silent: tuple[int, ...] = ()
 
     def advance(self, patch: Patch) -> None:
         self.base |= patch.blocks
@@ -62,6 +63,8 @@ class FakeChecker:
     def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
         self.checks += 1
         self.before_check(self.checks)
+        if self.checks in self.silent:
+            return Observation(end=End.WEDGED, said="mount: no answer in time", silent=True)
         disks = self.base | patch.blocks
         first, second = (disks.get((1, block), b"\0")[0] for block in (0, 1))
         if first == 7 and second != 8 and not self.forgives:
@@ -94,12 +97,15 @@ class MadeUp:
         self.cold_differs = False
         self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
         """What nfsd gives of a state with such a first block."""
+        self.silent: tuple[int, ...] = ()
+        """The checks, counted from 1 and of each checker, that come to no end."""
 
     def boots(self) -> Factory:
         @contextmanager
         def boot(_: int) -> Iterator[FakeChecker]:
             checker = FakeChecker()
             checker.before_check, checker.cold_differs, checker.nfsd = self.before_check, self.cold_differs, self.nfsd
+            checker.silent = self.silent
             self.checkers.append(checker)
             yield checker
 

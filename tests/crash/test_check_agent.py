@@ -111,7 +111,7 @@ def test_nfsd_serves_it_too_if_asked_and_lets_go_before_it_is_unmounted() -> Non
     machine = Machine()
     assert machine.hand.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
     assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
-    assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "nfsd", "unmount", "stop"]
+    assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "leave", "forget", "unmount", "stop"]
     assert machine.roots == ["/ledger", "/nfs/ledger"]
 
 

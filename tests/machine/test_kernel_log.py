@@ -1,8 +1,9 @@
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
-from harness.machine.kernel_log import Moment, moment, said_since, said_until_off, stamp_us
+from harness.errors import RigError
+from harness.machine.kernel_log import Moment, ask_for_stacks, moment, said_since, said_until_off, stamp_us
 from harness.machine.machine import Machine
 
 RING = "<6>[    0.000000] Linux version\n<4>[   12.345678] md0: array\n"
@@ -61,3 +62,16 @@ def test_after_a_reboot_all_that_the_new_kernel_said() -> None:
 def test_a_line_without_a_stamp_tells_no_time() -> None:
     assert stamp_us("continued") == 0
     assert stamp_us("[ 1234.000001] x") == 1_234_000_001
+
+
+def test_a_machine_that_no_longer_listens_is_asked_for_nothing() -> None:
+    class Dead:
+        asked: ClassVar[list[tuple[list[str], str]]] = []
+
+        def run(self, argv: list[str], *, stdin: str, deadline_s: float) -> None:
+            assert deadline_s
+            self.asked.append((argv, stdin))
+            raise RigError("no answer")
+
+    ask_for_stacks(cast("Machine", Dead()))
+    assert Dead.asked == [(["tee", "/proc/sysrq-trigger"], "t")]
