@@ -1,10 +1,11 @@
 """The crash states of a recorded run, looked at one after the other by several checkers, and judged."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from harness.crash.bench import Bench, Factory, Looked, Roller
@@ -98,7 +99,8 @@ class Exploration:
             looking = Deadline.after(budget.minutes * 60 * LOOKING)
         wanted = self.choices.order[: budget.states]
         missing = sum(one not in self._done for one in wanted)
-        self._progress.total = self.tally.judged + missing if looking is None else None
+        self._progress.total = None if budget.states is None and looking is not None else self.tally.judged + missing
+        self._progress.ends = partial(self._looking_ends, looking)
         if not missing:
             return
         step(f"booting {len(self.benches)} checkers")
@@ -136,9 +138,12 @@ class Exploration:
             self._collect()
 
     def _time_is_up(self, looking: Deadline | None) -> bool:
-        if looking is None or self.deadline is None:
-            return False
-        return self.deadline.passed or (self.tally.broken > 0 and looking.passed)
+        ends = self._looking_ends(looking)
+        return ends is not None and ends.passed
+
+    def _looking_ends(self, looking: Deadline | None) -> Deadline | None:
+        """Return when no further state is looked at, as things are; None: whenever all were."""
+        return looking if self.tally.broken else self.deadline
 
     def _give(self, digest: str, state: CrashState) -> None:
         while min(bench.waiting for bench in self.benches) >= QUEUE:
@@ -197,6 +202,9 @@ class _Progress:
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self.total: int | None = None
+        """States, where it is known how many there are to be."""
+        self.ends: Callable[[], Deadline | None] = lambda: None
+        """When looking ends, however many there are left."""
         self._begun = self._told = now_ns()
         self._before = 0
 
@@ -217,7 +225,10 @@ class _Progress:
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {tally.judged:,}{of} judged, {len(tally.digests):,} different"
         yield f"{tally.broken:,} broken"
+        left = [ends.remaining_s] if (ends := self.ends()) else []
         if done and seconds:
             yield f"{done / seconds * 60:,.0f} a minute"
             if self.total is not None:
-                yield f"about {(self.total - tally.judged) * seconds / done:,.0f} s left"
+                left.append((self.total - tally.judged) * seconds / done)
+        if left:
+            yield f"about {min(left):,.0f} s left"

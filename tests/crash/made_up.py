@@ -12,7 +12,7 @@ from harness.crash.bench import Factory
 from harness.crash.choice import Choices
 from harness.crash.exploration import Budget, Exploration
 from harness.crash.journal import Begun, Journal
-from harness.crash.judge import Oracle
+from harness.crash.judge import Damage, Oracle
 from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.crash.patch import Patch
 from harness.crash.recording import Recording
@@ -24,6 +24,7 @@ from tests.crash.conftest import Did, write_log
 
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
 ROUNDS = 6
+STALE = Damage("write + fsync", "an older generation is there", "read")
 FLUSH = Did(Kind.FLUSH)
 LIE = Did(Kind.FLUSH, flags=int(Flag.LIED))
 

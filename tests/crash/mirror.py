@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.array.bitmap import HEADER
 from harness.crash.bitmap import MAGIC
+from harness.crash.judge import Oracle
 from harness.crash.parity import ROW
 from harness.crash.recording import Recording
 from harness.crash.redundancy import Redundancy
@@ -14,6 +15,9 @@ from harness.crash.superblock import OFFSET, Feature
 from harness.crash.window import Window
 from harness.disk.cache import CacheMode
 from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
+from harness.verdict.contract import Conditions
+from harness.workload.history import History
+from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock
 
 MIRROR = Striping(1, 0, 16 * ROW, 2, 16 * ROW)
@@ -68,3 +72,17 @@ class MirrorRun:
             self.redundancy.moved(self.window.move(place))
         self.state = CrashState(last, tuple(map(Survivor, survivors)))
         return [one.row for one in self.redundancy.judge(self.state).differ]
+
+
+def mirrored(folder: Path, *marked: int) -> MadeUp:
+    """Return a run whose clients were told nothing, and which leaves one row of a mirror different for a while."""
+    made_up = MadeUp(folder, [], told(0))
+    run = MirrorRun(folder / "mirror.log")
+    run.create_with_bitmap(*marked)
+    run.write(0, DATA, PAGE)
+    run.flush(0)
+    run.write(1, DATA, PAGE)
+    run.flush(1)
+    made_up.recording = run.recording()
+    made_up.oracle = Oracle((), History([]), Conditions(export_sync=True), created_ns=0)
+    return made_up

@@ -1,29 +1,15 @@
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from harness.crash import exploration as module
-from harness.crash.belonging import Belonging, Piece
 from harness.crash.exploration import Budget
-from harness.crash.failures import diverse, explain
 from harness.crash.journal import read
-from harness.crash.judge import REDUNDANCY, Damage, Oracle
-from harness.crash.part import pieces_of
-from harness.crash.replayer import Replayer
-from harness.crash.state import CrashState, Survivor
-from harness.crash.tally import Group
 from harness.errors import RequestError, RigError
-from harness.record.exploration import FailureRecord
-from harness.verdict.contract import Conditions
-from harness.waiting import Deadline
-from harness.workload.history import History
-from tests.crash.made_up import WORKER, MadeUp, half_written, told, written
-from tests.crash.mirror import DATA, PAGE, MirrorRun
-
-STALE = Damage("write + fsync", "an older generation is there", "read")
+from tests.crash.made_up import STALE, MadeUp, told, written
+from tests.crash.mirror import mirrored
 
 
 @pytest.fixture
@@ -88,6 +74,22 @@ def test_an_async_export_is_measured(tmp_path: Path) -> None:
     assert not tally.broken
     assert tally.loss is not None
     assert tally.loss.operations
+
+
+def test_a_look_that_comes_to_no_end_is_taken_once_more_and_told(honest: MadeUp) -> None:
+    honest.silent = (3, 7)
+    tally = honest.explore().tally
+    assert (tally.broken, tally.wedged) == (0, 0)
+    assert [said.partition(": ")[2] for said in tally.hung] == ["mount: no answer in time"] * 2
+
+
+def test_a_state_of_which_no_look_comes_to_an_end_is_broken(honest: MadeUp) -> None:
+    honest.silent = (3, 4)
+    tally = honest.explore().tally
+    assert tally.wedged == 1
+    assert tally.broken
+    assert {damage.end for damage in tally.groups} == {"wedged"}
+    assert len(tally.hung) == 1
 
 
 def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
@@ -208,6 +210,44 @@ class Clock:
     def passed(self) -> bool:
         return self.made_up.checks >= self.at
 
+    @property
+    def remaining_s(self) -> float:
+        return max(self.at - self.made_up.checks, 0)
+
+
+def said_of(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch, budget: Budget) -> list[str]:
+    """Return what is said of each judged state."""
+    said: list[str] = []
+    monkeypatch.setattr(module, "Deadline", SimpleNamespace(after=lambda seconds: Clock(made_up, seconds)))
+    monkeypatch.setattr(module, "SHOWN_EVERY_S", (0.0, 0.0))
+    monkeypatch.setattr(module, "step", said.append)
+    exploration = made_up.begin()
+    with closing(exploration.journal), exploration:
+        exploration.run(budget)
+    return [line for line in said if line.startswith("crash states")]
+
+
+@pytest.mark.parametrize("minutes", [None, 10])
+def test_how_many_states_there_are_to_be_is_told(
+    honest: MadeUp, monkeypatch: pytest.MonkeyPatch, minutes: int | None
+) -> None:
+    said = said_of(honest, monkeypatch, Budget(30, minutes=minutes))
+    assert len(said) == 30
+    assert all(" of 30 judged, " in line and line.endswith(" s left") for line in said)
+
+
+@pytest.mark.parametrize(("lies_from", "seconds"), [(12, 60), (1, 40)])
+def test_how_long_it_looks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_from: int, seconds: int
+) -> None:
+    made_up = MadeUp(tmp_path / "run", written(12, lies_from=lies_from), told(12))
+    said = said_of(made_up, monkeypatch, Budget(None, minutes=1))
+    left = [int(line.rpartition("about ")[2].split()[0]) for line in said]
+    assert not any(" of " in line for line in said)
+    assert left[-20:] == sorted(left[-20:], reverse=True)
+    assert left[-1] == 0
+    assert made_up.checks <= seconds + module.QUEUE
+
 
 def looks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
     clock = SimpleNamespace(after=lambda seconds: Clock(made_up, seconds))
@@ -228,20 +268,6 @@ def test_a_third_of_the_time_is_kept_for_what_broke(tmp_path: Path, monkeypatch:
     assert 40 <= looks_in_a_minute(lying, monkeypatch) <= 40 + module.QUEUE
 
 
-def mirrored(folder: Path, *marked: int) -> MadeUp:
-    """Return a run whose clients were told nothing, and which leaves one row of a mirror different for a while."""
-    made_up = MadeUp(folder, [], told(0))
-    run = MirrorRun(folder / "mirror.log")
-    run.create_with_bitmap(*marked)
-    run.write(0, DATA, PAGE)
-    run.flush(0)
-    run.write(1, DATA, PAGE)
-    run.flush(1)
-    made_up.recording = run.recording()
-    made_up.oracle = Oracle((), History([]), Conditions(export_sync=True), created_ns=0)
-    return made_up
-
-
 def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
     tally = mirrored(tmp_path / "mirror", 0).explore().tally
     counted = tally.redundancy
@@ -249,102 +275,3 @@ def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
     assert 0 < counted.differing < counted.checked
     assert not counted.unmarked
     assert not tally.broken
-
-
-def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> None:
-    made_up = mirrored(tmp_path / "mirror")
-    (failure,) = explained(made_up)
-    assert (failure.promise, failure.confirmed) == (REDUNDANCY, 2)
-    assert failure.missing is None
-    # What an exploration that goes on reads from its journal counts the same.
-    tally = made_up.explore().tally
-    assert 0 < tally.redundancy.unmarked == tally.broken == failure.states
-
-
-def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRecord]:
-    exploration = made_up.begin()
-    with closing(exploration.journal), exploration:
-        exploration.run(Budget(None))
-        replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        return list(explain(replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until))
-
-
-def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
-    (failure,) = explained(MadeUp(tmp_path / "half", half_written(), told(2)))
-    assert (failure.promise, failure.damage, failure.end) == ("recovery", "not mounted", "not-mounted")
-    assert (failure.confirmed, failure.repeated) == (2, 2)
-    assert failure.shrunk is not None
-    (survivor,) = failure.shrunk.survivors
-    assert (survivor.kind, survivor.member, survivor.lba, survivor.sectors) == ("write", "disk1", 0, 8)
-    (lost,) = failure.shrunk.lost
-    assert (lost.member, lost.lba) == ("disk1", 8)
-    assert failure.missing is not None
-    assert (failure.missing.kind, failure.missing.place) == ("fsync", 0)
-    assert failure.shortest is not None
-    assert failure.replay == ["show", failure.shortest.state]
-    assert CrashState.load(failure.shrunk.dump).name == failure.shrunk.state
-
-
-def test_failures_that_begin_with_the_same_state_are_shrunk_once(tmp_path: Path) -> None:
-    made_up = MadeUp(tmp_path / "two", written(lies_from=4), told())
-    alone = explained(made_up)
-    made_up = MadeUp(tmp_path / "two", written(lies_from=4), told())
-    (tmp_path / "two" / "states.jsonl").unlink()
-    other = WORKER.model_copy(update={"number": 1, "client": "client2", "kind": "o_sync"})
-    words = [one._replace(worker=1, kind="o_sync") for one in told().operations]
-    made_up.oracle = replace(made_up.oracle, workers=(WORKER, other), history=History([*told().operations, *words]))
-    first, second = explained(made_up)
-    assert {first.promise, second.promise} == {"write + fsync", "O_SYNC write"}
-    assert (first.confirmed, second.confirmed) == (2, 2)
-    assert first.state == second.state
-    assert first.shrunk == second.shrunk == alone[0].shrunk
-    assert first.shrunk is not second.shrunk
-    assert first.shortest == second.shortest
-    assert {one.missing.client for one in (first, second) if one.missing} == {"client1", "client2"}
-
-
-def test_without_any_time_left_one_failure_is_shown_again_once(tmp_path: Path) -> None:
-    made_up = MadeUp(tmp_path / "both", [*written(lies_from=1), *half_written()[6:]], told())
-    failures = explained(made_up, Deadline.after(0))
-    assert [(one.repeated, one.confirmed) for one in failures].count((1, 1)) == 1
-    assert [one.repeated for one in failures].count(0) == len(failures) - 1 > 0
-    assert not any(one.shrunk for one in failures)
-
-
-def test_a_lie_needs_no_survivor(lying: MadeUp) -> None:
-    failure = next(one for one in explained(lying) if one.damage == STALE.what)
-    assert failure.shrunk is not None
-    assert failure.shrunk.survivors == []
-    (lost,) = failure.shrunk.lost
-    assert (lost.member, lost.lba, lost.sectors) == ("disk0", 0, 8)
-    assert failure.missing is not None
-    assert failure.missing.instead == "generation 1 is there"
-    # Every state was looked at: the first that shows it is at the first cut that can.
-    assert failure.shortest is not None
-    assert (failure.shortest.earlier, failure.shortest.not_at) == (0, None)
-
-
-def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> None:
-    made_up = MadeUp(tmp_path / "half", half_written(), told(2))
-    with made_up.begin() as exploration:
-        exploration.run(Budget(None))
-        for checker in made_up.checkers:
-            checker.forgives = True
-        replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        (failure,) = explain(replayer, lambda _state, _pieces: {}, lambda name: [name])
-    assert (failure.repeated, failure.confirmed) == (2, 0)
-    assert failure.shrunk is None
-
-
-def test_torn_parts_are_told_apart(lying: MadeUp) -> None:
-    state = CrashState(3, (Survivor(4, ((4096, 4608), (5120, 6144))),))
-    known = {Piece(0, 5120): Belonging(3, "f")}
-    parts = [piece.record(lying.recording, known) for piece in pieces_of(lying.recording, state)]
-    assert [(one.lba, one.sectors, one.stripe, one.owner) for one in parts] == [(8, 1, None, None), (10, 2, 3, "f")]
-
-
-def test_each_promise_has_its_turn() -> None:
-    groups = [Group(Damage(promise, str(number), "read")) for number, promise in enumerate("aaabbc")]
-    assert [(one.damage.promise, one.damage.what) for one in diverse(groups)] == [
-        ("a", "0"), ("b", "3"), ("c", "5"), ("a", "1"), ("b", "4"), ("a", "2")
-    ]  # fmt: skip
