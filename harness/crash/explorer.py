@@ -20,7 +20,7 @@ from harness.crash.tally import Tally
 from harness.errors import RequestError, RigError
 from harness.log import logger, say, step
 from harness.record.cell import Explored
-from harness.record.exploration import ExplorationRecord, FailureRecord, Possible, conclude_exploration, stage_times
+from harness.record.exploration import ExplorationRecord, Possible, conclude_exploration, stage_times
 from harness.record.store import RunStore
 from harness.report.exploration_html import write_exploration
 from harness.waiting import wall_clock
@@ -30,6 +30,7 @@ STATES = "states.jsonl"
 RESULTS = Path("results")
 """Where runs are kept if nothing else is said."""
 EXACT_BELOW = 10**9
+INTERRUPTED = "interrupted; the same command with --resume goes on"
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
     "Of the subsets of what the disks' caches may have kept, a sample drawn from the seed is looked at, not all.",
@@ -83,18 +84,20 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             with exploration:
                 look(exploration, options.budget, record)
                 step("all judged")
-                record.failures = failures_of(source, exploration)
+                explain_failures(record, source, exploration)
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
             record.ended_early = f"the rig failed: {error}"
         except KeyboardInterrupt:
-            record.ended_early = "interrupted; the same command with --resume goes on"
-            say(f"{tally.judged:,} states were judged and are kept; the same command with --resume goes on")
+            record.ended_early = INTERRUPTED
             raise
         finally:
             record.seconds, record.timed = seconds + exploration.seconds, tally.judged - untimed
             finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
+            if record.ended_early == INTERRUPTED:
+                say(f"{tally.judged:,} states were judged and are kept, {tally.broken:,} of them broken: {page}")
+                say("the same command with --resume goes on")
     return record, page
 
 
@@ -123,11 +126,11 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
         record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
 
 
-def failures_of(source: Source, exploration: Exploration) -> list[FailureRecord]:
-    """Repeat, shrink and name the failures that were found."""
+def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
+    """Repeat, shrink and name the failures that were found; what is known of them is in the record at any time."""
     replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
     belongs = Belongings(exploration.benches[0], exploration.roller)
-    return list(explain(replayer, belongs, replay_of(source), until=exploration.deadline))
+    explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:

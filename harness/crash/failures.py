@@ -1,7 +1,7 @@
 """From a failure that many states show to the smallest that does: repeated, shrunk, and named."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,13 +32,14 @@ LOOKS = 200
 
 
 def explain(
+    failures: list[FailureRecord],
     replayer: Replayer,
     belongs: Belongs,
     replay: Callable[[str], list[str]],
     *,
     until: Deadline | None = None,
-) -> Iterator[FailureRecord]:
-    """Yield what is known of each failure, the most frequent first.
+) -> None:
+    """Enter each failure, the most frequent first, and then what is found out of it: an error leaves what is known.
 
     Failures whose first state is the same are shown again together. ``replay`` gives the command that shows a state of
     that name. Each such state has at most `SHRINK_S`, and its part of what is left ``until`` then; one is shown again
@@ -51,6 +52,7 @@ def explain(
     # Not in the order of their cuts: to go back costs half a second, and time may run out before the last.
     chosen = together(diverse(groups))[:EXPLAINED]
     records = {group.damage: plain(group, replayer.tally, replay) for group in groups}
+    failures += records.values()
     shrinker = Shrinker(replayer, belongs, replay)
     ends = until or Deadline.after(EVER_S)
     for number, alike in enumerate(chosen, start=1):
@@ -63,8 +65,8 @@ def explain(
                 break
             for group, record in zip(alike, mine, strict=True):
                 # Of one look all of them are judged.
-                record.repeated = turn
-                record.confirmed += replayer.shows(group.damage, group.first.state, anew=group is alike[0])
+                again = replayer.shows(group.damage, group.first.state, anew=group is alike[0])
+                record.repeated, record.confirmed = turn, record.confirmed + again
         deadline = Deadline.after(min(SHRINK_S, ends.remaining_s / (len(chosen) - number + 1)))
         for group, record in zip(alike, mine, strict=True):
             if record.confirmed and not ends.passed:
@@ -75,7 +77,6 @@ def explain(
             break
         step(f"showing a machine that has just booted: {alike[0].damage}")
         replayer.cold(alike[0].first.choice, alike[0].first.state)
-    yield from records.values()
 
 
 def together(groups: Sequence[Group]) -> list[list[Group]]:
@@ -136,10 +137,11 @@ class Shrinker:
         """
         trials = Trials(partial(self.replayer.shows, group.damage), LOOKS, lambda: deadline.passed)
         try:
-            record.shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
+            shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:
             return  # it did not show again this time: what was confirmed says how often it does
         judgement, recording = self.replayer.judge(smallest), self.replayer.tally.recording
+        record.shrunk = shrunk
         record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
         record.replay = self.replay(smallest.name)

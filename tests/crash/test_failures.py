@@ -29,7 +29,9 @@ def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRec
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
         replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        return list(explain(replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until))
+        failures: list[FailureRecord] = []
+        explain(failures, replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until)
+        return failures
 
 
 def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> None:
@@ -104,7 +106,9 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
         for checker in made_up.checkers:
             checker.forgives = True
         replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-        (failure,) = explain(replayer, lambda _state, _pieces: {}, lambda name: [name])
+        failures: list[FailureRecord] = []
+        explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name])
+    (failure,) = failures
     assert (failure.repeated, failure.confirmed) == (2, 0)
     assert failure.shrunk is None
 
