@@ -302,13 +302,14 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         names = ", ".join(record.cold.differing[:3])
         return Outcome.ERROR, f"reuse hid something: {names} looked different on a machine that had just booted"
     if record.failures:
-        first = record.failures[0]
+        # One that was shown again says more than one that never was.
+        first = next((one for one in record.failures if one.confirmed), record.failures[0])
         if all(one.repeated and not one.confirmed for one in record.failures):
             return (
                 Outcome.INCONCLUSIVE,
                 f"{first.promise}: {first.damage}; seen in {first.state} once, and never again",
             )
-        kinds = f"{len(record.failures)} kinds of failure, the first: " if len(record.failures) > 1 else ""
+        kinds = f"{len(record.failures)} kinds of failure, one of them: " if len(record.failures) > 1 else ""
         blame = f"; blamed on {first.blame}" if first.blame else ""
         return (
             Outcome.FAIL,

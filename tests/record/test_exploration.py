@@ -75,6 +75,21 @@ def test_a_failure_that_never_came_again_proves_nothing() -> None:
     assert conclude_exploration(record(broken=1, failures=failures))[0] is Outcome.FAIL
 
 
+def test_the_first_that_came_again_is_told() -> None:
+    failures = [
+        failure(damage="once", repeated=2, confirmed=0),
+        failure(damage="again", repeated=2, confirmed=1),
+        failure(damage="always", repeated=2, confirmed=2),
+    ]
+    outcome, reason = conclude_exploration(record(broken=3, failures=failures))
+    assert outcome is Outcome.FAIL
+    assert "3 kinds of failure, one of them: " in reason
+    assert "again" in reason
+    for one in failures:
+        one.repeated = one.confirmed = 0
+    assert "once" in conclude_exploration(record(broken=3, failures=failures))[1]
+
+
 def test_reuse_that_hid_something_overrules_all() -> None:
     outcome, reason = conclude_exploration(
         record(failures=[failure()], cold={"checked": 2, "differing": ["17-00c0ffee"]})
