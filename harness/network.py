@@ -6,7 +6,7 @@ from enum import StrEnum
 from harness.enclosure import Enclosure, Traffic
 from harness.errors import RigError
 from harness.topology import GATEWAY, MachineSpec, Topology
-from harness.waiting import Deadline, wait_until
+from harness.waiting import Deadline, pause, wait_until
 
 BRIDGE = "lab"
 PROBE_S = 1.0
@@ -14,6 +14,8 @@ PROBE_S = 1.0
 NOBODY = 9
 """A port (discard) on which no machine listens: the refusal is an answer, and nothing runs for it."""
 MEND_DEADLINE_S = 30.0
+STILL_S = 0.05
+STILL_DEADLINE_S = 10.0
 """A stale entry in a neighbour table takes some seconds to be asked for again."""
 
 
@@ -60,6 +62,10 @@ class Port:
             RigError: frames still pass.
         """
         self._gate(way)
+        if way is not Way.FROM:
+            wait_until(
+                self._still, Deadline.after(STILL_DEADLINE_S), f"{self.machine} to have read what was on its way"
+            )
         before = self.traffic()
         answered = self.answers()
         after = self.traffic()
@@ -98,6 +104,12 @@ class Port:
     def traffic(self) -> Traffic:
         """Count its frames."""
         return self.enclosure.traffic(tap_name(self.machine))
+
+    def _still(self) -> bool:
+        """Whether it reads nothing: a frame to it counts when it is read, which may be after the gate has shut."""
+        before = self.traffic()
+        pause(STILL_S)
+        return self.traffic().to == before.to
 
     def _gate(self, way: Way | None) -> None:
         self.enclosure.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

@@ -27,7 +27,7 @@ from harness.monitor.packets import write_exchanges
 from harness.monitor.read_back import fetched
 from harness.record.run import CycleRecord, Throughput
 from harness.stack import Stack, on_disks
-from harness.waiting import Deadline, now_ns, pause, wait_until
+from harness.waiting import Deadline, now_ns, wait_until
 from harness.workload.fio import FioSpec, fio_command, parse_fio
 from harness.workload.ledger import Ledger
 
@@ -135,8 +135,7 @@ class Cycle:
         with self._captured(), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
-            pause(self.spec.ledger_seconds)
-            ledger.require_recorded()
+            ledger.work(self.spec.ledger_seconds)
             # What an administrator changed meanwhile nobody would see after a reboot.
             self.record.checks["export"] = self.stack.export.applied()
             if self.fault is not None:

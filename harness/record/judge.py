@@ -157,7 +157,9 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
         return
     history = History.read(directory / cycle.files["history"])
-    cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions_of(cycle))
+    conditions = conditions_of(cycle)
+    causes = judge_causes(cycle, directory, conditions)
+    cycle.verdicts = [*causes, *judge_what_is_left(cycle, history, directory, conditions)]
     if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
         cycle.outcome = Outcome.FAIL
         cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"

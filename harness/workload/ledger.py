@@ -5,22 +5,25 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.command import Completed
-from harness.errors import RequestError, RigError, nearest
+from harness.errors import DeadlineExceeded, RequestError, RigError, nearest
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
-from harness.waiting import Deadline, now_ns, wait_until
+from harness.waiting import Deadline, now_ns, pause, wait_until
 from harness.workload import agent
 from harness.workload.history import History, Recorder, WorkerSpec
 
 AGENT = "/run/raidproof/agent.py"
-START_DEADLINE_S = 20.0
+START_DEADLINE_S = 60.0
+FIRST_DEADLINE_S = 20.0
+_TOLD = 2 * agent.FRAME.size
+"""Bytes by which a worker has told of an operation from its beginning to its end."""
 SCAN_DEADLINE_S = 120.0
 WORKER_KINDS = ("fsync", "o_sync", "close", "metadata", "shared")
 
@@ -132,6 +135,17 @@ class Ledger:
                 remedy="free some space, or give --results another place",
             )
 
+    def work(self, seconds: float) -> None:
+        """Let clients work so long, and on a slow machine until each worker was told of an operation, if ever."""
+        pause(seconds)
+        receiver = self._receiver
+        if receiver is not None:
+            with suppress(DeadlineExceeded):
+                wait_until(
+                    lambda: receiver.told >= len(self.workers), Deadline.after(FIRST_DEADLINE_S), "each worker's word"
+                )
+        self.require_recorded()
+
     def heard_since(self, instant_ns: int) -> int | None:
         """Return when the last word of a client arrived, if that was after an instant."""
         last = self._receiver.last_ns if self._receiver else 0
@@ -196,11 +210,14 @@ class Receiver(threading.Thread):
         super().__init__(name="ledger-receiver", daemon=True)
         self.connections = 0
         self.open_connections = 0
+        self.told = 0
+        """Connections over which an operation was told of to its end, and those that have ended before."""
         self.last_ns = 0
         self.failure: OSError | None = None
         """Why what was told could not be recorded: without it nothing that follows means anything."""
         self._listener = listener
         self._recorder = recorder
+        self._heard: dict[socket.socket, int] = {}
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
 
@@ -228,15 +245,23 @@ class Receiver(threading.Thread):
             data = b""
         if data:
             self.last_ns = now_ns()
+            self._count(source, len(data))
             try:
                 self._recorder.add(source.fileno(), self.last_ns, data)
             except OSError as error:
                 self.failure = self.failure or error
         else:
+            self._count(source, _TOLD)
+            del self._heard[source]
             self._recorder.forget(source.fileno())
             self._selector.unregister(source)
             source.close()
             self.open_connections -= 1
+
+    def _count(self, source: socket.socket, length: int) -> None:
+        before = self._heard.get(source, 0)
+        self._heard[source] = before + length
+        self.told += before < _TOLD <= before + length
 
     def stop(self) -> None:
         """End the thread and finish the file."""

@@ -12,8 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from harness.array.command import create_commands, fail_command, remove_command
+from harness.array.command import create_commands
 from harness.array.spec import disk_path
+from harness.array.upkeep import Upkeep
 from harness.crash.superblock import OFFSET
 from harness.cycle import LEDGER_DIRECTORY
 from harness.disk.client import EngineClient
@@ -40,6 +41,7 @@ DROPPED = 30
 BITMAP_HEADER = 256
 """Bytes (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h); the bits follow."""
 STRIKE_DEADLINE_S = 15.0
+ROTS = "client2-1-o_sync"
 WORK_S = 0.5
 """So long clients work on after a deed."""
 TOLD_S = 0.1
@@ -134,8 +136,12 @@ def held_by(scene: Scene, serial: str, path: str, image: Path) -> Iterator[Held]
 
 
 def first_held(scene: Scene, path: str) -> Held:
-    """Return a block of a worker's file that is durable."""
-    return next(one for member in held(scene, path) for one in member)
+    """Return a block of a worker's file that is durable, as soon as there is one."""
+    return wait_until(
+        lambda: next((one for member in held(scene, path) for one in member), None),
+        Deadline.after(STRIKE_DEADLINE_S),
+        f"a block of {path}",
+    )
 
 
 def neighbours(scene: Scene, path: str) -> tuple[Held, Held] | None:
@@ -155,18 +161,30 @@ def strike(scene: Scene, serial: str, flaw: Flaw, times: int = 1) -> None:
     )
 
 
+def flushes_of(scene: Scene, serial: str) -> int:
+    """Return how many flushes a drive has carried out."""
+    return disks_of(scene).counters()[serial].flushes
+
+
 # Of drives.
 
 
 def writes_go_astray(scene: Scene, places: Places) -> None:
     """Let a member of a RAID4 lose each write of a block, and one put those of a block onto the one before it."""
     lost = first_held(scene, "client2-0-fsync")
+    # What is to rot without power must be there before.
+    first_held(scene, ROTS)
     before, astray = wait_until(
         lambda: neighbours(scene, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
     )
     # The one that goes astray comes last: a round of its worker later the neighbour is written again.
     strike(scene, lost.serial, Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK))
     strike(scene, astray.serial, Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
+    # The cut takes what was not flushed. One flush may have been under way.
+    durable = flushes_of(scene, astray.serial) + 2
+    wait_until(
+        lambda: flushes_of(scene, astray.serial) >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed"
+    )
     pause(TOLD_S)
     places["old-generation"] = lost.is_("stale")
     places["neighbour"] = before.is_("misplaced")
@@ -192,7 +210,7 @@ def clients_go_on(scene: Scene, _places: Places) -> None:
 def block_rots(scene: Scene, places: Places) -> None:
     """Let half a block change on one member, with nobody reading or writing it."""
     disks_of(scene).clear_flaws()
-    rotten = first_held(scene, "client2-1-o_sync")
+    rotten = first_held(scene, ROTS)
     disks_of(scene).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
     places["silent-corruption"] = rotten.is_("garbage")
 
@@ -258,9 +276,7 @@ def export_is_made_async(scene: Scene, places: Places) -> None:
 
 def member_falls_behind(scene: Scene, _places: Places) -> None:
     """Let a member be taken out, and writing go on without it."""
-    array = scene.stack.array
-    for command in (fail_command, remove_command):
-        scene.lab.server.succeed(command(array.spec.devices[-1], disk_path("disk1")))
+    Upkeep.with_member(scene.stack.array, "disk1").take_out("disk1")
     pause(WORK_S)
 
 
@@ -283,6 +299,14 @@ def array_is_created_anew(scene: Scene, places: Places) -> None:
 
     setattr(array, "activate", create)  # noqa: B010  mypy knows it as a method
     places["array-re-created"] = "disk0"
+
+
+def first_directory_is_done(scene: Scene, _places: Places) -> None:
+    """Wait until a worker has begun its second directory: the first has been through every change."""
+    path = f"{scene.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
+    wait_until(
+        lambda: scene.lab.server.run(["test", "-d", path]).ok, Deadline.after(STRIKE_DEADLINE_S), "a second directory"
+    )
 
 
 def rename_is_undone(scene: Scene, places: Places) -> None:

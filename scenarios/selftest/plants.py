@@ -106,7 +106,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         }
     ),
     "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
-    "rename": Experiment(cut(booted=deeds.rename_is_undone)),
+    "rename": Experiment(cut(at_work=deeds.first_directory_is_done, booted=deeds.rename_is_undone)),
     "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
     "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
 }

@@ -274,6 +274,14 @@ def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cy
     assert "a client hung" in cycle.reason
 
 
+def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.rig_error = "a client hung"
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "sync was asked" in str(cycle.reason)
+
+
 def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:
     cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
     judge_cycle(cycle, store.path)

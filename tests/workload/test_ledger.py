@@ -210,3 +210,31 @@ def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> Non
     heard.open_connections = 2
     with pytest.raises(DeadlineExceeded, match="last words"):
         ledger.stop(Deadline.after(0.1))
+
+
+def test_each_worker_is_waited_for_until_it_was_told_of_something(tmp_path: Path) -> None:
+    told = agent.FRAME.pack(agent.ACKNOWLEDGE, 0, 0, 0, 0, 1, 0)
+    begun = agent.FRAME.pack(agent.ISSUE, 0, 0, 0, 0, 1, 0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        receiver = Receiver(listener, Recorder(tmp_path / "history"))
+        receiver.start()
+        with socket.create_connection(listener.getsockname()) as one:
+            with socket.create_connection(listener.getsockname()) as other:
+                one.sendall(begun + told[:5])
+                other.sendall(begun)
+                wait_until(lambda: receiver.last_ns, Deadline.after(10), "the first words")
+                assert receiver.told == 0
+                one.sendall(told[5:] + begun + told)
+                wait_until(lambda: receiver.told == 1, Deadline.after(10), "the first")
+            wait_until(lambda: receiver.told == 2, Deadline.after(10), "the one that has ended")
+        wait_until(lambda: receiver.open_connections == 0, Deadline.after(10), "both to end")
+        assert receiver.told == 2
+        receiver.stop()
+
+
+def test_work_ends_though_a_worker_is_told_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
+    ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("Ear", None), "/root", tmp_path / "history")
+    ledger._receiver = cast("Receiver", SimpleNamespace(told=0, failure=None))
+    monkeypatch.setattr("harness.workload.ledger.FIRST_DEADLINE_S", 0.05)
+    ledger.work(0.0)
