@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 TEARS = (512, 4096)
 DEFAULT_STATES = 1000
+OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume")
+"""Options that say which states an exploration looks at, and how."""
 
 
 def explore(
+    asked: typer.Context,
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
     cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
     states: Annotated[
@@ -56,8 +59,13 @@ def explore(
         raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
     if keep and state is None:
         raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
-    if state is not None and (resume or states is not None or minutes is not None):
-        raise RequestError("--state shows one state again: --states, --minutes and --resume are for an exploration")
+    sources = {name: asked.get_parameter_source(name) for name in OF_MANY}
+    said = [f"--{name}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"]
+    if state is not None and said:
+        raise RequestError(
+            f"--state shows one state again, and {', '.join(said)} would change nothing of it",
+            remedy="leave one or the other out",
+        )
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     require_host()
     with progress("preparing kernel and image"):

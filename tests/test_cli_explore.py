@@ -95,6 +95,17 @@ def test_what_cannot_be_done_says_what_can(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--seed", "1"], ["--tear", "4096"], ["--checkers", "1"], ["--states", "7"], ["--minutes", "2"], ["--resume"]],
+)
+def test_what_is_for_many_states_is_refused_with_one(
+    explore: Explore, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert explore("--state", "1-00000000", *words) == Status.BAD_REQUEST
+    assert f"--state shows one state again, and {words[0]} would change nothing of it" in capsys.readouterr().err
+
+
 def test_an_unknown_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explore", "nothing", "--results", str(tmp_path)]) == Status.BAD_REQUEST
     assert "no such run" in capsys.readouterr().err
