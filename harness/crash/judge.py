@@ -108,15 +108,19 @@ class Oracle:
     workers: tuple[WorkerSpec, ...]
     history: History
     conditions: Conditions
-    """But for what is each state's own: torn requests, and disks that had lied by then."""
+    """But for what is each state's own: torn requests, and what had gone wrong by then."""
     created_ns: int
     """By when array and file system had been created and synced."""
     unheard: tuple[str, ...] = ()
     """Clients that lost their power: what they did last, they could not tell."""
+    explained_ns: int = 0
+    """From when on the fault explains a loss; 0: all the time."""
+    spoilt_ns: int = 0
+    """The same of what drives did wrong."""
 
     @classmethod
-    def of(cls, cycle: CycleRecord, run: Path) -> "Oracle":
-        """Return the oracle of a stored cycle.
+    def of(cls, cycle: CycleRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
+        """Return the oracle of a stored cycle; ``spoilt_ns`` is when its first drive got a flaw, where that is known.
 
         Raises:
             RigError: its history cannot be read.
@@ -128,6 +132,9 @@ class Oracle:
             conditions=conditions,
             created_ns=cycle.ledger_begun_ns or 0,
             unheard=tuple(cycle.lost_power),
+            # What was wrong before the clients began may be what explains it, too.
+            explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
+            spoilt_ns=spoilt_ns or 0,
         )
 
     def judge(
@@ -141,7 +148,13 @@ class Oracle:
         Raises:
             RigError: the observation says that it was read, and not what was found.
         """
-        conditions = replace(self.conditions, torn=torn, lying_disks=tuple(lying))
+        conditions = replace(
+            self.conditions,
+            torn=torn,
+            lying_disks=tuple(lying),
+            explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
+            spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
+        )
         if observation.end != End.READ:
             return self._nothing_read(observation, instant_ns, conditions)
         if observation.found is None:

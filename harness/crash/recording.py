@@ -35,6 +35,8 @@ class Recording:
         self.caught: list[Record] = []
         """Changes that the run's own cut left unanswered."""
         self.end_ns = log.opened_ns
+        self.spoilt_ns: int | None = None
+        """When a drive got its first flaw, or had something changed; None: none was marked."""
         self._read()
 
     def _read(self) -> None:
@@ -48,6 +50,9 @@ class Recording:
                     self.caught.append(record)
             elif record.kind is Kind.FREEZE:
                 frozen, self.end_ns = True, record.completed_ns
+            elif record.kind is Kind.MARK:
+                # `harness.disk.harm` marks both, and nobody else marks anything.
+                self.spoilt_ns = record.completed_ns if self.spoilt_ns is None else self.spoilt_ns
             elif record.kind in _KEPT and not frozen:
                 self.records.append(record)
                 self.end_ns = record.completed_ns

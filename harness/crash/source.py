@@ -87,7 +87,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     try:
         log = WriteLog(store.path / cycle.files[LOG])
         recording = Recording(log)
-        oracle = Oracle.of(cycle, store.path)
+        oracle = Oracle.of(cycle, store.path, recording.spoilt_ns)
     except (LogError, OSError) as error:
         raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from errno import EIO, ENOSPC
 from typing import Any
 
@@ -98,6 +99,19 @@ def test_disks_that_had_lied_by_then_are_to_blame() -> None:
     assert oracle().judge(read(0, 0), 1000).blame == "the stack: nothing that was configured or broken explains it"
     blame = oracle().judge(read(0, 0), 1000, lying=["disk1"]).blame
     assert blame == "the disks: disk1 acknowledged flushes and kept nothing"
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        replace(oracle(explanation="the disks: rot"), explained_ns=250),
+        replace(oracle(spoilt="the disks: rot"), spoilt_ns=250),
+    ],
+)
+def test_what_was_not_wrong_yet_is_not_to_blame(one: Oracle) -> None:
+    assert one.judge(read(0, 0), 250).blame == "the disks: rot"
+    assert one.judge(read(0, 0), 249).blame == "the stack: nothing that was configured or broken explains it"
+    assert one.judge(Observation(end=End.NOT_MOUNTED), 249).blame == "the stack"
 
 
 def test_an_async_export_is_measured_and_not_blamed() -> None:

@@ -84,6 +84,15 @@ def test_a_recording_ends_at_its_own_cut(record: Record) -> None:
     assert made.request(1).data[0] == 7
 
 
+def test_the_first_mark_tells_when_something_was_spoilt(record: Record) -> None:
+    made = record(Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE))
+    assert (made.spoilt_ns, len(made.records)) == (2000, 3)
+
+
+def test_without_a_mark_nothing_was(record: Record) -> None:
+    assert record(Did(Kind.WRITE)).spoilt_ns is None
+
+
 @pytest.mark.parametrize(("options", "words"), [({"data": False}, "times only"), ({"blank": False}, "not blank")])
 def test_a_log_from_which_nothing_can_be_rebuilt_is_refused(
     tmp_path: Path, options: dict[str, bool], words: str

@@ -21,6 +21,14 @@ def test_a_stored_cycle_is_all_that_an_exploration_needs(tmp_path: Path) -> None
     assert source.log == tmp_path / "run" / CYCLE / "write.log"
 
 
+@pytest.mark.parametrize(("during", "since"), [([], 4000), ([{"fault": "degraded"}], 0)])
+def test_a_fault_explains_nothing_that_came_before_it(
+    tmp_path: Path, during: list[dict[str, str]], since: int
+) -> None:
+    run = store_run(tmp_path / "run", fault_begun_ns=4000, explanation="the disks: rot", during=during)
+    assert source_of(run).oracle.explained_ns == since
+
+
 def test_each_cycle_reads_back_its_own_blocks(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run", "a", "b")
     assert source_of(store, "a").orders["seed"] != source_of(store, "b").orders["seed"]
