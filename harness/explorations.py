@@ -10,12 +10,12 @@ from harness.crash.exploration import Budget
 from harness.crash.explorer import STATES, STEM, Options, explore_cycle
 from harness.crash.journal import read
 from harness.crash.judge import Judgement
+from harness.crash.provider import SHOW, not_shown
 from harness.crash.replay import replay
 from harness.crash.source import Source, source_of
 from harness.crash.state import CrashState
 from harness.errors import Inconclusive, ProductError, RaidproofError, RequirementMissing
 from harness.fixtures import ERRORS, Ended
-from harness.lab import hosts
 from harness.record import CycleRecord
 from harness.record.exploration import ExplorationRecord, FailureRecord
 from harness.verdict.outcome import Outcome
@@ -109,8 +109,8 @@ class Explore:
             RequirementMissing: its disks cannot show a crash state.
         """
         record = cycle.record if isinstance(cycle, Ended) else cycle
-        if self._campaign.topology.provider == hosts.NAME:
-            raise RequirementMissing("crash states are shown by the disk engine, which provider hosts has not")
+        if (provider := self._campaign.topology.provider) not in SHOW:
+            raise RequirementMissing(str(not_shown(provider)))
         source = source_of(self._campaign.store, record.name, starts_dirty=starts_dirty)
         options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers)
         explored, page = explore_cycle(source, options)
