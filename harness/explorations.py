@@ -50,6 +50,7 @@ class Explored:
     def must_find(self, kind: str, blame: str = "") -> FailureRecord:
         """Claim that a failure of this kind was found, that it came again, and who was to blame.
 
+        Of several the first is returned whose shrinking came to its end, if there is one.
         ``kind`` is a part of the promise or of the damage; ``blame`` is how the blame begins.
 
         Raises:
@@ -60,10 +61,11 @@ class Explored:
         __tracebackhide__ = True
         if self.record.outcome not in (Outcome.FAIL, Outcome.PASS):
             raise self._as(ERRORS[self.record.outcome])
-        found = [one for one in self.record.failures if kind in one.promise or kind in one.damage]
-        if not any(one.confirmed for one in found):
+        alike = (one for one in self.record.failures if kind in one.promise or kind in one.damage)
+        found = [one for one in alike if one.confirmed]
+        if not found:
             raise self._as(Inconclusive, f"nothing like {kind!r} was found, and found again; ")
-        first = next(one for one in found if one.confirmed)
+        first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
         if not (first.blame or "").startswith(blame):
             raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
         return first
