@@ -21,8 +21,6 @@ from harness.workload.ledger import LedgerSpec
 from scenarios.crash.ppl import gaps
 
 MINUTES = 5.0
-FOUND_MINUTES = 1.5
-"""Of these, what it takes where it is found, with naming it."""
 STATES = 150
 
 
@@ -56,7 +54,7 @@ def degraded(cycle: Cycle, policy: str) -> Ended:
 
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: Cycle, explore: Explore, policy: str) -> None:
-    explored = explore(degraded(cycle, policy), states=STATES, minutes=FOUND_MINUTES, starts_dirty=True)
+    explored = explore(degraded(cycle, policy), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
 
 
