@@ -1,6 +1,7 @@
 """A BMC of pyghmi's own, in a process of its own: the library keeps its sessions in global variables.
 
-Run as ``fake_bmc.py PORT``. It stays under power once more than it is asked, as a board does that takes its time.
+It tells the port at which it listens. It stays under power once more than it is asked, as a board does that takes its
+time.
 """
 
 import sys
@@ -39,7 +40,8 @@ class FakeBmc(bmc.Bmc):  # type: ignore[misc]  # the library has no types
 
 if __name__ == "__main__":
     ServerSession.create_open_session_response = refuse_all_but_sha1
-    server = FakeBmc({"admin": "secret"}, port=int(sys.argv[1]), address="127.0.0.1")
-    sys.stdout.write("ready\n")
+    server = FakeBmc({"admin": "secret"}, port=0, address="127.0.0.1")
+    server.port = server.serversocket.getsockname()[1]  # by which the library finds its sessions
+    sys.stdout.write(f"{server.port}\n")
     sys.stdout.flush()
     server.listen()

@@ -1,6 +1,5 @@
 """Against pyghmi's own BMC on the loopback interface."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,22 +18,17 @@ pytest.importorskip("pyghmi", reason="the hosts extra is not installed")
 VARIABLE = "BMC_PASSWORD"
 
 
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[IpmiControl]:
     monkeypatch.setenv(VARIABLE, "secret")
-    port = free_port()
-    argv = [sys.executable, str(Path(__file__).with_name("fake_bmc.py")), str(port)]
+    argv = [sys.executable, str(Path(__file__).with_name("fake_bmc.py"))]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield IpmiControl(kind="ipmi", address="127.0.0.1", port=port, user="admin", password_env=VARIABLE)
-        process.kill()
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            yield IpmiControl(kind="ipmi", address="127.0.0.1", port=port, user="admin", password_env=VARIABLE)
+        finally:
+            process.kill()
 
 
 def test_a_cut_is_over_when_the_bmc_says_that_the_power_is_off(control: IpmiControl) -> None:

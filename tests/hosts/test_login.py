@@ -5,9 +5,11 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -16,13 +18,11 @@ from harness.errors import RequestError, RigError
 from harness.hosts.login import HostLogin, require_root
 from harness.machine.keys import KeyPair
 from harness.machine.transport import Transport
-from harness.waiting import Deadline, wait_until
+from harness.waiting import Deadline
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 needs_sshd = pytest.mark.skipif(SSHD is None, reason="openssh-server is not installed")
 SERVER = """\
-Port {port}
-ListenAddress 127.0.0.1
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/authorized
 PidFile none
@@ -68,30 +68,27 @@ class Server:
         return path
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    host, user, port = KeyPair.generate(), KeyPair.generate(), free_port()
+    host, user = KeyPair.generate(), KeyPair.generate()
     for name, key in (("host", host), ("user", user)):
         (tmp_path / name).touch(mode=0o600)
         (tmp_path / name).write_text(key.private)
     (tmp_path / "authorized").write_text(user.public)
-    (tmp_path / "sshd").write_text(SERVER.format(port=port, folder=tmp_path))
+    (tmp_path / "sshd").write_text(SERVER.format(folder=tmp_path))
     # Where the server gives up its privileges; the package's own unit makes it.
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    with subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(tmp_path / "sshd")], stderr=subprocess.DEVNULL) as process:
+    argv = [str(SSHD), "-i", "-e", "-f", str(tmp_path / "sshd")]
 
-        def listening() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
+    class OneConnection(BaseRequestHandler):
+        def handle(self) -> None:
+            subprocess.run(argv, stdin=self.request, stdout=self.request, stderr=subprocess.DEVNULL, check=False)
 
-        wait_until(listening, Deadline.after(10), "sshd")
-        yield Server(tmp_path, port, host)
-        process.kill()
+    # The port is ours from the start: one that sshd is to bind itself could be somebody else's by then.
+    with ThreadingTCPServer(("127.0.0.1", 0), OneConnection) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        yield Server(tmp_path, listener.server_address[1], host)
+        listener.shutdown()
 
 
 def said_by(login: HostLogin, argv: Sequence[str] = ("echo", "two words")) -> str:
@@ -151,8 +148,10 @@ def test_a_proxy_command_carries_the_connection(server: Server) -> None:
 
 def test_nobody_answers_at_a_port_where_nobody_listens(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_text(f"Host storage\n    HostName 127.0.0.1\n    Port {free_port()}\n")
-    assert not HostLogin("storage", config=config).answers()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and nobody else can
+        config.write_text(f"Host storage\n    HostName 127.0.0.1\n    Port {silent.getsockname()[1]}\n")
+        assert not HostLogin("storage", config=config).answers()
     config.write_text("Host storage\n    ProxyCommand false\n")
     assert not HostLogin("storage", config=config).answers()
 
