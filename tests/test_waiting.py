@@ -1,3 +1,4 @@
+import threading
 from threading import Event
 
 import pytest
@@ -40,6 +41,9 @@ def test_what_waits_without_a_limit_is_ended_at_the_deadline() -> None:
 
 def test_what_ends_in_time_is_left_alone() -> None:
     ended = Event()
-    with at_deadline(Deadline.after(0.05), ended.set):
-        pass
-    assert not ended.wait(0.2)
+    before = set(threading.enumerate())
+    with at_deadline(Deadline.after(3600), ended.set):
+        (timer,) = (one for one in {*threading.enumerate()} - before if isinstance(one, threading.Timer))
+    timer.join(60)
+    assert not timer.is_alive()
+    assert not ended.is_set()

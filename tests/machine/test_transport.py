@@ -187,8 +187,9 @@ def test_input_that_nobody_reads_does_not_block(transport: Transport) -> None:
 
 
 def test_a_command_that_does_not_end(transport: Transport) -> None:
+    command = transport.start(["sleep", "5"], Deadline.after(20))
     with pytest.raises(DeadlineExceeded, match="server: still running at its deadline: sleep 5"):
-        run(transport, "sleep", "5", deadline_s=0.05)
+        command.wait(Deadline.after(0.05))
     assert run(transport, "true").ok
 
 
