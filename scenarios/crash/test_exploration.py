@@ -8,7 +8,7 @@ from harness.verdict.outcome import Outcome
 
 REPLAYS = 10
 LYING_SECONDS = 0.3
-"""Of clients at work: once XFS's log has reached what the liar has lost nothing mounts, and no promise is looked at."""
+"""Of clients at work: once XFS's log has reached what the liar has lost, nothing mounts: no promise is looked at."""
 
 
 def test_sync_export_keeps_every_promise_in_every_crash(cycle: Cycle, explore: Explore) -> None:
