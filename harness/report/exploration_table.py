@@ -22,6 +22,8 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     _say(console, words.cold(record))
     _say(console, words.redundancy(record))
     _say(console, words.effort(record))
+    for note in record.notes:
+        _say(console, note)
     if record.failures:
         console.print()
         console.print(failure_table(record))

@@ -203,6 +203,16 @@ def test_the_bars_are_what_clients_were_told() -> None:
     assert sum(int(one[1]) for one in counts if one) == 4
 
 
+def test_what_was_noted_is_on_the_page_and_in_the_terminal() -> None:
+    record = exploration(
+        notes=["A look came to no end, and was taken once more: 17-00c0ffee: mount: no answer in time"]
+    )
+    screen = StringIO()
+    show_exploration(record, Console(file=screen, width=400))
+    assert record.notes[0] in screen.getvalue()
+    assert record.notes[0] in parsed(render_exploration(record)).words
+
+
 def test_words_of_an_exploration() -> None:
     assert words.summary(exploration()) == (
         "4,158 cuts in 12,506 requests allow 10^13 crash states; 4 states of 1,000 asked judged, 240 a minute: "
