@@ -18,7 +18,9 @@ SPOILS = {FlawKind.MISDIRECTED.value: "put elsewhere", FlawKind.LOST_WRITES.valu
 
 
 def judge_flushes(start: Disks, end: Disks, synced: int) -> Verdict:
-    """Judge that something between the file system and the disks has not swallowed their flushes.
+    """Judge that something between the file system and the disks has not swallowed all flushes of a member.
+
+    One is enough to pass: how many a member needs depends on what lies where, and nothing here tells.
 
     ``start`` and ``end``: counters when the clients began, and when the power went or their work ended; ``synced``:
     how many operations of the kinds `SYNCED` they were told of in between.

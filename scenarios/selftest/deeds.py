@@ -260,7 +260,10 @@ def serials_are_swapped(scene: Scene, places: Places) -> None:
 
 
 def flushes_stop_above_the_members(scene: Scene, places: Places) -> None:
-    """Let the server believe of one member that it has no cache, so that it is never flushed."""
+    """Let the server believe of one member that it has no cache, so that it is never flushed.
+
+    Never is what the checker can see: that some flush reached each member. Fewer than there should be it does not see.
+    """
     disk = place_of(scene, "disk1").disk
     scene.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
     places["flushes-swallowed"] = "disk1"
