@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.crash.agent_line import AgentLine, Lost, Silent
 from harness.crash.observation import End, Observation
-from harness.machine.kernel_log import ask_for_stacks, moment, said_since
+from harness.machine.kernel_log import keep_tasks, moment, said_since
 from harness.machine.machine import Machine
 from harness.verdict.kernel_log import findings
 from harness.waiting import now_ns
@@ -62,8 +62,8 @@ class Look:
         """Return what was seen of a machine that no longer answers."""
         self.wedged = True
         said, signs = f"{self.at}: {lost}", self._signs()
-        # For whoever wants to know why: what it says now stands on the console that is kept.
-        ask_for_stacks(self._machine)
+        # For whoever wants to know why.
+        keep_tasks(self._machine)
         silent = isinstance(lost, Silent) and not signs
         return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
 

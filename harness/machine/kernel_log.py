@@ -8,7 +8,8 @@ from harness.errors import RigError
 from harness.machine.machine import Machine
 
 RING = ["dmesg", "--raw"]
-STACKS_S = 5.0
+TASKS = ["ps", "-eo", "pid,stat,wchan:32,time,args"]
+TASKS_S = 5.0
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 
 
@@ -49,10 +50,12 @@ def said_until_off(machine: Machine, since: Moment) -> str | None:
     return machine.consoles[since.boot - 1].read_bytes()[since.place :].decode(errors="replace")
 
 
-def ask_for_stacks(machine: Machine) -> None:
-    """Have the kernel say where each of its tasks is (sysrq-t); one that no longer listens says nothing."""
+def keep_tasks(machine: Machine) -> None:
+    """Keep in a file beside its console what each task of a machine waits for; none if it answers nothing."""
+    # Not sysrq-t, which kills User-mode Linux: it reads where nothing is (print_worker_info in kernel/workqueue.c).
     with suppress(RigError):
-        machine.run(["tee", "/proc/sysrq-trigger"], stdin="t", deadline_s=STACKS_S)
+        tasks = machine.succeed(TASKS, deadline_s=TASKS_S)
+        machine.console.with_suffix(".tasks").write_text(tasks)
 
 
 def stamp_us(line: str) -> int:

@@ -19,9 +19,9 @@ def compile_library(source: Path, library: Path) -> None:
 def libraries() -> list[Path]:
     """Return what every kernel of the catalogue needs.
 
-    Not to lose interrupts, nor its network for want of memory, and disks that can be sent zeroes.
+    Not to lose interrupts and alarms, nor its network for want of memory, and disks that can be sent zeroes.
     """
-    return [_compiled("epoll"), _compiled("memory"), _compiled("receive")]
+    return [_compiled("epoll"), _compiled("memory"), _compiled("receive"), _compiled("alarm")]
 
 
 def _compiled(name: str) -> Path:

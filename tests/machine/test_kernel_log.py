@@ -1,9 +1,11 @@
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
+
+import pytest
 
 from harness.errors import RigError
-from harness.machine.kernel_log import Moment, ask_for_stacks, moment, said_since, said_until_off, stamp_us
+from harness.machine.kernel_log import Moment, keep_tasks, moment, said_since, said_until_off, stamp_us
 from harness.machine.machine import Machine
 
 RING = "<6>[    0.000000] Linux version\n<4>[   12.345678] md0: array\n"
@@ -64,14 +66,20 @@ def test_a_line_without_a_stamp_tells_no_time() -> None:
     assert stamp_us("[ 1234.000001] x") == 1_234_000_001
 
 
-def test_a_machine_that_no_longer_listens_is_asked_for_nothing() -> None:
-    class Dead:
-        asked: ClassVar[list[tuple[list[str], str]]] = []
+class Answering:
+    def __init__(self, console: Path, *, answers: bool) -> None:
+        self.console = console
+        self.answers = answers
 
-        def run(self, argv: list[str], *, stdin: str, deadline_s: float) -> None:
-            assert deadline_s
-            self.asked.append((argv, stdin))
+    def succeed(self, argv: Sequence[str], *, deadline_s: float) -> str:
+        assert (argv[0], deadline_s > 0) == ("ps", True)
+        if not self.answers:
             raise RigError("no answer")
+        return "1 S poll_schedule_timeout 00:00:01 init"
 
-    ask_for_stacks(cast("Machine", Dead()))
-    assert Dead.asked == [(["tee", "/proc/sysrq-trigger"], "t")]
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_tasks_wait_for_is_kept_if_the_machine_still_answers(tmp_path: Path, answers: bool) -> None:
+    console = tmp_path / "server.console.1.log"
+    keep_tasks(cast("Machine", Answering(console, answers=answers)))
+    assert [path.name for path in tmp_path.iterdir()] == (["server.console.1.tasks"] if answers else [])

@@ -35,6 +35,51 @@ def receive(library: Path | None) -> list[str]:
     return ended.stdout.split()
 
 
+# What an idle kernel does: it asks whether its timer is set, over and over while it is not.
+ALARM = """
+import ctypes, signal, sys
+class Setting(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("interval_s", "interval_ns", "s", "ns")]
+libc = ctypes.CDLL(None)
+alarms = []
+signal.signal(signal.SIGALRM, lambda *_: alarms.append(1))
+timer, left = ctypes.c_void_p(), Setting()
+libc.timer_create(1, None, ctypes.byref(timer))
+def ask(times):
+    for _ in range(times):
+        libc.timer_gettime(timer, ctypes.byref(left))
+libc.timer_settime(timer, 0, ctypes.byref(Setting(s=3600)), None)
+ask(1000)
+set_for_long = left.s > 3000, len(alarms)
+libc.timer_settime(timer, 0, ctypes.byref(Setting()), None)
+ask(90)
+for_a_moment = len(alarms)
+if sys.argv[1] == "asks":
+    while not alarms:
+        ask(1)
+print(*set_for_long, for_a_moment, len(alarms))
+"""
+
+
+def alarm(library: Path, turn: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-c", ALARM, turn],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return ended.stdout.strip()
+
+
+def test_an_alarm_that_was_lost_comes_where_the_timer_stays_unset(tmp_path: Path) -> None:
+    path = tmp_path / "alarm.so"
+    preload.compile_library(recipe.VMS / "alarm.c", path)
+    assert alarm(path, "asks") == "True 0 0 1"
+    assert alarm(path, "goes on") == "True 0 0 0"
+
+
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     path = tmp_path / "receive.so"
