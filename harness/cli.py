@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from harness import __version__, cli_explore, cli_hosts
+from harness import __version__, cli_explore, cli_hosts, cli_log
 from harness.errors import (
     ControlFailed,
     Inconclusive,
@@ -69,6 +69,7 @@ app = typer.Typer(
 
 app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
+app.command()(cli_log.export_log)
 
 
 def show_version(asked: bool) -> None:
