@@ -9,6 +9,10 @@ import pytest
 
 from harness import log
 from harness.campaign import Campaign
+from harness.crash.exploration import Budget
+from harness.crash.explorer import Options, explore_cycle
+from harness.crash.provider import SHOW
+from harness.crash.source import source_of
 from harness.lab import provider_of
 from harness.record import RunRecord, RunStore
 from harness.topology import Platform, server_and_clients
@@ -17,6 +21,8 @@ from scenarios.hosts.hardware import Hardware
 
 PROMISES = Path(__file__).with_name("promises.py")
 DEADLINE_S = 900.0
+STATES = 20
+LIARS = "the disks: disk0, disk1, disk2, disk3 acknowledged flushes and kept nothing"
 EXPECTED = {
     "sync-export-keeps-every-promise": Outcome.PASS,
     "async-export-loses-acknowledged-work": Outcome.PASS,
@@ -24,13 +30,13 @@ EXPECTED = {
 }
 
 
-def run_of(command: Sequence[str], results: Path) -> RunRecord:
-    """Run the file to its end, and return the record of its run."""
+def run_of(command: Sequence[str], results: Path) -> RunStore:
+    """Run the file to its end, and return its run."""
     log.step("  " + " ".join(command[-4:]))
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     runs = [*results.iterdir()] if results.exists() else []
     assert len(runs) == 1, said.stdout + said.stderr
-    return RunStore(runs[0]).load()
+    return RunStore(runs[0])
 
 
 def outcomes(record: RunRecord) -> dict[str, Outcome]:
@@ -46,23 +52,38 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
         pytest.param("vagrant", marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_provider(campaign: Campaign, tmp_path: Path, provider: str) -> None:
+def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
     # What it lacks here is a skip, with its reasons; and nothing else takes the processors meanwhile.
     provider_of(topology).prepare(topology)
     campaign.discard_lab()
     options = [f"--provider={provider}", f"--results={tmp_path / 'results'}", "-p", "no:cacheprovider"]
-    record = run_of([sys.executable, "-m", "pytest", str(PROMISES), *options], tmp_path / "results")
+    store = run_of([sys.executable, "-m", "pytest", str(PROMISES), *options], tmp_path / "results")
+    record = store.load()
     assert outcomes(record) == EXPECTED, record.reason
     assert record.environment is not None
     assert record.environment.provider == provider
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
+    if provider in SHOW:
+        # Emulated machines take long to boot, and each that is explained boots one.
+        monkeypatch.setattr("harness.crash.failures.EXPLAINED", 1)
+        crashes_are_shown(store)
+
+
+def crashes_are_shown(store: RunStore) -> None:
+    """Claim that of a run whose disks lied the crashes before the first lie are whole, and later ones are not."""
+    explored, _ = explore_cycle(source_of(store, "lying-disks-are-found-out"), Options(Budget(STATES), checkers=1))
+    assert explored.outcome is Outcome.PASS, explored.reason
+    assert 0 < explored.broken < explored.judged == STATES
+    assert explored.cold.checked
+    assert not explored.cold.differing
+    assert {one.blame for one in explored.failures if one.confirmed} == {LIARS}
 
 
 @pytest.mark.exhaustive
 def test_machines_that_exist(hardware: Hardware) -> None:
     results = hardware.home / "results"
-    record = run_of(hardware.pytest(PROMISES, results), results)
+    record = run_of(hardware.pytest(PROMISES, results), results).load()
     # What they cannot do is not called passed.
     assert outcomes(record) == EXPECTED | {"lying-disks-are-found-out": Outcome.SKIP}, record.reason
     assert record.environment is not None
