@@ -19,6 +19,7 @@ from harness.workload.agent import (
     MODE,
     OTHER_CONTENT,
     TRUNCATED,
+    UNCUT,
     UNREADABLE,
 )
 from harness.workload.history import Ended, History, Operation, WorkerSpec
@@ -337,15 +338,17 @@ def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> 
     name = f"d{operation.place}"
     directory, a, b, c, s = (readable(found.get(path)) for path in (name, *(f"{name}/{one}" for one in "abcs")))
     file = c or a or b
-    whole = file is not None and file[3] != OTHER_CONTENT
+    size, held = (file[1], file[3]) if file else (None, OTHER_CONTENT)
+    whole = held not in {OTHER_CONTENT, UNCUT}
     match operation.kind:
         case "mkdir":
             return None if directory else "the directory is not there"
         case "create":
             return None if file else "the file is not there under any of its names"
         case "append":
-            allowed = {APPENDED, TRUNCATED} if "truncate" in begun else {APPENDED}
-            return None if file and whole and file[1] in allowed else "the appended bytes are not there"
+            # One that has begun may have cut them off, or zeroed on disk what it is to cut off (docs/findings.md).
+            cut = "truncate" in begun and (held == UNCUT or (whole and size == TRUNCATED))
+            return None if cut or (whole and size == APPENDED) else "the appended bytes are not there"
         case "setattr":
             return None if file and stat.S_IMODE(file[0]) == MODE else "the mode is not the one set"
         case "link":
@@ -356,7 +359,7 @@ def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> 
         case "rename":
             return None if c and not a else "the new name is not there, or the old one still is"
         case "truncate":
-            return None if file and whole and file[1] == TRUNCATED else "the size or the content is not what was left"
+            return None if whole and size == TRUNCATED else "the size or the content is not what was left"
         case "remove":
             there = f"{name}/b" in found or not directory
             return "the removed name is there, or its directory is not" if there else None

@@ -50,6 +50,7 @@ APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 MODE = 0o640  # what setattr sets
 BREATH_S = 0.05  # after an error that a worker endures: it comes at once, and the next one would too
+UNCUT = "+0"  # what the scan says of one that holds what append wrote, zeroed from where truncate is to cut it off
 OTHER_CONTENT = "?"  # what the scan says of a file that holds anything but what append wrote
 
 BLANK = bytes(BLOCK)
@@ -304,15 +305,16 @@ def listed(path: str) -> list[str] | None:
 
 
 def content(path: str) -> str:
-    """Return what a small file of the metadata worker holds: what append wrote, or something else."""
+    """Return what a small file of the metadata worker holds: what append wrote, that and zeroes behind it, or else."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        while data := os.read(fd, 1 << 16):
-            if data.strip(b"+"):
-                return OTHER_CONTENT
-        return "+"
+        # Of one that is longer its size tells enough.
+        data = os.read(fd, APPENDED + 1)
     finally:
         os.close(fd)
+    if not data.strip(b"+"):
+        return "+"
+    return UNCUT if data == b"+" * TRUNCATED + bytes(APPENDED - TRUNCATED) else OTHER_CONTENT
 
 
 def names(path: str) -> dict[str, list[Any]]:

@@ -1,7 +1,10 @@
 """One recorded run, and the crashes that it could have had: at every instant, whatever the disks' caches had kept."""
 
+import pytest
+
 from harness.disk.cache import CacheMode
 from harness.explorations import Explore
+from harness.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
 from harness.fixtures import Cycle, stack_of
 from harness.record import ControlSpec
 from harness.verdict.outcome import Outcome
@@ -11,8 +14,11 @@ LYING_SECONDS = 0.3
 """Of clients at work: once XFS's log has reached what the liar has lost, nothing mounts: no promise is looked at."""
 
 
-def test_sync_export_keeps_every_promise_in_every_crash(cycle: Cycle, explore: Explore) -> None:
-    explored = explore(cycle(stack_of()).must_pass(), states=150).must_keep_every_promise()
+@pytest.mark.parametrize("filesystem", [XfsSpec(), Ext4Spec()], ids=["xfs", "ext4"])
+def test_sync_export_keeps_every_promise_in_every_crash(
+    cycle: Cycle, explore: Explore, filesystem: FilesystemSpec
+) -> None:
+    explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=150).must_keep_every_promise()
     assert explored.record.judged == 150
     assert explored.record.cold.checked
 

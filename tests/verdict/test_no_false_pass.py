@@ -9,7 +9,7 @@ import pytest
 from harness.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
 from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.outcome import Outcome, Verdict, worst
-from harness.workload.agent import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
+from harness.workload.agent import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNCUT, UNREADABLE
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
@@ -72,6 +72,19 @@ def test_no_export_excuses_rubbish(conditions: Conditions, state: int) -> None:
 def test_the_right_size_with_the_wrong_content_is_lost() -> None:
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100600, 100, 1, OTHER_CONTENT]}}
     assert weigh([NAMES], History(changes(3)), found).lost == {"append": 1}
+
+
+@pytest.mark.parametrize(("done", "lost"), [(7, {"append": 1}), (8, {"truncate": 1})])
+def test_zeroes_where_truncate_cuts_are_excused_by_one_that_has_begun_and_not_by_one_that_is_done(
+    done: int, lost: dict[str, int]
+) -> None:
+    found = {
+        "m": {"d0": DIRECTORY, "d0/c": [0o100640, 100, 2, UNCUT], "d0/b": [0o100640, 100, 2, UNCUT],
+              "d0/s": [0o120777, 1, 1, "a"]}
+    }  # fmt: skip
+    assert weigh([NAMES], History(changes(done)), found).lost == lost
+    begun = did("truncate", 0, 1, 30, None)
+    assert weigh([NAMES], History([*changes(7), begun]), found).lost == {}
 
 
 def test_a_name_that_cannot_be_looked_at_is_not_there() -> None:

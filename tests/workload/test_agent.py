@@ -20,6 +20,7 @@ from harness.workload.agent import (
     KINDS,
     MISPLACED,
     OTHER_CONTENT,
+    UNCUT,
     UNREADABLE,
     Worker,
     block,
@@ -84,6 +85,24 @@ def test_names_tell_what_a_file_holds(tmp_path: Path) -> None:
     (tmp_path / "s").symlink_to("a")
     found = names(str(tmp_path))
     assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]
+
+
+@pytest.mark.parametrize(
+    ("data", "held"),
+    [
+        (b"", "+"),
+        (b"+" * 10, "+"),
+        (b"+" * 10 + bytes(90), UNCUT),
+        (b"+" * 9 + bytes(91), OTHER_CONTENT),
+        (b"+" * 11 + bytes(89), OTHER_CONTENT),
+        (b"+" * 10 + bytes(89), OTHER_CONTENT),
+        (b"+" * 10 + bytes(89) + b"+", OTHER_CONTENT),
+        (b"+" * 10 + bytes(90) + b"\0", OTHER_CONTENT),
+    ],
+)
+def test_a_tail_of_zeroes_is_where_truncate_cuts_and_nowhere_else(tmp_path: Path, data: bytes, held: str) -> None:
+    (tmp_path / "a").write_bytes(data)
+    assert names(str(tmp_path))["a"][3] == held
 
 
 def one_by_one(path: Path, file: int, first: int, count: int) -> list[int]:
