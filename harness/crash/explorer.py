@@ -208,7 +208,9 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
     record.through_nfsd = tally.through_nfsd
-    record.notes = [f"A look came to no end, and was taken once more: {one}" for one in tally.hung]
+    record.notes = [
+        f"A look came to no good end for no known reason, and was taken once more: {one}" for one in tally.hung
+    ]
     record.redundancy = tally.redundancy
     record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(tally.policies.items()))

@@ -52,10 +52,12 @@ class Look:
         """Return what was seen, with what the kernel has said meanwhile."""
         signs = self._signs()
         left = answer.pop("left")
-        if left or any(sign in _BROKEN for sign, _ in signs):
+        broken = any(sign in _BROKEN for sign, _ in signs)
+        if left or broken:
             # Whatever it says next would be said by a machine that is not as booted.
             self.wedged = True
-            answer = {**answer, "end": End.WEDGED, "said": "; ".join(filter(None, (answer["said"], left)))}
+            said = "; ".join(filter(None, (answer["said"], left)))
+            answer = {**answer, "end": End.WEDGED, "said": said, "silent": not broken}
         return Observation(**answer, console=alarming(signs), ms=self.ms)
 
     def lost(self, lost: Lost) -> Observation:

@@ -59,7 +59,7 @@ class Observation(BaseModel):
     console: tuple[str, ...] = ()
     """Alarming lines of the kernel, each with what it is a sign of, without the kernel's time stamps."""
     silent: bool = False
-    """Wedged, and nothing tells why: the time was up, and the kernel had complained of nothing."""
+    """Wedged, and nothing tells why: the time was up, or something stayed, and the kernel complained of nothing."""
     hung: str = ""
     """What an earlier look at the same state said, which was silent: this one was taken in its place."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED

@@ -1,9 +1,16 @@
 """What a checker is made of, and what of its words is the same each time."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
 from harness.crash.checker import checker_topology, orders_of
-from harness.crash.look import alarming
+from harness.crash.look import Look, alarming
 from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.fixtures import stack_of
+from harness.machine.machine import Machine
 from harness.topology import ControllerSpec, server_and_clients
 from harness.verdict.kernel_log import findings
 
@@ -68,3 +75,23 @@ def test_two_looks_at_one_state_are_the_same() -> None:
 def test_an_observation_survives_its_record() -> None:
     seen = Observation(end=End.NOT_MOUNTED, said="mount: no", console=("oops: x",), ms={"switch": 1.5})
     assert Observation.model_validate_json(seen.model_dump_json()) == seen
+
+
+@pytest.mark.parametrize(
+    ("left", "said", "end", "silent"),
+    [
+        ("", "", End.READ, False),
+        ("umount /srv: target is busy", "", End.WEDGED, True),
+        ("umount /srv: target is busy", "[1.0] BUG: soft lockup - CPU#0 stuck\n[1.0] Oops: 0000\n", End.WEDGED, False),
+        ("", "[1.0] Oops: 0000 [#1]\n", End.WEDGED, False),
+    ],
+)
+def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
+    tmp_path: Path, left: str, said: str, end: End, silent: bool
+) -> None:
+    console = tmp_path / "console"
+    console.touch()
+    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    console.write_text(said)
+    seen = look.seen({"end": End.READ, "said": "", "found": {}, "left": left})
+    assert (seen.end, seen.silent, look.wedged) == (end, silent, end is End.WEDGED)
