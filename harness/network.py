@@ -14,9 +14,9 @@ PROBE_S = 1.0
 NOBODY = 9
 """A port (discard) on which no machine listens: the refusal is an answer, and nothing runs for it."""
 MEND_DEADLINE_S = 30.0
+"""A stale entry in a neighbour table takes some seconds to be asked for again."""
 STILL_S = 0.05
 STILL_DEADLINE_S = 10.0
-"""A stale entry in a neighbour table takes some seconds to be asked for again."""
 
 
 def tap_name(machine: str) -> str:

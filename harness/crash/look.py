@@ -64,9 +64,11 @@ class Look:
         """Return what was seen of a machine that no longer answers."""
         self.wedged = True
         said, signs = f"{self.at}: {lost}", self._signs()
-        # For whoever wants to know why.
-        keep_tasks(self._machine)
-        silent = isinstance(lost, Silent) and not signs
+        goes_on = isinstance(lost, Silent)
+        if goes_on:
+            # For whoever wants to know why.
+            keep_tasks(self._machine)
+        silent = goes_on and not signs
         return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
 
     def _signs(self) -> list[tuple[str, str]]:
