@@ -346,7 +346,7 @@ def missing(operation: Operation, begun: set[str], found: Mapping[str, Any]) -> 
         case "create":
             return None if file else "the file is not there under any of its names"
         case "append":
-            # A truncate that has begun may have cut them off, or zeroed on disk what it is to cut off (docs/findings.md).
+            # A truncate that has begun may have cut them off, or zeroed what it is to cut off (docs/findings.md).
             cut = "truncate" in begun and (held == UNCUT or (whole and size == TRUNCATED))
             return None if cut or (whole and size == APPENDED) else "the appended bytes are not there"
         case "setattr":
