@@ -31,6 +31,7 @@ NFS_PORT = 2049
 """Where nfsd listens, and where an NFSv4 client looks for it, unless told otherwise."""
 
 _NFSD = "/proc/fs/nfsd"
+_LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
 _FILES = (
@@ -238,6 +239,14 @@ class Export:
         self.machine.succeed(["rpc.nfsd", "0"])
         self._start_nfsd()
         return self.require_effective()
+
+    def end_lockd_grace(self) -> None:
+        """End the grace period of lockd, from which only NFSv3 clients reclaim; without them it keeps others waiting.
+
+        nfsd ends its own when all clients have reclaimed, and then NFSv4 locks wait for lockd's (lock_in_grace in the
+        kernel's fs/nfs_common/grace.c).
+        """
+        self.machine.succeed(["tee", _LOCKD_GRACE], stdin="Y\n")
 
     def deactivate(self) -> None:
         """Stop exporting, and the servers; every step is tried even if another failed.

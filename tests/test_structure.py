@@ -12,9 +12,11 @@ import pytest
 HOME = Path(__file__).resolve().parents[1]
 SOURCES = sorted((HOME / "harness").rglob("*.py"))
 PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
-MAX_LINES = 400
+MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/waiting.py"
+MACHINES_CLOCK = "harness/workload/agent.py"
+"""Runs in a machine, and stamps by the machine's own clock."""
 
 
 def too_long(path: str, source: str) -> Iterator[str]:
@@ -29,7 +31,7 @@ def vague_name(path: str, _source: str) -> Iterator[str]:
 
 
 def second_clock(path: str, source: str) -> Iterator[str]:
-    if path == CLOCK:
+    if path in {CLOCK, MACHINES_CLOCK}:
         return
     for node in ast.walk(ast.parse(source)):
         match node:

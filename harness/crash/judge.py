@@ -14,15 +14,8 @@ from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_n
 from harness.verdict.evidence import Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
 from harness.verdict.outcome import Outcome, Verdict, worst
-from harness.workload.agent import METADATA
 from harness.workload.history import History, Operation, WorkerSpec
 
-ON_THE_WAY_NS = 1_000_000_000
-"""A word may be on its way for so long: what a client began within it after the cut may have reached the server.
-
-A client's word and its request to the server go different ways, and what counts as begun is when the word arrived. One
-lost packet costs it 200 ms at least (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms: it may be two.
-"""
 WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
 NFSD = "nfsd gives what is there"
@@ -48,11 +41,8 @@ class Missing(Loss):
     def damage(self) -> Damage:
         """The failure that it shows."""
         kind = self.operation.kind
-        promise = next(name for name, kinds in PROMISES.items() if kind in kinds)
-        what = (
-            f"{kind}: {self.what}" if kind in METADATA else _GENERATION.sub("an older generation is there", self.what)
-        )
-        return Damage(promise, what, End.READ)
+        promise = PROMISES[kind]
+        return Damage(promise, _GENERATION.sub("an older generation is there", self.what), End.READ)
 
 
 class Wrong(NamedTuple):
@@ -93,7 +83,7 @@ class Judgement:
     @property
     def lost_bytes(self) -> int:
         """Of the operations that are not there."""
-        return sum(one.operation.bytes for one in self.missing)
+        return sum(one.bytes for one in self.missing)
 
     def lost_s(self, instant_ns: int) -> float:
         """Return the seconds of acknowledged work that are lost: from the first lost operation on."""
@@ -193,7 +183,7 @@ class Oracle:
             self.history,
             found,
             before_ns=instant_ns,
-            seen_ns=instant_ns + ON_THE_WAY_NS,
+            seen_ns=instant_ns,
             torn=conditions.torn,
             unheard=self.unheard,
             unsure=conditions.allowed_errors | conditions.allowed_by_fault,

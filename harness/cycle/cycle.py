@@ -5,6 +5,7 @@ test: the server's own view is read before clients can write again, the clients'
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from harness.fault import Fault, Scene, allowed_by
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
+from harness.monitor.calls import calls
 from harness.monitor.capture import capturing
 from harness.monitor.packets import write_exchanges
 from harness.monitor.read_back import fetched
@@ -120,7 +122,9 @@ class Cycle:
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # A block of an earlier cycle must not pass for one of this.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
-        ledger_spec = self.spec.ledger.model_copy(update={"seed": seed, "endured": self._allow_errors()})
+        fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
+        self.record.workload["left_out"] = left_out
+        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._allow_errors()})
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         faults = (*self.spec.during, self.fault)
@@ -132,6 +136,8 @@ class Cycle:
         self.record.checks["alarms"] = alarms
         self.members.start()
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
+        before = self._calls()
+        self._end_lockd_grace()
         with self._captured(), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
@@ -143,6 +149,7 @@ class Cycle:
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
             ledger.stop(Deadline.after(STOP_DEADLINE_S))
+        self.record.checks["calls"] = {name: counted - before[name] for name, counted in self._calls().items()}
         if self.fault is None:
             self._end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
@@ -150,6 +157,16 @@ class Cycle:
             self._scan_server(ledger)
         self._look_through_client(ledger)
         self.members.heal()
+
+    def _end_lockd_grace(self) -> None:
+        """Let clients take locks at once: there is no NFSv3 client that has any to reclaim."""
+        if self.spec.stack.mount.vers != "3":
+            self.stack.export.end_lockd_grace()
+
+    def _calls(self) -> dict[str, Counter[str]]:
+        """Return how often each client that had no power cut has sent each call on its mount."""
+        clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
+        return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
     def _allow_errors(self) -> tuple[int, ...]:
         """Note the errors of which clients may be told, and return those at which the ledger goes on."""
@@ -194,6 +211,7 @@ class Cycle:
         if self.victim is None:
             resumed_ns = self.record.resumed_ns = now_ns()
             fault.heal(self.scene)
+            self._end_lockd_grace()
         elif self.victim is self.lab.server:
             recovery.boot_s = timed(partial(fault.heal, self.scene))
             self.members.before_assembly()
@@ -209,6 +227,7 @@ class Cycle:
             self._scan_server(ledger)
             resumed_ns = self.record.resumed_ns = now_ns()
             export()
+            self._end_lockd_grace()
             self._rouse_clients()
         else:
             recovery.boot_s = timed(partial(fault.heal, self.scene))

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from harness.errors import RigError
 from harness.monitor.counters import numbers
 
+MOUNTSTATS = "/proc/self/mountstats"
+
 
 class RpcCount(NamedTuple):
     """One line of the operations; times are summed over them."""
@@ -55,6 +57,18 @@ def parse_mounts(text: str) -> tuple[MountCount, ...]:
     if not text.endswith("\n"):
         raise RigError("mountstats are cut off")
     return tuple(_mount(start, text[start.end() :].split("\ndevice ", 1)[0] + "\n") for start in _START.finditer(text))
+
+
+def mount_at(text: str, directory: str) -> MountCount:
+    """Return the mount on a directory: of several on top of each other the last one.
+
+    Raises:
+        RigError: nothing of NFS is mounted there, or the text is cut off.
+    """
+    for mount in reversed(parse_mounts(text)):
+        if mount.directory == directory:
+            return mount
+    raise RigError(f"no NFS mount on {directory}")
 
 
 def _mount(start: re.Match[str], entry: str) -> MountCount:

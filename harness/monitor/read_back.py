@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from harness.errors import RigError
 from harness.layer import Machine
-from harness.monitor.mountstats import parse_mounts
+from harness.monitor.mountstats import MOUNTSTATS, mount_at
 
 READS = ("READ", "READ_PLUS")
 
@@ -22,19 +21,12 @@ class Fetched(NamedTuple):
 
 
 def parse_fetched(mountstats: str, directory: str) -> Fetched:
-    """Read it out of /proc/self/mountstats.
-
-    Raises:
-        RigError: nothing of NFS is mounted there, or the text is cut off.
-    """
-    # Of mounts on top of each other the last one counts.
-    for mount in reversed(parse_mounts(mountstats)):
-        if mount.directory == directory:
-            calls = sum(mount.operations[name].calls for name in READS if name in mount.operations)
-            return Fetched(mount.wire_read, calls)
-    raise RigError(f"no NFS mount on {directory}")
+    """Read it out of /proc/self/mountstats. Raises as `mount_at`."""
+    mount = mount_at(mountstats, directory)
+    calls = sum(mount.operations[name].calls for name in READS if name in mount.operations)
+    return Fetched(mount.wire_read, calls)
 
 
 def fetched(client: Machine, directory: str) -> Fetched:
-    """Ask a client what it has fetched for one of its mounts. Raises as `parse_fetched`."""
-    return parse_fetched(client.succeed(["cat", "/proc/self/mountstats"]), directory)
+    """Return what a client has fetched for one of its mounts. Raises as `mount_at`."""
+    return parse_fetched(client.succeed(["cat", MOUNTSTATS]), directory)

@@ -7,9 +7,11 @@ from pathlib import Path
 from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
 from harness.monitor.packets import read_exchanges
+from harness.mount import MountSpec
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.record.suite import SuiteRecord, judge_suite_record
+from harness.verdict.calls import judge_calls
 from harness.verdict.contract import (
     Conditions,
     judge_blocks,
@@ -119,12 +121,16 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
         )
         setattr(cycle, place, evidence)
+        if place == "on_server" and (calls := cycle.checks.get("calls")) is not None:
+            mount = MountSpec.model_validate(cycle.asked["mount"])
+            sync_mount = bool(mount.sync or mount.noac)
+            verdicts += judge_calls(evidence.acknowledged, calls, mount.vers, sync_mount=sync_mount)
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
-            verdicts.append(judge_read_back(counted, found))
+            verdicts.append(judge_read_back(counted, found, {one.key: one.span for one in workers}))
     return verdicts
 
 

@@ -10,13 +10,38 @@ from harness.verdict.outcome import Outcome, Verdict
 from harness.workload.agent import METADATA
 from harness.workload.history import Ended, History, Operation
 
-PROMISES: Mapping[str, tuple[str, ...]] = {
-    "write + fsync": ("fsync",),
-    "O_SYNC write": ("o_sync",),
-    "write + close": ("close",),
-    "metadata": METADATA,
+PROMISES: Mapping[str, str] = {
+    "fsync": "write + fsync",
+    "fdatasync": "write + fdatasync",
+    "o_sync": "O_SYNC write",
+    "o_dsync": "O_DSYNC write",
+    "o_direct": "O_DIRECT write + fsync",
+    "msync": "mmap + msync",
+    "pages": "many pages + fsync",
+    "unaligned": "unaligned writes + fsync",
+    "o_append": "O_APPEND + fsync",
+    "close": "write + close",
+    "append": "append + fsync",
+    "copy": "copy_file_range + fsync",
+    "mkdir": "mkdir",
+    "create": "create",
+    "setattr": "chmod",
+    "setxattr": "setxattr",
+    "link": "link",
+    "symlink": "symlink",
+    "rename": "rename",
+    "replace": "rename over a file",
+    "truncate": "truncate",
+    "remove": "unlink of one of two names",
+    "unlink": "unlink of the last name",
+    "rmdir": "rmdir",
+    "allocate": "fallocate",
+    "punch": "fallocate, punch hole",
+    "clone": "FICLONE",
 }
-"""Each promise, and the kinds of operation that it covers."""
+"""What each kind of operation is called in reports: when it has returned, it is durable."""
+LEAST_JUDGED = 3
+"""Acknowledged operations that could have shown a loss, without which a promise has not been tested."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +95,13 @@ class Conditions:
 def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
     """Judge each promise by the evidence from one place of observation."""
     verdicts = []
-    for promise, kinds in PROMISES.items():
-        told = sum(evidence.acknowledged.get(kind, 0) for kind in kinds)
-        lost = sum(evidence.lost.get(kind, 0) for kind in kinds)
-        verdict = judge_promise(f"{promise}, seen {where}", told, lost, conditions)
-        if verdict.outcome is Outcome.FAIL and kinds == ("close",) and conditions.delegations:
+    for kind, promise in PROMISES.items():
+        if (acknowledged := evidence.acknowledged.get(kind)) is None:
+            continue
+        checker = f"{promise}, seen {where}"
+        judged = evidence.judged.get(kind, acknowledged)
+        verdict = judge_promise(checker, acknowledged, judged, evidence.lost.get(kind, 0), conditions)
+        if verdict.outcome is Outcome.FAIL and kind == "close" and conditions.delegations:
             reason = f"{verdict.reason}; under a write delegation, which may have been held, close promises nothing"
             verdict = verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason})
         verdicts.append(verdict)
@@ -87,12 +114,19 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
     return verdicts
 
 
-def judge_promise(checker: str, told: int, lost: int, conditions: Conditions) -> Verdict:
-    """Judge one promise by how many acknowledged operations there were and how many of them are not there."""
+def judge_promise(checker: str, told: int, judged: int, lost: int, conditions: Conditions) -> Verdict:
+    """Judge one promise by how many acknowledged operations there were and how many of them are not there.
+
+    ``judged``: how many of them could have shown a loss; too few of them prove nothing.
+    """
     if not told:
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason="nothing was acknowledged")
+    if not lost and judged < LEAST_JUDGED:
+        reason = f"{judged} of {told:,} acknowledged operations could have shown a loss: too few to tell"
+        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason)
     if not lost:
-        return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"all {told:,} acknowledged operations are there")
+        reason = f"all {told:,} acknowledged operations are there; {judged:,} could have shown a loss"
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
     reason = f"{lost:,} of {told:,} acknowledged operations are not there"
     if conditions.excused:
         # RFC 8881, 18.32: an answer before stable storage breaks the protocol; the administrator asked for it.

@@ -1,7 +1,7 @@
 """What the clients began, and what they were told had been done: every operation with the harness's own stamps."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -9,10 +9,21 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from harness.errors import RigError
-from harness.workload.agent import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA
+from harness.workload.agent import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA, TREES, WRITTEN
 
 STAMP = struct.Struct("<QI")
 """Before each chunk in the file: its arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
+FORMAT = b"RAIDPROOF HISTORY 2\n"
+"""How a file begins whose frames have the client's own stamps; older ones begin with their first chunk."""
+FRAME_1 = struct.Struct("<BBHIIIi")
+"""A frame of those."""
+LEAST_DELAY_NS = 10_000_000
+"""By how much the beginning of an operation may lie before the instant that is worked out for it: see `parse`."""
+LONGEST_DELAY_NS = 1_000_000_000
+"""The same where the client's stamps are missing: the report of it may have been sent twice more.
+
+One lost packet costs 200 ms at least (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms.
+"""
 
 
 class Ended(StrEnum):
@@ -36,13 +47,36 @@ class WorkerSpec(BaseModel):
     """Identity of its file (or directory of files) inside each block."""
     blocks: int = 256
     first: int = 0
-    """Index of its first block, for workers that share a file."""
+    """Index of its first operation's place, for workers that share a file."""
+    span: int = 1
+    """Blocks that one operation writes."""
+    step: int = 1
+    """Of so many blocks of the file, one is written."""
+    shift: int = 0
+    """Where the first block lies in its file, in bytes."""
+    files: bool = False
+    """Whether each operation of a round has a file of its own, below ``path``; ``blocks`` is how many there are."""
+    rounds: tuple[tuple[str, ...], ...] = ()
+    """Of a worker that changes directories: the kinds of operation that each goes through; they take turns."""
     operations: int | None = None
 
     @property
     def key(self) -> str:
         """Under which name the agent's scan reports this worker's files."""
-        return self.path if self.kind in ("metadata", "close") else f"{self.path}@{self.first}"
+        if self.kind in (*TREES, "close") or self.files:
+            return self.path
+        return f"{self.path}@{self.number if self.kind == 'o_append' else self.first}"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of operation that it does."""
+        return tuple(dict.fromkeys(kind for steps in self.rounds for kind in steps)) or (self.kind,)
+
+    def bytes_of(self, kind: str) -> int:
+        """Return how much data one operation of a kind is to make durable."""
+        if kind in METADATA:
+            return 0
+        return BLOCK * (WRITTEN if self.kind in TREES else self.span)
 
 
 class Operation(NamedTuple):
@@ -57,11 +91,16 @@ class Operation(NamedTuple):
     ended_ns: int | None
     ended: Ended
     error: int
+    begun_ns: int | None = None
+    """When it was begun, by the client's own clock; None: no report says. Reports arrive later: ``issued_ns``."""
 
-    @property
-    def bytes(self) -> int:
-        """How much data it was to make durable."""
-        return 0 if self.kind in METADATA else BLOCK
+    def begun_before(self, instant_ns: int | None) -> bool:
+        """Whether it may have been under way at an instant, or done; None is the end of time."""
+        if instant_ns is None:
+            return True
+        if self.begun_ns is None:
+            return self.issued_ns < instant_ns + LONGEST_DELAY_NS
+        return self.begun_ns < instant_ns + LEAST_DELAY_NS
 
     def binds(self, before_ns: int | None = None) -> bool:
         """Whether the client had been told, before that instant, that this is done."""
@@ -94,7 +133,8 @@ class History:
             RigError: the file is not such a stream. One that ends early (a killed run) is read as far as it goes.
         """
         data = path.read_bytes()
-        position = 0
+        stamped = data.startswith(FORMAT)
+        position = len(FORMAT) if stamped else 0
         chunks: list[tuple[int, bytes]] = []
         while position + STAMP.size <= len(data):
             stamp, length = STAMP.unpack_from(data, position)
@@ -102,28 +142,46 @@ class History:
             chunks.append((stamp, data[position : position + length]))
             position += length
         try:
-            return cls(parse(chunks))
+            return cls(parse(chunks, stamped=stamped))
         except (IndexError, KeyError) as error:
             raise RigError(f"not a ledger's history: {path}: {error!r}") from error
 
 
-def parse(chunks: Iterable[tuple[int, bytes]]) -> list[Operation]:
-    """Pair the issues and acknowledgements of a stream; what was never acknowledged is UNKNOWN."""
+def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[Operation]:
+    """Pair the issues and acknowledgements of a stream; what was never acknowledged is UNKNOWN.
+
+    The clocks of client and harness run alike and begin differently. Of all reports of a worker the fastest tells by
+    how much, but for the time that it was on its way: an operation began at most so much before ``begun_ns``.
+    """
     operations: dict[tuple[int, int], Operation] = {}
-    for stamp, data in chunks:
-        whole = len(data) - len(data) % FRAME.size
-        for what, code, worker, sequence, index, generation, error in FRAME.iter_unpack(data[:whole]):
-            key = (worker, sequence)
-            if what == ISSUE:
-                operations[key] = Operation(
-                    worker, sequence, KINDS[code], index, generation, stamp, None, Ended.UNKNOWN, 0
-                )
-            elif what == ACKNOWLEDGE:
-                ended = Ended.FAILED if error else Ended.OK
-                operations[key] = operations[key]._replace(ended_ns=stamp, ended=ended, error=error)
-            elif what != END:
-                raise IndexError(f"frame of type {what}")
-    return list(operations.values())
+    offsets: dict[int, int] = {}
+    for arrival, frame in frames(chunks, FRAME if stamped else FRAME_1):
+        what, code, worker, sequence, index, generation, error, *own = frame
+        if stamped:
+            offsets[worker] = min(arrival - own[0], offsets.get(worker, arrival - own[0]))
+        key = (worker, sequence)
+        if what == ISSUE:
+            begun = own[0] if stamped else None
+            operations[key] = Operation(
+                worker, sequence, KINDS[code], index, generation, arrival, None, Ended.UNKNOWN, 0, begun
+            )
+        elif what == ACKNOWLEDGE:
+            ended = Ended.FAILED if error else Ended.OK
+            operations[key] = operations[key]._replace(ended_ns=arrival, ended=ended, error=error)
+        elif what != END:
+            raise IndexError(f"frame of type {what}")
+    return [
+        one if one.begun_ns is None else one._replace(begun_ns=one.begun_ns + offsets[one.worker])
+        for one in operations.values()
+    ]
+
+
+def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield each frame of a stream with its arrival; half a frame at the end of a chunk is passed over."""
+    for arrival, data in chunks:
+        whole = len(data) - len(data) % layout.size
+        for frame in layout.iter_unpack(data[:whole]):
+            yield arrival, frame
 
 
 class Recorder:
@@ -131,10 +189,11 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=1 << 16)
+        self._file.write(FORMAT)
         self._rest: dict[int, bytes] = {}
 
-    def add(self, connection: int, stamp_ns: int, data: bytes) -> None:
-        """Append what one connection has brought."""
+    def add(self, connection: int, stamp_ns: int, data: bytes) -> bytes:
+        """Append what one connection has brought; return the frames that are whole with it."""
         data = self._rest.pop(connection, b"") + data
         whole = len(data) - len(data) % FRAME.size
         if whole < len(data):
@@ -142,6 +201,7 @@ class Recorder:
         if whole:
             self._file.write(STAMP.pack(stamp_ns, whole))
             self._file.write(data[:whole])
+        return data[:whole]
 
     def forget(self, connection: int) -> None:
         """Drop the half frame of a connection that has ended."""

@@ -46,8 +46,8 @@ def _write_history(path: Path) -> None:
     recorder = Recorder(path)
     for one in told().operations:
         words = (KINDS.index(one.kind), one.worker, one.sequence, one.place, one.generation, 0)
-        recorder.add(0, one.issued_ns, FRAME.pack(ISSUE, *words))
-        recorder.add(0, one.ended_ns or 0, FRAME.pack(ACKNOWLEDGE, *words))
+        recorder.add(0, one.issued_ns, FRAME.pack(ISSUE, *words, one.issued_ns))
+        recorder.add(0, one.ended_ns or 0, FRAME.pack(ACKNOWLEDGE, *words, one.ended_ns))
     recorder.close()
 
 

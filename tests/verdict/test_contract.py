@@ -1,8 +1,16 @@
 import pytest
 
-from harness.verdict.contract import Conditions, judge_nothing_invented, judge_promise, judge_promises
+from harness.verdict.contract import (
+    LEAST_JUDGED,
+    PROMISES,
+    Conditions,
+    judge_nothing_invented,
+    judge_promise,
+    judge_promises,
+)
 from harness.verdict.evidence import Evidence
 from harness.verdict.outcome import Outcome
+from harness.workload.agent import KINDS
 
 SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)
@@ -23,23 +31,39 @@ BOTH = Conditions(export_sync=False, lying_disks=("disk2",))
     ],
 )
 def test_a_promise(conditions: Conditions, lost: int, outcome: Outcome, blame: str | None) -> None:
-    verdict = judge_promise("fsync", 5, lost, conditions)
+    verdict = judge_promise("fsync", 5, 5, lost, conditions)
     assert verdict.outcome is outcome
     assert (verdict.blame is None) if blame is None else blame in str(verdict.blame)
 
 
 def test_a_loss_under_async_says_how_much() -> None:
-    assert "measured loss: 3 of 5" in judge_promise("fsync", 5, 3, ASYNC).reason
+    assert "measured loss: 3 of 5" in judge_promise("fsync", 5, 5, 3, ASYNC).reason
 
 
 def test_without_an_acknowledgement_nothing_is_proved() -> None:
-    assert judge_promise("fsync", 0, 0, SYNC).outcome is Outcome.INCONCLUSIVE
+    assert judge_promise("fsync", 0, 0, 0, SYNC).outcome is Outcome.INCONCLUSIVE
 
 
-def test_metadata_of_all_kinds_is_one_promise() -> None:
-    evidence = Evidence(acknowledged={"mkdir": 2, "rename": 1}, lost={"rename": 1})
-    verdicts = {verdict.checker: verdict for verdict in judge_promises(evidence, SYNC, "on the server")}
-    assert verdicts["metadata, seen on the server"].reason.startswith("1 of 3")
+@pytest.mark.parametrize(
+    ("judged", "outcome"), [(LEAST_JUDGED - 1, Outcome.INCONCLUSIVE), (LEAST_JUDGED, Outcome.PASS)]
+)
+def test_too_few_operations_that_could_have_shown_a_loss_prove_nothing(judged: int, outcome: Outcome) -> None:
+    assert judge_promise("fsync", 50, judged, 0, SYNC).outcome is outcome
+    assert judge_promise("fsync", 50, judged, 1, SYNC).outcome is Outcome.FAIL
+
+
+def test_each_kind_of_operation_is_a_promise_of_its_own() -> None:
+    evidence = Evidence(acknowledged={"mkdir": 9, "rename": 4, "rmdir": 0}, lost={"rename": 1}, judged={"mkdir": 9})
+    outcomes = {one.checker: one.outcome for one in judge_promises(evidence, SYNC, "here")}
+    assert outcomes == {
+        "mkdir, seen here": Outcome.PASS,
+        "rename, seen here": Outcome.FAIL,
+        "rmdir, seen here": Outcome.INCONCLUSIVE,
+    }
+
+
+def test_each_kind_of_operation_has_a_promise() -> None:
+    assert set(PROMISES) == set(KINDS)
 
 
 @pytest.mark.parametrize("conditions", [SYNC, ASYNC, LYING])

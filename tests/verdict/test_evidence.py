@@ -17,12 +17,13 @@ from harness.verdict.evidence import (
     classify,
     weigh,
 )
-from harness.workload.agent import ABSENT, APPENDED, GARBAGE, METADATA, MISPLACED, MODE, TRUNCATED, UNREADABLE
+from harness.workload.agent import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, UNREADABLE
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
 NAMES = WorkerSpec(number=1, client="client1", kind="metadata", path="m", file=1, blocks=4)
-FILE = [0o100600, 0, 1, None]
+FILE = [0o100600, 0, 1, "+"]
+DIRECTORY = [0o40755, 0, 2, None]
 
 
 def done(kind: str, place: int, generation: int = 1, *, ended: Ended = Ended.OK, at_ns: int = 10) -> Operation:
@@ -53,6 +54,8 @@ def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) 
         (MISPLACED, 1, 1, BlockClass.MISPLACED),
         (UNREADABLE, 1, 1, BlockClass.UNREADABLE),
         (ABSENT, 0, 0, None),
+        (OLD, 0, 1, BlockClass.OLD),
+        (OLD, 1, 2, BlockClass.OLD),
     ],
 )
 def test_class_of_a_block(state: int, required: int, issued: int, kind: BlockClass | None) -> None:
@@ -143,48 +146,91 @@ def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
         weigh([BLOCKS], History([]), {})
 
 
-NAMED: list[tuple[str, list[str], dict[str, Any], bool]] = [
-    ("mkdir", [], {"d0": FILE}, True),
-    ("mkdir", [], {}, False),
-    ("create", [], {"d0": FILE, "d0/a": FILE}, True),
-    ("create", ["rename"], {"d0": FILE, "d0/c": FILE}, True),
-    ("create", [], {"d0": FILE}, False),
-    ("append", [], {"d0/a": [0o100600, APPENDED, 1, None]}, True),
-    ("append", ["truncate"], {"d0/a": [0o100600, TRUNCATED, 1, None]}, True),
-    ("append", [], {"d0/a": [0o100600, 0, 1, None]}, False),
-    ("setattr", [], {"d0/a": [0o100000 | MODE, 0, 1, None]}, True),
-    ("setattr", [], {"d0/a": FILE}, False),
-    ("link", [], {"d0/b": FILE}, True),
-    ("link", ["remove"], {"d0/a": FILE}, True),
-    ("link", [], {"d0/a": FILE}, False),
-    ("link", ["remove"], {}, False),
-    ("symlink", [], {"d0/s": [0o120777, 1, 1, "a"]}, True),
-    ("symlink", [], {}, False),
-    ("rename", [], {"d0/c": FILE}, True),
-    ("rename", [], {"d0/a": FILE}, False),
-    ("rename", [], {"d0/a": FILE, "d0/c": FILE}, False),
-    ("truncate", [], {"d0/a": [0o100600, TRUNCATED, 1, None]}, True),
-    ("truncate", [], {"d0/a": FILE}, False),
-    ("remove", [], {"d0": FILE}, True),
-    ("remove", [], {"d0": FILE, "d0/b": FILE}, False),
-    ("remove", [], {}, False),
-]
-
-
-@pytest.mark.parametrize(("kind", "begun", "found", "there"), NAMED)
-def test_a_change_of_names(kind: str, begun: list[str], found: dict[str, Any], there: bool) -> None:
-    later = [done(one, 0, ended=Ended.UNKNOWN) for one in begun]
-    assert weighed([done(kind, 0), *later], found).lost_total == (0 if there else 1)
-
-
 def test_a_name_that_nobody_made_is_invented() -> None:
-    assert weighed([done("mkdir", 0)], {"d0": FILE, "d1": FILE}).invented
-    assert weighed([done("mkdir", 0)], {"d0": FILE, "d0/a": FILE}).invented
-    assert not weighed([done("mkdir", 0), done("create", 0, ended=Ended.UNKNOWN)], {"d0": FILE, "d0/a": FILE}).invented
+    assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d1": DIRECTORY}).invented
+    assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d0/a": FILE}).invented
+    assert not weighed(
+        [done("mkdir", 0), done("create", 0, ended=Ended.UNKNOWN, at_ns=11)], {"d0": DIRECTORY, "d0/a": FILE}
+    ).invented
 
 
 @pytest.mark.parametrize(("error", "invented"), [(ENOENT, False), (EEXIST, False), (EIO, True)])
 def test_a_request_that_was_sent_again_may_have_been_done_the_first_time(error: int, invented: bool) -> None:
-    renamed = done("rename", 0, ended=Ended.FAILED)._replace(error=error)
-    found = {"d0": FILE, "d0/c": FILE}
-    assert bool(weighed([done("mkdir", 0), done("create", 0), renamed], found).invented) is invented
+    renamed = done("rename", 0, ended=Ended.FAILED, at_ns=12)._replace(error=error)
+    found = {"d0": DIRECTORY, "d0/c": FILE}
+    evidence = weighed([done("mkdir", 0), done("create", 0, at_ns=11), renamed], found)
+    assert bool(evidence.invented or evidence.lost_total) is invented
+
+
+PAGES = WorkerSpec(number=0, client="c", kind="pages", path="p", file=0, blocks=2, span=3, step=2, files=True)
+
+
+def pages(blocks: list[int], *operations: Operation, **options: Any) -> Evidence:
+    found = {"p": {"blocks": blocks, "names": ["f0", "f1"]}}
+    return weigh([PAGES], History(operations), found, **options)
+
+
+def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
+    first, again = done("pages", 0), done("pages", 0, 2, at_ns=11)
+    other = done("pages", 1, at_ns=12)
+    whole = pages([2, 2, 2, 1, 1, 1], first, again, other)
+    assert (whole.lost_total, whole.judged, whole.acknowledged) == (0, {"pages": 2}, {"pages": 3})
+    part = pages([2, 1, 2, 1, 1, 0], first, again, other)
+    assert part.lost == {"pages": 2}
+    assert part.lost_bytes == 2 * 3 * BLOCK
+    assert part.blocks[BlockClass.STALE] == part.blocks[BlockClass.SYNCED_LOST] == 1
+
+
+def test_only_a_torn_block_is_excused_and_only_while_it_is_overwritten() -> None:
+    first, again = done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)
+    torn = [GARBAGE, 1, 1, 0, 0, 0]
+    assert pages(torn, first, again, torn={(0, 0)}).lost_total == 0
+    assert pages(torn, first, again, torn={(0, BLOCK), (1, 0)}).lost == {"pages": 1}
+    assert pages(torn, first, torn={(0, 0)}).lost == {"pages": 1}
+    assert pages(torn, first, again, torn=True).lost_total == 0
+    assert pages(torn, first, again).lost == {"pages": 1}
+
+
+def test_a_block_that_straddles_pages_may_be_there_in_part_while_it_is_overwritten() -> None:
+    worker = PAGES.model_copy(update={"shift": 1000})
+    found = {"p": {"blocks": [GARBAGE, 1, 1, 0, 0, 0], "names": ["f0"]}}
+    first, again = done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)
+    assert weigh([worker], History([first, again]), found).lost_total == 0
+    assert weigh([worker], History([first]), found).lost_total == 1
+
+
+def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
+    cut = 10**12
+    later = done("fsync", 0, 2, ended=Ended.UNKNOWN)._replace(issued_ns=cut + 2 * 10**7)
+    found = {"blocks": [GARBAGE, 0, 0, 0]}
+    for begun_ns, lost in ((cut + 2 * 10**7, 1), (cut - 1, 0), (None, 0)):
+        operations = [done("fsync", 0), later._replace(begun_ns=begun_ns)]
+        assert weighed(operations, found, seen_ns=cut, torn=True).lost_total == lost
+
+
+RECORDS = WorkerSpec(number=0, client="c", kind="o_append", path="a", file=0)
+
+
+def records(found: list[int], count: int, *, under_way: bool = False) -> Evidence:
+    operations = [done("o_append", place, at_ns=10 + place) for place in range(count)]
+    if under_way:
+        operations.append(done("o_append", count, ended=Ended.UNKNOWN, at_ns=10 + count))
+    return weigh([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
+
+
+def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
+    assert records([1, MISPLACED, 2, 3], 3).lost_total == 0
+    assert records([1, MISPLACED, 3], 3).lost == {"o_append": 1}
+    assert records([1, 3, 2], 3).invented
+    assert records([1, 2, 2, 3], 3).invented
+    assert records([1, 2, 3, 4], 3).invented
+    assert not records([1, 2, 3, 4], 3, under_way=True).invented
+    assert records([1, GARBAGE, 2, 3], 3).blocks[BlockClass.GARBAGE] == 1
+    assert records([1, 2, 3, GARBAGE], 3).broken_blocks == 0
+    assert records([1, 2, GARBAGE], 3).lost == {"o_append": 1}
+    assert records([1, OLD, 2, 3], 3).blocks[BlockClass.OLD] == 1
+
+
+def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
+    worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
+    assert weigh([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}

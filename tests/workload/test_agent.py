@@ -19,15 +19,20 @@ from harness.workload.agent import (
     GARBAGE,
     KINDS,
     MISPLACED,
+    OLD,
+    OLD_MAGIC,
     OTHER_CONTENT,
     UNCUT,
     UNREADABLE,
-    Worker,
+    Directory,
+    Trees,
     block,
     names,
     read_back,
     read_block,
     read_blocks,
+    take_turns,
+    write_whole,
 )
 
 numbers = st.integers(min_value=0, max_value=2**40)
@@ -69,6 +74,24 @@ def test_a_block_of_another_run_is_garbage() -> None:
 def test_zeros_and_the_end_of_the_file_are_absent() -> None:
     assert read_block(bytes(BLOCK), 1, 0, 7) == ABSENT
     assert read_block(b"", 1, 0, 7) == ABSENT
+
+
+def test_old_data_of_the_disk_is_no_garbage() -> None:
+    assert read_block(OLD_MAGIC.ljust(BLOCK, b"o"), 1, 0, 7) == OLD
+    assert read_block(b"o" * 1000 + OLD_MAGIC.ljust(BLOCK - 1000, b"o"), 1, 0, 7) == OLD
+
+
+@pytest.mark.parametrize("position", [None, 100])
+def test_a_write_that_does_less_is_gone_on_with(
+    position: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    write, pwrite = os.write, os.pwrite
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:7], at))
+    write_whole(fd, bytes(range(1, 41)), position)
+    os.close(fd)
+    assert (tmp_path / "file").read_bytes()[position or 0 :] == bytes(range(1, 41))
 
 
 def test_a_short_block_is_garbage() -> None:
@@ -120,14 +143,14 @@ def test_many_blocks_are_read_as_one_by_one(holds: list[str], first: int, count:
     with NamedTemporaryFile() as file:
         path = Path(file.name)
         path.write_bytes(data[: len(data) - cut if len(data) > cut else None])
-        assert read_blocks(str(path), 1, first, first * BLOCK, count, 7) == one_by_one(path, 1, first, count)
+        assert read_blocks({"file": 1}, str(path), first, count, 7) == one_by_one(path, 1, first, count)
 
 
 def test_a_file_that_is_not_there_is_absent_and_one_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
-    assert read_blocks(str(tmp_path / "gone"), 1, 0, 0, 2, 7) == [ABSENT, ABSENT]
-    assert read_blocks(str(tmp_path), 1, 0, 0, 2, 7) == [UNREADABLE, UNREADABLE]
+    assert read_blocks({"file": 1}, str(tmp_path / "gone"), 0, 2, 7) == [ABSENT, ABSENT]
+    assert read_blocks({"file": 1}, str(tmp_path), 0, 2, 7) == [UNREADABLE, UNREADABLE]
     (tmp_path / "file").write_text("")
-    assert read_blocks(str(tmp_path / "file" / "below"), 1, 0, 0, 1, 7) == [UNREADABLE]
+    assert read_blocks({"file": 1}, str(tmp_path / "file" / "below"), 0, 1, 7) == [UNREADABLE]
 
 
 def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +167,7 @@ def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monke
         return pread(fd, size, position)
 
     monkeypatch.setattr(os, "pread", sick)
-    assert read_blocks(str(path), 1, 0, 0, 4, 7) == [3, 3, UNREADABLE, 3]
+    assert read_blocks({"file": 1}, str(path), 0, 4, 7) == [3, 3, UNREADABLE, 3]
 
 
 def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
@@ -155,7 +178,7 @@ def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
     workers = [
         {"kind": "fsync", "path": "blocks", "file": 0, "blocks": 2, "first": 0},
         {"kind": "close", "path": "closed", "file": 1, "blocks": 2},
-        {"kind": "metadata", "path": "tree", "file": 2, "blocks": 0},
+        {"kind": "metadata", "path": "tree", "file": 2, "blocks": 0, "rounds": [["mkdir"]]},
     ]
     found = read_back({"root": str(tmp_path), "seed": 7, "workers": workers})
     assert found["blocks@0"] == {"blocks": [1, ABSENT], "names": ["blocks"]}
@@ -183,17 +206,20 @@ def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) 
         if error := next(wrong):
             raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(Worker, "changes", lambda *_: (("mkdir", change), ("create", change)))
+    monkeypatch.setattr(os, "mkdir", lambda *_: change())
+    monkeypatch.setattr(Directory, "create", lambda _: change())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
         config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "endured": endured}
         orders = {"number": 0, "path": "m", "kind": "metadata", "blocks": 2, "file": 0, "operations": 5}
-        worker = Worker(config, orders, threading.Event())
+        worker = Trees(config, orders | {"rounds": [["mkdir", "create"]]}, threading.Event())
+        (tmp_path / "m").touch()  # what it would be made in
+        monkeypatch.setattr(os, "makedirs", lambda *_, **__: None)
         heard = listener.accept()[0]
-        worker.run()
+        take_turns([worker])
     with heard, heard.makefile("rb") as stream:
         told = [one for one in FRAME.iter_unpack(stream.read()) if one[0] == ACKNOWLEDGE]
-    return [(KINDS[code], index, error) for _, code, _, _, index, _, error in told]
+    return [(KINDS[code], index, error) for _, code, _, _, index, _, error, _ in told]
 
 
 def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,11 @@ from harness.verdict.evidence import BlockClass, Evidence, weigh
 from harness.waiting import Deadline, wait_until
 from harness.workload import agent
 from harness.workload.history import Ended, History, Recorder, WorkerSpec
-from harness.workload.ledger import Ear, Found, Ledger, LedgerSpec, Receiver
+from harness.workload.ledger import KINDS, LEAST, Ear, Found, Ledger, LedgerSpec, Receiver
 
 OPERATIONS = 40
+OMIT = ("clone", "o_direct", "setxattr")
+"""What the file system below a temporary folder may not have."""
 
 
 @dataclass
@@ -55,10 +58,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     directory = tmp_path_factory.mktemp("ledger")
     root = directory / "root"
     root.mkdir()
-    kinds = ("fsync", "o_sync", "close", "metadata", "shared")
+    kinds = (*KINDS, "metadata")
     workers = [
         one.model_copy(update={"operations": OPERATIONS})
-        for one in LedgerSpec(kinds=kinds, blocks=16).workers(["client1", "client2"])
+        for one in LedgerSpec(kinds=kinds, omit=OMIT).workers(["client1", "client2"])
     ]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         receiver = Receiver(listener, Recorder(directory / "history"))
@@ -155,7 +158,7 @@ def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
     assert ran.weigh().blocks[BlockClass.GARBAGE] == 1
 
 
-@pytest.mark.parametrize("name", ["d9999", "d0/x"])
+@pytest.mark.parametrize("name", ["d9999", "d0/x", "x"])
 def test_a_name_that_nobody_made_is_invented(ran: Ran, name: str) -> None:
     (ran.path("metadata") / name).mkdir()
     assert any(name in one for one in ran.weigh().invented)
@@ -166,31 +169,74 @@ def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
     assert ran.weigh().invented
 
 
+def rename_back(directory: Path) -> None:
+    (directory / "t").rename(directory / "a")
+    (directory / "t").touch(0o600)
+
+
+def bring_back(directory: Path) -> None:
+    (directory / "a").write_bytes(b"+" * agent.APPENDED)
+    (directory / "a").chmod(agent.CREATED)
+
+
+def block_back(directory: Path) -> None:
+    with (directory / "a").open("r+b") as file:
+        file.seek(agent.PUNCHED * agent.BLOCK)
+        file.write(b"x")
+
+
+UNDO: dict[str, Callable[[Path], object]] = {
+    "mkdir": shutil.rmtree,
+    "create": lambda directory: (directory / "a").unlink(),
+    "append": lambda directory: os.truncate(directory / "c", 0),
+    "setattr": lambda directory: (directory / "a").chmod(0o600),
+    "link": lambda directory: (directory / "b").unlink(),
+    "symlink": lambda directory: (directory / "s").unlink(),
+    "rename": lambda directory: (directory / "c").rename(directory / "a"),
+    "truncate": lambda directory: os.truncate(directory / "c", 100),
+    "remove": lambda directory: os.link(directory / "c", directory / "b"),
+    "replace": rename_back,
+    "unlink": bring_back,
+    "rmdir": lambda directory: directory.mkdir(),
+}
+IN_A_ROUND_WITH = {"append": "truncate", "create": "setattr", "mkdir": "setattr", "link": "symlink", "pages": "punch"}
+
+
+def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
+    """Return a directory that was taken through all of a round in which there is an operation of a kind."""
+    steps = next(one for one in worker.rounds if IN_A_ROUND_WITH.get(kind, kind) in one)
+    done = Counter(one.place for one in ran.history.of_worker(worker.number))
+    place = next(one for one in done if worker.rounds[one % len(worker.rounds)] == steps and done[one] == len(steps))
+    return ran.root / worker.path / f"d{place}"
+
+
+@pytest.mark.parametrize("kind", UNDO)
+def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str) -> None:
+    worker = next(one for one in ran.workers if one.kind == "metadata")
+    UNDO[kind](directory_after(ran, worker, kind))
+    evidence = ran.weigh()
+    assert evidence.lost.get(kind) == 1
+    if kind not in {"mkdir", "create", "append", "unlink"}:
+        assert evidence.lost_total == 1, evidence.examples
+    assert evidence.invented == []
+
+
 @pytest.mark.parametrize(
     ("kind", "undo"),
     [
-        ("mkdir", shutil.rmtree),
-        ("create", lambda d: (d / "c").unlink()),
-        ("append", lambda d: os.truncate(d / "c", 0)),
-        ("setattr", lambda d: (d / "c").chmod(0o600)),
-        ("symlink", lambda d: (d / "s").unlink()),
-        ("rename", lambda d: (d / "c").rename(d / "a")),
-        ("truncate", lambda d: os.truncate(d / "c", 100)),
-        ("remove", lambda d: (d / "b").touch()),
+        ("pages", lambda directory: os.truncate(directory / "a", 0)),
+        ("allocate", lambda directory: os.truncate(directory / "a", agent.WRITTEN * agent.BLOCK)),
+        ("punch", block_back),
+        ("copy", lambda directory: os.truncate(directory / "b", agent.BLOCK)),
     ],
 )
-def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str, undo: object) -> None:
-    undo(ran.path("metadata") / "d0")  # type: ignore[operator]
-    assert ran.weigh().lost.get(kind) == 1
-
-
-def test_a_second_name_is_missed_while_nothing_has_removed_it(ran: Ran) -> None:
-    worker = next(one for one in ran.workers if one.kind == "metadata")
-    last = max(one.place for one in ran.history.of_worker(worker.number))
-    operations = [one for one in ran.history.operations if one.kind != "remove" or one.place != last]
-    kinds = {one.kind for one in operations if one.worker == worker.number and one.place == last}
-    evidence = weigh(ran.workers, History(operations), ran.scan())
-    assert (evidence.lost.get("link", 0) == 1) == ("link" in kinds)
+def test_each_change_of_extents_is_missed_when_it_is_undone(
+    ran: Ran, kind: str, undo: Callable[[Path], object]
+) -> None:
+    worker = next(one for one in ran.workers if one.kind == "extents")
+    undo(directory_after(ran, worker, kind))
+    evidence = ran.weigh()
+    assert evidence.lost.get(kind) == 1, evidence.examples
 
 
 def test_an_unknown_kind_of_worker_names_the_nearest() -> None:
@@ -212,29 +258,56 @@ def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> Non
         ledger.stop(Deadline.after(0.1))
 
 
-def test_each_worker_is_waited_for_until_it_was_told_of_something(tmp_path: Path) -> None:
-    told = agent.FRAME.pack(agent.ACKNOWLEDGE, 0, 0, 0, 0, 1, 0)
-    begun = agent.FRAME.pack(agent.ISSUE, 0, 0, 0, 0, 1, 0)
+def frame(what: int, kind: str = "fsync", worker: int = 0) -> bytes:
+    return agent.FRAME.pack(what, agent.KINDS.index(kind), worker, 0, 0, 1, 0, 0)
+
+
+def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
+    client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
+    ledger = Ledger(LedgerSpec(kinds=("fsync", "o_sync")), [client], cast("Ear", None), "/root", tmp_path / "history")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         receiver = Receiver(listener, Recorder(tmp_path / "history"))
         receiver.start()
         with socket.create_connection(listener.getsockname()) as one:
+            done = frame(agent.ISSUE) + frame(agent.ACKNOWLEDGE)
+            one.sendall(done * LEAST + frame(agent.ACKNOWLEDGE)[:5])
+            wait_until(lambda: receiver.ended["fsync"] == LEAST, Deadline.after(10), "fsync")
+            assert not ledger._enough(receiver)
             with socket.create_connection(listener.getsockname()) as other:
-                one.sendall(begun + told[:5])
-                other.sendall(begun)
-                wait_until(lambda: receiver.last_ns, Deadline.after(10), "the first words")
-                assert receiver.told == 0
-                one.sendall(told[5:] + begun + told)
-                wait_until(lambda: receiver.told == 1, Deadline.after(10), "the first")
-            wait_until(lambda: receiver.told == 2, Deadline.after(10), "the one that has ended")
+                other.sendall((frame(agent.ISSUE, "o_sync", 1) + frame(agent.ACKNOWLEDGE, "o_sync", 1)) * (LEAST - 1))
+                wait_until(lambda: receiver.ended["o_sync"] == LEAST - 1, Deadline.after(10), "o_sync")
+                assert not ledger._enough(receiver)
+                other.sendall(frame(agent.END, worker=1))
+                wait_until(lambda: ledger._enough(receiver), Deadline.after(10), "the one that does no more")
         wait_until(lambda: receiver.open_connections == 0, Deadline.after(10), "both to end")
-        assert receiver.told == 2
         receiver.stop()
 
 
-def test_work_ends_though_a_worker_is_told_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_ends_though_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("Ear", None), "/root", tmp_path / "history")
-    ledger._receiver = cast("Receiver", SimpleNamespace(told=0, failure=None))
-    monkeypatch.setattr("harness.workload.ledger.FIRST_DEADLINE_S", 0.05)
+    ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
+    monkeypatch.setattr("harness.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
     ledger.work(0.0)
+
+
+@pytest.mark.parametrize(
+    ("vers", "filesystem", "left_out"),
+    [
+        ("4.2", "xfs", set()),
+        ("4.2", "ext4", {"clone"}),
+        ("4.1", "xfs", {"extents"}),
+        ("3", "xfs", {"extents", "o_append"}),
+    ],
+)
+def test_what_a_version_or_a_file_system_has_not_is_left_out_with_the_reason(
+    vers: str, filesystem: str, left_out: set[str]
+) -> None:
+    fitting, reasons = LedgerSpec().fitting(vers, filesystem)
+    assert set(reasons) - {"clone"} == left_out - {"clone"}
+    done = {kind for worker in fitting.workers(["client1"]) for kind in (worker.kind, *worker.kinds)}
+    assert not done & (left_out | {"setxattr"})
+
+
+def test_a_quiet_ledger_has_one_client() -> None:
+    assert {one.client for one in LedgerSpec(quiet_s=0.01).workers(["client1", "client2"])} == {"client1"}

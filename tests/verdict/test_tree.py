@@ -1,0 +1,159 @@
+"""What is left of a directory's changes: any state that a crash can leave is right, and no other is."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import RigError
+from harness.verdict.tree import LOOSE, Content, course, directories, hold, scanned, shown
+from harness.workload.agent import MODE, OTHER_CONTENT, UNCUT
+from harness.workload.history import Ended, Operation
+from harness.workload.ledger import ROUNDS
+
+ALL = [steps for rounds in ROUNDS.values() for steps in rounds]
+rounds = st.sampled_from(ALL)
+
+
+def done(steps: tuple[str, ...], *, number: int = 3) -> list[Operation]:
+    return [
+        Operation(0, place, kind, number, place + 1, place, place, Ended.OK, 0) for place, kind in enumerate(steps)
+    ]
+
+
+def entries(content: Content) -> dict[str, list[Any]]:
+    """Return what a scan says of a directory that holds that."""
+    if not content.there:
+        return {}
+    found: dict[str, list[Any]] = {"": [0o40755, 0, 2, None]}
+    for name, target in content.symlinks.items():
+        found[name] = [0o120777, 1, 1, target]
+    for name, number in content.names.items():
+        file = content.files[number]
+        held = list(file.held) if isinstance(file.held, tuple) else file.held or "+"
+        found[name] = [0o100000 | file.mode, file.size, content.links(number), held, file.attribute]
+    return found
+
+
+@given(rounds, st.data())
+def test_each_state_that_a_crash_can_leave_loses_nothing(steps: tuple[str, ...], data: st.DataObject) -> None:
+    operations = done(steps)
+    begun = data.draw(st.integers(0, len(steps)))
+    least = data.draw(st.integers(0, begun))
+    left = data.draw(st.integers(least, begun))
+    content = course(steps, 3).contents[left]
+    seen = hold(operations[:least], operations[:begun], entries(content))
+    assert (seen.lost, seen.odd) == ((), ())
+
+
+@given(rounds, st.data())
+def test_each_change_that_an_older_state_lacks_is_lost_and_none_that_it_has(
+    steps: tuple[str, ...], data: st.DataObject
+) -> None:
+    operations = done(steps)
+    least = data.draw(st.integers(1, len(steps)))
+    left = data.draw(st.integers(0, least - 1))
+    ran = course(steps, 3)
+    seen = hold(operations[:least], operations[:least], entries(ran.contents[left]))
+    if entries(ran.contents[left]) == entries(ran.contents[least]):
+        assert not seen.lost
+        return
+    assert seen.lost
+    lost = {operation.sequence for operation, _ in seen.lost}
+    if ran.contents[left].there:
+        assert min(lost) >= left
+    # What shows in the state that must be there shows in its absence too.
+    visible = shown(steps, 3, least)
+    assert any(visible[place] for place in range(left, least))
+
+
+@pytest.mark.parametrize("steps", ALL, ids=" ".join)
+@pytest.mark.parametrize("field", range(4))
+def test_no_field_of_a_file_may_have_another_value(steps: tuple[str, ...], field: int) -> None:
+    content = course(steps, 3).contents[-1]
+    for name in content.names:
+        found = entries(content)
+        found[name][field] = [0o100000, 7, 9, OTHER_CONTENT][field]
+        seen = hold(done(steps), done(steps), found)
+        assert seen.lost or seen.odd, (name, field)
+
+
+def test_the_operation_that_set_a_field_is_the_one_that_is_lost() -> None:
+    steps = ("mkdir", "create", "append", "setattr", "link", "symlink")
+    whole = entries(course(steps, 3).contents[-1])
+
+    def lost(**found: Any) -> dict[str, str]:
+        seen = hold(done(steps), done(steps), {key: one for key, one in (whole | found).items() if one})
+        return {operation.kind: instead for operation, instead in seen.lost}
+
+    assert lost(s=None) == {"symlink": "the name s is not there"}
+    one_name = [0o100000 | MODE, 100, 1, "+", None]
+    assert lost(b=None, a=one_name) == {"link": "the name b is not there"}
+    old_mode = [0o100600, 100, 2, "+", None]
+    assert lost(a=old_mode, b=old_mode) == {"setattr": "mode is 0600, not 0640"}
+    empty = [0o100000 | MODE, 0, 2, "+", None]
+    assert set(lost(a=empty, b=empty)) == {"append"}
+    rubbish = [0o100000 | MODE, 100, 2, OTHER_CONTENT, None]
+    assert lost(a=rubbish, b=rubbish) == {"append": "its content is garbage"}
+    unreadable = [0, 0, 0, "EIO"]
+    assert set(lost(s=unreadable)) == {"symlink"}
+    links = [0o100000 | MODE, 100, 1, "+", None]
+    assert set(lost(a=links, b=links)) == {"link"}
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_zeroes_where_truncate_is_to_cut_are_allowed_while_it_is_under_way(acknowledged: bool) -> None:
+    steps = ("mkdir", "create", "append", "rename", "truncate")
+    operations = done(steps)
+    found = entries(course(steps, 3).contents[-2])
+    found["c"][3] = UNCUT
+    seen = hold(operations if acknowledged else operations[:-1], operations, found)
+    assert [one.kind for one, _ in seen.lost] == (["truncate"] if acknowledged else [])
+    assert [one.kind for one, _ in hold(operations[:-1], operations[:-1], found).lost] == ["append"]
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_a_rename_that_is_half_done_is_found(under_way: bool) -> None:
+    steps = ("mkdir", "create", "append", "rename")
+    operations = done(steps)
+    found = entries(course(steps, 3).contents[-1])
+    del found["c"]
+    seen = hold(operations[:-1] if under_way else operations, operations, found)
+    assert {one.kind for one, _ in seen.lost} >= {"create"}
+
+
+def test_only_changes_of_several_steps_may_be_half_done() -> None:
+    assert "rename" not in LOOSE
+    steps = ("mkdir", "create", "append", "setattr")
+    operations = done(steps)
+    for kind, least, mode, size in (("append", 2, 0o600, 50), ("setattr", 3, 0o600 | 0o7, 100)):
+        found = entries(course(steps[:least], 3).contents[-1])
+        found["a"] = [0o100000 | mode, size, 1, "+" if size else "", None]
+        seen = hold(operations[:least], operations[: least + 1], found)
+        assert bool(seen.lost or seen.odd) == (kind not in LOOSE)
+
+
+def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:
+    operations = done(("mkdir", "create"))
+    found = entries(course(("mkdir", "create"), 3).contents[-1])
+    assert hold(operations[:1], operations[:1], found).odd == ["a, which nobody made"]
+    assert not hold(operations[:1], operations, found).odd
+
+
+def test_a_scan_is_taken_apart_by_directory() -> None:
+    found: dict[str, list[Any]] = {"d0": [1, 2, 3, None], "d0/a": [4, 5, 6, "+"], "d1": [7, 8, 9, None]}
+    assert directories(found) == {"d0": {"": [1, 2, 3, None], "a": [4, 5, 6, "+"]}, "d1": {"": [7, 8, 9, None]}}
+    assert scanned({})["", "there"] is False
+
+
+def test_what_shows_is_what_nothing_has_covered() -> None:
+    steps = ("mkdir", "create", "append", "link", "remove", "rename", "truncate")
+    visible = dict(zip(steps, shown(steps, 0, len(steps)), strict=True))
+    assert not visible["link"]
+    assert all(visible[kind] for kind in ("mkdir", "create", "rename", "truncate", "remove"))
+
+
+def test_an_unknown_kind_is_an_error_of_the_rig() -> None:
+    with pytest.raises(RigError, match="no rule"):
+        course(("mkdir", "spin"), 0)
