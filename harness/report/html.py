@@ -16,7 +16,17 @@ from harness.record.exploration import ExplorationRecord
 from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
 from harness.record.store import RunStore
-from harness.report import cells, cells_chart, columns, exploration_words, moments, scatter, suites_table, words
+from harness.report import (
+    cells,
+    cells_chart,
+    columns,
+    exploration_words,
+    moments,
+    promises,
+    scatter,
+    suites_table,
+    words,
+)
 from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
@@ -98,6 +108,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         exploration_words=exploration_words,
         shown={anchor for anchor, _ in sections},
         cells=cells,
+        promises=promises,
         suites_table=suites_table,
         cells_chart=cells_chart,
         rankings=cells.rankings(record),

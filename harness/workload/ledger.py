@@ -94,7 +94,7 @@ class LedgerSpec(BaseModel):
     """
     blocks: int = 16
     """Blocks of each file that is written block by block, round after round: each is overwritten again and again."""
-    files: int = 8
+    files: int = 16
     """Files of each worker that writes several."""
     seed: int = 1
     endured: tuple[int, ...] = ()
