@@ -37,7 +37,7 @@ class SoftwareSpec(BaseModel):
     kernel: str | None = None
     """A name as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or of a bzImage."""
     modules: str | None = None
-    """The folder of the modules that belong to a bzImage."""
+    """The folder of the modules of a bzImage; on ``uml`` of those that take the place of the kernel's own."""
     image: str | None = None
     """A recipe's name as ``debian/trixie``, or the folder of a recipe."""
     packages: tuple[str, ...] = ()

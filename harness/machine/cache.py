@@ -149,7 +149,7 @@ def _remove_tree(path: Path) -> None:
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
 
     def gone() -> bool:
-        if not command.run(remove).ok and os.geteuid() != 0:
+        if not command.run(remove, deadline_s=BUILD_DEADLINE_S).ok and os.geteuid() != 0:
             # An unprivileged build's files belong to the user's subordinate ids.
             command.run(["unshare", "--user", "--map-root-user", "--map-auto", *remove])
         return not path.exists()

@@ -17,7 +17,8 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
     """Return a kernel that a provider can boot; fetch and prepare it where that is yet to be done.
 
     ``name`` is a name of the catalogue (None: its default), or for a PC also the path of a linux-image ``.deb`` or of
-    a bzImage, whose folder of modules ``modules`` is then.
+    a bzImage, whose folder of modules ``modules`` is then. For User-mode Linux ``modules`` is a folder of those that
+    take the place of the kernel's own.
 
     Raises:
         RequestError: there is no such kernel, or the provider cannot boot it.
@@ -25,13 +26,15 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
         RigError: it could not be fetched, or does not run here.
     """
     name = name or DEFAULT
-    if modules is not None and not is_path(name):
-        raise RequestError(f"modules beside {name!r}, which has its own", remedy="leave out the modules")
-    if provider != USER_MODE:
-        return pc.get(Path(name).expanduser(), modules) if is_path(name) else pc.named(name)
+    if provider == USER_MODE:
+        if is_path(name):
+            raise RequestError(f"User-mode Linux cannot boot {name}", remedy="a kernel of one's own runs on qemu")
+        return uml.get(name, modules)
     if is_path(name):
-        raise RequestError(f"User-mode Linux cannot boot {name}", remedy="a kernel of one's own runs on qemu")
-    return uml.get(name)
+        return pc.get(Path(name).expanduser(), modules)
+    if modules is not None:
+        raise RequestError(f"modules beside {name!r}, which has its own", remedy="leave out the modules")
+    return pc.named(name)
 
 
 def is_path(name: str) -> bool:

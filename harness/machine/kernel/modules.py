@@ -60,6 +60,10 @@ class ModuleFolder:
         """Whether the kernel has it, as a module or built in."""
         return plain_name(name) in self._files or plain_name(name) in self.builtin
 
+    def file_of(self, name: str) -> Path | None:
+        """Return the file of a module; None if there is none, as of one that is built in."""
+        return self._files.get(plain_name(name))
+
     def needed(self, names: Iterable[str]) -> list[Path]:
         """Return the files of these modules and of all that they need, each after what it needs.
 
@@ -102,3 +106,9 @@ def dependencies(module: bytes) -> Iterator[str]:
         for name in re.split(rb"[, ]+", (found[1] or found[2] or b"").partition(b" post:")[0]):
             if name:
                 yield plain_name(name.decode())
+
+
+def release_of(module: bytes) -> str | None:
+    """Return the release of the kernel that a module was built for; None if this is no module."""
+    found = re.search(rb"\0vermagic=([^ \0]+)", b"\0" + module)
+    return found[1].decode() if found else None

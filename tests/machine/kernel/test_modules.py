@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.machine.kernel.modules import ModuleFolder, dependencies, plain_name
+from harness.machine.kernel.modules import ModuleFolder, dependencies, plain_name, release_of
 
 
 def module(depends: str = "", softdep: str = "") -> bytes:
@@ -67,3 +67,8 @@ def test_dependencies_are_read_back(hard: list[str], soft: list[str]) -> None:
 def test_a_file_that_is_no_module_depends_on_nothing() -> None:
     assert list(dependencies(b"")) == []
     assert list(dependencies(b"depends=x")) == []
+
+
+def test_a_module_says_which_kernel_it_was_built_for() -> None:
+    assert release_of(b"\x7fELF\0license=GPL\0vermagic=6.12.101 mod_unload \0name=x\0") == "6.12.101"
+    assert release_of(b"\x7fELF\0name=x\0") is None

@@ -103,6 +103,61 @@ def test_a_package_of_another_layout_is_refused(host: FakeHost, own_cache: Path,
     assert list((own_cache / "kernel").iterdir()) == []
 
 
+def module(release: str, content: str = "") -> bytes:
+    return b"\x7fELF\0vermagic=" + release.encode() + b" mod_unload \0" + content.encode()
+
+
+@pytest.fixture
+def own(host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an nfsd of one's own, for a kernel that has an nfsd and an xfs."""
+    run = host.run
+
+    def run_with_modules(argv: list[str | Path], **named: object) -> command.Completed:
+        words = list(map(str, argv))
+        if words[0] == "debugfs":
+            folder = Path(words[2].split('"')[3]) / "7.2.7" / "kernel"
+            folder.mkdir(parents=True)
+            for name in ("nfsd", "xfs"):
+                (folder / f"{name}.ko").write_bytes(module("7.2.7", f"debian's {name}"))
+        if words[0] == "mkfs.ext4":
+            tree = Path(words[words.index("-d") + 1])
+            if (tree / "7.2.7" / "kernel").exists():
+                files = sorted(tree.rglob("*.ko"))
+                Path(words[-2]).write_bytes(b"".join(file.read_bytes() for file in files))
+                return command.Completed(tuple(words), 0, "", "")
+        return run(argv, **named)
+
+    monkeypatch.setattr(command, "run", run_with_modules)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "nfsd.ko").write_bytes(module("7.2.7", "own nfsd"))
+    return folder
+
+
+def test_modules_of_ones_own_take_the_place_of_the_kernels(own: Path) -> None:
+    plain, got = kernel.get("debian/sid"), kernel.get("debian/sid", modules=str(own))
+    assert (got.binary, got.release) == (plain.binary, plain.release)
+    assert got.modules_image != plain.modules_image
+    content = got.modules_image.read_bytes()
+    assert [word in content for word in (b"own nfsd", b"debian's nfsd", b"debian's xfs")] == [True, False, True]
+    assert kernel.get("debian/sid", modules=str(own)).modules_image == got.modules_image
+    (own / "nfsd.ko").write_bytes(module("7.2.7", "another nfsd"))
+    assert kernel.get("debian/sid", modules=str(own)).modules_image != got.modules_image
+
+
+def test_modules_that_do_not_belong_to_the_kernel_are_refused(own: Path) -> None:
+    (own / "nfsd.ko").write_bytes(module("6.12.101"))
+    with pytest.raises(RequestError, match=r"nfsd.ko was built for kernel 6\.12\.101, not 7\.2\.7"):
+        kernel.get("debian/sid", modules=str(own))
+    (own / "nfsd.ko").rename(own / "raid456.ko")
+    (own / "raid456.ko").write_bytes(module("7.2.7"))
+    with pytest.raises(RequestError, match=r"no module raid456\.ko that could be replaced"):
+        kernel.get("debian/sid", modules=str(own))
+    (own / "raid456.ko").unlink()
+    with pytest.raises(RequestError, match="no modules in"):
+        kernel.get("debian/sid", modules=str(own))
+
+
 @pytest.mark.parametrize(("name", "runs"), [("7.2", True), ("6.12-preloaded", True), ("6.12-xstate", False)])
 def test_a_trial_boot_is_understood(name: str, runs: bool) -> None:
     assert probe.reached_user_space(console(name)) is runs

@@ -1,0 +1,120 @@
+"""An nfsd that breaks one promise on demand: the kernel's own, with a parameter that chooses which.
+
+While the parameter is empty it does what the original does. As a program it prints a folder for ``--modules``:
+
+    .venv/bin/python -m scenarios.selftest.nfsd_defects commit-every-8th
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import RequestError, nearest
+from harness.machine import kernel
+from harness.machine.kernel.rebuild import rebuilt
+from harness.machine.kernel.source_edit import SourceEdit, Substitution
+
+MODULE = "fs/nfsd/nfsd.ko"
+PARAMETER = "/sys/module/nfsd/parameters/defect"
+"""Takes the name of a defect, or an empty line, at any time."""
+BROKEN = "/sys/module/nfsd/parameters/broken"
+"""Counts what the defect left out before a reply of success, since the module was loaded or a number was written."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect of nfsd."""
+
+    says: str
+    """What nfsd does before it replies with success."""
+    promise: str
+    """How the name of the promise begins that it breaks."""
+
+
+DEFECTS: Mapping[str, Defect] = {
+    "commit-every-8th": Defect("every 8th COMMIT syncs nothing", "write + fsync"),
+    "commit-noop": Defect("COMMIT syncs nothing", "write + fsync"),
+    "stable-write-every-8th": Defect("every 8th WRITE that was to be stable is not synced", "write + "),
+    "link-no-commit": Defect("LINK does not commit its metadata", "metadata"),
+    "rename-no-commit": Defect("RENAME does not commit its metadata", "metadata"),
+    "remove-no-commit": Defect("REMOVE, of a file or a directory, does not commit its metadata", "metadata"),
+    "setattr-no-commit": Defect("SETATTR does not commit its metadata", "metadata"),
+    "create-no-commit": Defect("CREATE, MKDIR and SYMLINK do not commit their metadata", "metadata"),
+    "allocate-no-commit": Defect("ALLOCATE and DEALLOCATE do not commit their metadata", ""),
+    "clone-no-sync": Defect("CLONE does not sync what it has cloned", ""),
+}
+
+_INSERTED = """\
+#include <linux/module.h>
+
+static char planted_defect[32]%s;
+module_param_string(defect, planted_defect, sizeof(planted_defect), 0644);
+static unsigned int planted_calls, planted_broken;
+module_param_named(broken, planted_broken, uint, 0644);
+
+static bool planted(const char *defect)
+{
+	if (!sysfs_streq(planted_defect, defect))
+		return false;
+	planted_broken++;
+	return true;
+}
+
+static bool planted_8th(const char *defect)
+{
+	if (!sysfs_streq(planted_defect, defect) || ++planted_calls %% 8)
+		return false;
+	planted_broken++;
+	return true;
+}
+"""
+
+
+def _left_out(defect: str, function: str, count: int = 1) -> Substitution:
+    """Return the change by which a function commits no metadata while the defect is on."""
+    return Substitution(function, "commit_metadata(", f'planted("{defect}") ? 0 : commit_metadata(', count)
+
+
+_SUBSTITUTIONS = (
+    Substitution(
+        "nfsd_commit",
+        "vfs_fsync_range(",
+        'planted("commit-noop") || planted_8th("commit-every-8th") ? 0 : vfs_fsync_range(',
+    ),
+    Substitution("nfsd_vfs_write", "if (stable && !", 'if (stable && !planted_8th("stable-write-every-8th") && !'),
+    _left_out("link-no-commit", "nfsd_link", 2),
+    _left_out("rename-no-commit", "nfsd_rename", 2),
+    _left_out("remove-no-commit", "nfsd_unlink"),
+    _left_out("setattr-no-commit", "nfsd_setattr"),
+    _left_out("create-no-commit", "nfsd_create_setattr", 2),
+    _left_out("create-no-commit", "nfsd_symlink"),
+    _left_out("allocate-no-commit", "nfsd4_vfs_fallocate"),
+    Substitution("nfsd4_clone_file_range", "if (sync) {", 'if (sync && !planted("clone-no-sync")) {'),
+)
+
+
+def edit(defect: str = "") -> SourceEdit:
+    """Return the edit of nfsd's source; the parameter is ``defect`` when the module has been loaded.
+
+    Raises:
+        RequestError: there is no such defect.
+    """
+    if defect and defect not in DEFECTS:
+        raise RequestError(f"nfsd has no defect {defect!r}: {nearest(defect, DEFECTS)}")
+    initial = f' = "{defect}"' if defect else ""
+    return SourceEdit("fs/nfsd/vfs.c", _INSERTED % initial, _SUBSTITUTIONS)
+
+
+def defective_nfsd(defect: str = "", name: str = kernel.DEFAULT) -> Path:
+    """Return a folder that holds this nfsd, for the modules of provider ``uml``; build it if there is none.
+
+    Raises:
+        RequestError: there is no such defect, or no such kernel.
+        RequirementMissing, RigError: it cannot be built here.
+    """
+    return rebuilt(name, MODULE, edit(defect))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{defective_nfsd(*sys.argv[1:2])}\n")

@@ -1,0 +1,104 @@
+"""Defects in the server's own kernel, under the demo's sync export: the cycle or an exploration of it finds each."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.demo import demo_cycles
+from harness.errors import RequirementMissing
+from harness.explorations import Explore
+from harness.fault import Scene
+from harness.machine import kernel
+from harness.record import CycleRecord
+from harness.topology import Role, Topology
+from harness.verdict.outcome import Outcome
+from scenarios.selftest.deeds import Before, Places, TamperedCut
+from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
+from scenarios.selftest.test_planted import all_said
+
+pytestmark = pytest.mark.exhaustive
+
+SYNC = demo_cycles()[0]
+STATES = 400
+CULPRIT = "the stack"
+"""No disk lied, and no option allows a loss: what is left is what runs on the server."""
+NONE = "clean"
+
+
+@dataclass(frozen=True)
+class Defective:
+    """Cycles of a server whose nfsd has a defect; what they show is not to fail the session's run."""
+
+    campaign: Campaign
+
+    def cycle(self, defect: str) -> tuple[CycleRecord, int]:
+        """Carry out the demo's first row; return its record, and how often nfsd had broken the promise by the cut."""
+        places: Places = {}
+
+        def plant(scene: Scene, _places: Places) -> None:
+            scene.lab.server.put("" if defect == NONE else defect, PARAMETER)
+            scene.lab.server.put("0", BROKEN)
+
+        def count(scene: Scene, places: Places) -> None:
+            places[BROKEN] = scene.lab.server.get(BROKEN)
+
+        changes = {
+            "name": defect,
+            "title": f"nfsd: {DEFECTS[defect].says if defect in DEFECTS else 'no defect'}",
+            "fio": None,
+            "during": (Before(plant),),
+            "fault": TamperedCut(places=places, at_work=count),
+        }
+        record = self.campaign.cycle(SYNC.model_copy(update=changes))
+        assert BROKEN in places, all_said(record)
+        return record, int(places[BROKEN])
+
+
+@pytest.fixture(scope="module")
+def defective(campaign: Campaign) -> Iterator[Defective]:
+    if campaign.topology.provider != kernel.USER_MODE:
+        raise RequirementMissing("a module takes the place of the kernel's own on provider uml alone")
+    topology = with_module(campaign.topology)
+    campaign.discard_lab()
+    with Campaign("planted-in-the-kernel", campaign.store.path, topology) as own:
+        yield Defective(own)
+
+
+def with_module(topology: Topology) -> Topology:
+    """Return a lab whose server has the nfsd with the defects; its clients have the kernel's own modules."""
+    machines = []
+    for machine in topology.machines:
+        software = machine.software
+        if machine.role is Role.SERVER:
+            folder = defective_nfsd(name=software.kernel or kernel.DEFAULT)
+            software = software.model_copy(update={"modules": str(folder)})
+        machines.append(machine.model_copy(update={"software": software}))
+    return topology.model_copy(update={"machines": tuple(machines)})
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
+    record, broken = defective.cycle(defect)
+    # Without a call that the defect concerns nothing was put to the test.
+    assert broken > 0, f"the ledger made no call that this concerns: {DEFECTS[defect].says}"
+    if record.outcome is Outcome.FAIL:
+        found = [
+            one
+            for one in record.verdicts
+            if one.outcome is Outcome.FAIL and re.match(re.escape(DEFECTS[defect].promise), one.checker)
+        ]
+        assert found, all_said(record)
+        assert str(found[0].blame).startswith(CULPRIT), all_said(record)
+        return
+    assert record.outcome is Outcome.PASS, all_said(record)
+    Explore(defective.campaign)(record, STATES).must_find(DEFECTS[defect].promise, blame=CULPRIT)
+
+
+def test_without_a_defect_the_same_nfsd_keeps_every_promise(defective: Defective) -> None:
+    record, broken = defective.cycle(NONE)
+    assert broken == 0
+    assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
+    Explore(defective.campaign)(record, STATES).must_keep_every_promise()
