@@ -139,8 +139,8 @@ class Cycle:
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
         before = self._calls()
         self._end_lockd_grace()
-        # nfsdcld's record of the client that came last is lost if the power goes within seconds (docs/findings.md), and
-        # with it a lock. The members are not on that file system.
+        # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
+        # (docs/findings.md). The members are not on that file system.
         self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
         with self._captured(), ledger.running():
             self._say("clients at work")
