@@ -1,4 +1,4 @@
-"""Arrays of disks that hold old data: consistent from the start, and the old data is seen where nothing was written."""
+"""Arrays of disks that hold old data: consistent from the start, and what was never written reads as old data."""
 
 import pytest
 
