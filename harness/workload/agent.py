@@ -55,8 +55,7 @@ OTHER_CONTENT = "?"  # what the scan says of a file that holds anything but what
 
 BLANK = bytes(BLOCK)
 # What the scan says of a block that is not simply there in some generation.
-ABSENT, GARBAGE, MISPLACED, UNREADABLE, OLD = 0, -1, -2, -3, -4
-OLD_DATA = b"OLDDATA1" * (BLOCK // 8)  # what the disks hold where nothing was ever written (disk/platter.py)
+ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
 
 
 def block(file: int, offset: int, generation: int, seed: int) -> bytes:
@@ -73,8 +72,6 @@ def read_block(data: bytes, file: int, offset: int, seed: int) -> int:
     """Return the generation of a block that was read, or what is wrong with it."""
     if data == BLANK or not any(data):
         return ABSENT
-    if data == OLD_DATA[: len(data)]:
-        return OLD
     if len(data) != BLOCK or CHECKSUM.unpack_from(data, BLOCK - 4)[0] != zlib.crc32(data[:-4]):
         return GARBAGE
     generation: int
