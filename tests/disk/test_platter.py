@@ -48,11 +48,11 @@ def test_a_platter_is_an_array_of_bytes(old: bool, done: list[tuple[str, int, in
 
 
 def test_old_data_takes_no_memory_and_neither_do_zeroes_over_it() -> None:
-    platter = Platter(1 << 40, old=True)
-    assert platter.content((1 << 39) + 8, 16) == b"OLDDATA1" * 2
+    platter = Platter(1 << 32, old=True)
+    assert platter.content((1 << 31) + 8, 16) == b"OLDDATA1" * 2
     platter.zero(0, 1 << 20)
     assert (platter.content(0, 8), list(platter.extents())) == (bytes(8), [(0, 1 << 20)])
-    platter.blank(0, 1 << 40)
+    platter.blank(0, 1 << 32)
     assert (platter.content(0, 8), list(platter.extents())) == (b"OLDDATA1", [])
 
 
