@@ -144,6 +144,11 @@ class DiskSpec(BaseModel):
     placement: Literal["spread", "outer"] = "spread"
     """Whether its addresses are spread over the whole drive, or are the first of it."""
     controller: str | None = None
+    old_data: bool = True
+    """Whether it reads as old data where a cycle writes nothing, if its array allows that; else it reads as zeroes.
+
+    A file that shows what was never written to it is then no file with a hole.
+    """
 
 
 class Topology(BaseModel):

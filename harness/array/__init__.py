@@ -13,6 +13,7 @@ from harness.array.command import (
 )
 from harness.array.leftover import Leftover
 from harness.array.member import EVENT_MARGIN, Identity, examine_command, parse_examine, serial_of, stale
+from harness.array.old_data import holders_of_old_data
 from harness.array.spec import ArraySpec, Geometry, Level, Md, capacity, data_disks, disk_path
 from harness.array.state import ArrayState, MdState, MemberState, parse_md
 from harness.array.upkeep import Upkeep
@@ -42,6 +43,7 @@ __all__ = [
     "disk_path",
     "examine_bitmap_command",
     "examine_command",
+    "holders_of_old_data",
     "parse_bitmaps",
     "parse_examine",
     "parse_md",

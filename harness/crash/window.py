@@ -1,13 +1,13 @@
 """The members' contents at one cut: what is durable, and what each crash state makes of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from harness.crash.caches import Caches
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState, Spans, Survivor
-from harness.disk.platter import Platter
+from harness.disk.platter import OLD_DATA, Platter
 from harness.disk.writelog import Kind
 from harness.errors import RigError
 
@@ -26,6 +26,11 @@ class Window:
         self._hashes: list[dict[int, int]] = [{} for _ in recording.members]
         self._sums = [0] * len(recording.members)
         self._last: tuple[CrashState, _Overlay] | None = None
+        self._old = Patch(dict.fromkeys(_old_blocks(recording), OLD_DATA))
+        for (member, block), data in self._old.blocks.items():
+            self._platters[member].write(data, block * BLOCK)
+            self._hashes[member][block] = hashed = _hash(block, data)
+            self._sums[member] ^= hashed
 
     @property
     def cut(self) -> int:
@@ -38,7 +43,7 @@ class Window:
         return self.caches.open
 
     def move(self, cut: int) -> Patch:
-        """Go on to a later cut, and return what has become durable on the way.
+        """Go on to a later cut, and return what has become durable on the way; at first the old data, too.
 
         Raises:
             RigError: it has been passed already.
@@ -55,7 +60,8 @@ class Window:
                 self._hashes[member][block] = new
             self._sums[member] ^= old ^ new
         self._last = None
-        return Patch.of(overlay)
+        first, self._old = self._old, Patch()
+        return first.then(Patch.of(overlay))
 
     def patch(self, state: CrashState) -> Patch:
         """Return what a crash state adds to what is durable.
@@ -137,6 +143,22 @@ class Window:
 
     def _block(self, member: int, block: int) -> bytes:
         return self._platters[member].copy(block * BLOCK, BLOCK) or _BLANK
+
+
+def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
+    """Yield the member and block of all old data that a state is to hold.
+
+    That is where a request of the recording writes on any member: only there anything is ever looked at. All the rest
+    is shown blank, which a checker shows at no cost. It is of the same rows on all members, as parity needs it.
+    """
+    rows: set[int] = set()
+    if any(info.old for info in recording.members):
+        for record in (*recording.records, *recording.caught):
+            if record.kind is Kind.WRITE:
+                rows.update(range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)))
+    for member, info in enumerate(recording.members):
+        if info.old:
+            yield from ((member, block) for block in rows if block < -(-info.size // BLOCK))
 
 
 def _hash(block: int, data: bytes | bytearray) -> int:

@@ -95,12 +95,12 @@ class Member:
     merged into one, so that they never take more memory than the disk.
     """
 
-    def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE) -> None:
+    def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE, *, old: bool = False) -> None:
         self.serial = serial
         self.size = size
         self.powered = True
         self.pending_bytes = 0
-        self._platter = Platter(size)
+        self._platter = Platter(size, old=old)
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
         self._sunk: Sunk | None = None
@@ -229,10 +229,18 @@ class Member:
         """Make everything durable, whatever the mode."""
         self._forget()
 
-    def blank(self) -> None:
-        """Make the whole disk zero and durable."""
+    @property
+    def old(self) -> bool:
+        """Whether it reads as old data, not zeroes, where nothing was written."""
+        return self._platter.old
+
+    def blank(self, *, old: bool = False) -> None:
+        """Make the whole disk zero and durable, or full of ``old`` data."""
         self._forget()
-        self._platter.zero(0, self.size)
+        if old is self._platter.old:
+            self._platter.blank(0, self.size)
+        else:
+            self._platter = Platter(self.size, old=old)
 
     def image(self, durable: bool = True) -> Platter:
         """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
@@ -260,7 +268,7 @@ class Member:
 
     def _sink(self) -> None:
         """Merge the older half of the notes, up to the first that must stay apart."""
-        sunk = self._sunk = self._sunk or Sunk(self.size)
+        sunk = self._sunk = self._sunk or Sunk(self.size, old=self.old)
         count = 0
         for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
             if mark & _DURABLE or (offset | length) % SECTOR:
@@ -308,10 +316,11 @@ class Member:
 
     def _undo(self, offset: int, length: int, old: bytes | _Pieces | None) -> None:
         if old is None:
-            self._platter.zero(offset, length)
+            self._platter.blank(offset, length)
         elif isinstance(old, bytes):
             self._platter.write(old, offset)
         else:
+            self._platter.blank(offset, length)
             for start, data in old:
                 self._platter.write(data, start)
 

@@ -134,9 +134,12 @@ class EngineClient:
         """Put a text into the write log, if one is written; return the instant in monotonic ns."""
         return self._ask(MarkLog(text), Done).at_ns
 
-    def reset(self) -> None:
-        """Make all members blank, with the modes and counters that they began with."""
-        self._ask(Reset(), Done, SLOW)
+    def reset(self, old: Iterable[str] = ()) -> None:
+        """Make all members blank, with the modes and counters that they began with.
+
+        ``old``: serials of those that read as old data where nothing was written (`platter.OLD_DATA`), not as zeroes.
+        """
+        self._ask(Reset(tuple(old)), Done, SLOW)
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
         """Write a member's image to a sparse file: what is durable, or else what a read would see."""

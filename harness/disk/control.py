@@ -57,7 +57,7 @@ class ControlServer:
             StartLog: lambda m: self._done(lambda: engine.start_log(Path(m.path), data=m.data)),
             StopLog: lambda _: engine.stop_log(),
             MarkLog: lambda m: Done(engine.mark(m.text)),
-            Reset: lambda _: self._done(engine.reset),
+            Reset: lambda m: self._done(lambda: engine.reset(m.old)),
             SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
             Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
             SetFlaw: lambda m: self._done(lambda: harm.set_flaw(engine, m.serial, m.flaw)),

@@ -26,8 +26,11 @@ class Disks(Protocol):
             RequirementMissing: they have not such a cache, or cannot lose it like that.
         """
 
-    def reset(self) -> None:
-        """Make all members blank, with the modes and counters that they began with."""
+    def reset(self, old: Iterable[str] = ()) -> None:
+        """Make all members blank, with the modes and counters that they began with.
+
+        ``old``: serials of those on which what was never written is to read as old data. Real disks have their own.
+        """
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
         """Change the cache mode of some members, or of all."""

@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from harness.disk.cache import CacheMode, CutPolicy, Fate
@@ -195,12 +195,16 @@ class Engine:
                 drive.member.mode = mode
                 self.note(Kind.MODE, drive.index, data=mode.value.encode())
 
-    def reset(self) -> None:
+    def reset(self, old: Collection[str] = ()) -> None:
         """Make all members blank and sound, in the modes and with the counters that they began with; connections stay.
 
+        ``old``: serials of those that read as old data where nothing was written, and not as zeroes.
+
         Raises:
-            RigError: the members are frozen.
+            RigError: the members are frozen, or one does not exist.
         """
+        for serial in old:
+            self.drive(serial)
         with self.lock:
             if self.power is Power.FROZEN:
                 raise RigError("frozen disks cannot be reset: resolve the cut first")
@@ -208,9 +212,9 @@ class Engine:
                 self.timekeeper.stop()
             for drive in self.drives:
                 drive.member.mode = drive.spec.mode
-                drive.member.blank()
+                drive.member.blank(old=drive.spec.serial in old)
                 drive.clear_counters()
-            self.note(Kind.RESET)
+            self.note(Kind.RESET, data=json.dumps(sorted(old)).encode() if old else b"")
 
     def counters(self) -> tuple[Counters, ...]:
         """Return what each member has done."""
@@ -238,7 +242,9 @@ class Engine:
         with self.lock:
             if self.log is not None:
                 raise RigError(f"a write log is being written already: {self.log.path}")
-            infos = [MemberInfo(d.spec.serial, d.spec.size, d.member.mode, d.spec.mode) for d in self.drives]
+            infos = [
+                MemberInfo(d.spec.serial, d.spec.size, d.member.mode, d.spec.mode, d.member.old) for d in self.drives
+            ]
             blank = all(next(d.member.image(durable=False).extents(), None) is None for d in self.drives)
             try:
                 self.log = LogWriter(path, infos, self.clock(), data=data, blank=blank)

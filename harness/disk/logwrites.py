@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.disk.platter import Platter
 from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, Record, WriteLog
 
 MAGIC = 0x6A736677736872
@@ -22,6 +23,7 @@ _SUPER = struct.Struct("<QQQI")
 _ENTRY = struct.Struct("<QQQQ")
 _LARGEST_DISCARD = 128 << 20  # bytes: replay-log leaves out longer ones where it has to write the zeroes itself
 _LARGEST_ZERO = 16 << 20
+_LARGEST_OLD = 1 << 20
 _CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
 _ENDS = frozenset({Kind.FREEZE, Kind.RESET, Kind.SWAP})
 
@@ -31,6 +33,7 @@ def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
 
     The order is the one that dm-log-writes gives: a write appears when a flush has covered it, a FUA write when it
     completed. A FUA write that overlaps waiting ones brings them with it, so that the result is the member's image.
+    The old data of a disk that was not blank comes first, as writes.
 
     Raises:
         LogError: no such member, no data in the log, or a request that is not made of whole sectors.
@@ -40,6 +43,8 @@ def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
     number, entries = log.number(serial), 0
     with path.open("wb") as file:
         file.seek(SECTOR)
+        if log.members[number].old:
+            entries += _append_old_data(file, log.members[number].size)
         for record in _ordered(log, number):
             entries += _append(file, log, record)
         file.truncate(file.tell())
@@ -100,6 +105,16 @@ def _append(file: BinaryIO, log: WriteLog, record: Record) -> int:
         else:
             _head(file, start, length, fua)
             file.seek(length, 1)
+    return len(starts)
+
+
+def _append_old_data(file: BinaryIO, size: int) -> int:
+    old = Platter(size, old=True)
+    starts = range(0, size, _LARGEST_OLD)
+    for start in starts:
+        length = min(_LARGEST_OLD, size - start)
+        _head(file, start, length, 0)
+        file.write(old.content(start, length))
     return len(starts)
 
 

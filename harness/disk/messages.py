@@ -126,6 +126,9 @@ class MarkLog:
 class Reset:
     """Make all members blank, with the modes and counters that they began with."""
 
+    old: tuple[str, ...] = ()
+    """Serials of those that read as old data where nothing was written."""
+
 
 @dataclass(frozen=True)
 class SaveImage:

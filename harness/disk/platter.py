@@ -1,4 +1,4 @@
-"""Sparse, zero-filled memory that holds the bytes of one disk."""
+"""Sparse memory that holds the bytes of one disk: zeroes at first, or old data."""
 
 import mmap
 from collections.abc import Iterator
@@ -16,8 +16,17 @@ _POPULATE_FROM = 1 << 15
 _POPULATE = 23  # MADV_POPULATE_WRITE, Linux 5.14; the mmap module does not name it
 _PAGE = mmap.PAGESIZE
 
-_BLANK = bytes(1 << 20)
-_ZEROES = memoryview(_BLANK)
+OLD_DATA = b"OLDDATA1" * 512
+"""A block of what a used disk holds where nothing was written yet: the same at each place of each such disk.
+
+So the copies of a mirror agree from the start, whatever its layout, and the parity of an even number of disks is zero.
+"""
+
+_PIECE = 1 << 20
+_BLANK = bytes(_PIECE)
+# Longer by a block, for pieces that begin within one.
+_ZEROES = memoryview(bytes(_PIECE + len(OLD_DATA)))
+_OLD = memoryview(OLD_DATA * (_PIECE // len(OLD_DATA) + 1))
 _ONES = memoryview(b"\1" * (1 << 10))
 
 
@@ -25,11 +34,13 @@ class Platter:
     """Memory of a disk's size, of which only what was written takes room.
 
     A map with one byte a chunk says where something was written, so that reading or saving a blank region neither
-    takes memory nor time: a page fault costs more than a copy.
+    takes memory nor time: a page fault costs more than a copy. What is *blank* reads as zeroes, or as `OLD_DATA` if
+    the disk is ``old``.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, old: bool = False) -> None:
         self.size = size
+        self.old = old
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
         self._map = mmap.mmap(-1, size, flags=flags)
         self._view = memoryview(self._map)
@@ -39,19 +50,28 @@ class Platter:
     def read_into(self, buffer: memoryview, offset: int) -> None:
         """Fill ``buffer`` with the bytes at ``offset``."""
         end = offset + len(buffer)
-        if self._written.find(1, offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT) >= 0:
+        first, last = offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT
+        if self._written.find(1, first, last) < 0:
+            self._read_blank(buffer, offset)
+        elif self.old and self._written.find(0, first, last) >= 0:
+            self._read_blank(buffer, offset)
+            for start, stop in self.extents(offset, end):
+                buffer[start - offset : stop - offset] = self._view[start:stop]
+        else:
             buffer[:] = self._view[offset:end]
-            return
-        for start in range(0, len(buffer), len(_ZEROES)):
-            piece = buffer[start : start + len(_ZEROES)]
-            piece[:] = _ZEROES[: len(piece)]
 
     def copy(self, offset: int, length: int) -> bytes | None:
-        """Return the bytes of a region, or ``None`` where nothing was ever written: all zero."""
+        """Return the bytes of a region, or ``None`` where nothing was ever written: all blank."""
         end = offset + length
         if self._written.find(1, offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT) < 0:
             return None
-        return self._map[offset:end]
+        return self.content(offset, length) if self.old else self._map[offset:end]
+
+    def content(self, offset: int, length: int) -> bytes:
+        """Return the bytes of a region, blank or not."""
+        buffer = bytearray(length)
+        self.read_into(memoryview(buffer), offset)
+        return bytes(buffer)
 
     def write(self, data: Buffer, offset: int) -> None:
         """Put ``data`` at ``offset``."""
@@ -59,20 +79,38 @@ class Platter:
         first, last = offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT
         if self._written.find(0, first, last) >= 0:
             if self._written.find(1, first, last) < 0 and _is_zero(data):
-                return  # the initial resync of an array writes a whole disk of zeroes
+                # The initial resync of an array writes a whole disk of zeroes.
+                if self.old:
+                    self.zero(offset, len(data))
+                return
             self._take(first, last, offset, end)
         self._view[offset:end] = data
 
     def zero(self, offset: int, length: int) -> None:
         """Make a region read as zeroes, and give back the memory of the chunks inside."""
-        end = offset + length
-        inner_start = (offset + CHUNK - 1) & -CHUNK
-        inner_end = end if end == self.size else end & -CHUNK
-        if inner_start >= inner_end:
-            self._fill(offset, end)
+        if not self.old:
+            self.blank(offset, length)
             return
-        self._fill(offset, inner_start)
-        self._fill(inner_end, end)
+        end = offset + length
+        inner_start, inner_end = self._inside(offset, end)
+        for start, stop in ((offset, end),) if inner_start >= inner_end else ((offset, inner_start), (inner_end, end)):
+            if start < stop:
+                self._take(start >> CHUNK_SHIFT, (stop + CHUNK - 1) >> CHUNK_SHIFT, start, stop)
+                self._fill(start, stop, _ZEROES)
+        if inner_start < inner_end:
+            # Memory that was never touched reads as zeroes.
+            self._map.madvise(mmap.MADV_DONTNEED, inner_start, inner_end - inner_start)
+            self._mark(inner_start >> CHUNK_SHIFT, (inner_end + CHUNK - 1) >> CHUNK_SHIFT)
+
+    def blank(self, offset: int, length: int) -> None:
+        """Make a region as it was before anything was written, and give back the memory of the chunks inside."""
+        end = offset + length
+        inner_start, inner_end = self._inside(offset, end)
+        if inner_start >= inner_end:
+            self._fill(offset, end, self._blank)
+            return
+        self._fill(offset, inner_start, self._blank)
+        self._fill(inner_end, end, self._blank)
         for start, stop in self.extents(inner_start, inner_end):
             self._map.madvise(mmap.MADV_DONTNEED, start, stop - start)
             first, last = start >> CHUNK_SHIFT, (stop + CHUNK - 1) >> CHUNK_SHIFT
@@ -89,20 +127,44 @@ class Platter:
             yield max(offset, first << CHUNK_SHIFT), min(stop, at << CHUNK_SHIFT)
 
     def view(self, offset: int, end: int) -> memoryview:
-        """Return the bytes of a region without copying them; they change when the disk is written."""
+        """Return the bytes of an extent without copying them; they change when the disk is written."""
         return self._view[offset:end].toreadonly()
 
     def duplicate(self) -> "Platter":
         """Return a copy that changes on its own."""
-        twin = Platter(self.size)
+        twin = Platter(self.size, old=self.old)
         for start, end in self.extents():
             twin.write(self._view[start:end], start)
         return twin
 
-    def _take(self, first: int, last: int, offset: int, end: int) -> None:
+    @property
+    def _blank(self) -> memoryview:
+        """A piece of what is blank, which begins where a block does."""
+        return _OLD if self.old else _ZEROES
+
+    def _read_blank(self, buffer: memoryview, offset: int) -> None:
+        phase = offset % len(OLD_DATA)
+        for start in range(0, len(buffer), _PIECE):
+            piece = buffer[start : start + _PIECE]
+            piece[:] = self._blank[phase : phase + len(piece)]
+
+    def _inside(self, offset: int, end: int) -> tuple[int, int]:
+        """Return the bounds of the whole chunks of a region; there is none if the second is not the larger."""
+        return (offset + CHUNK - 1) & -CHUNK, end if end == self.size else end & -CHUNK
+
+    def _mark(self, first: int, last: int) -> None:
         for at in range(first, last, len(_ONES)):
             count = min(len(_ONES), last - at)
             self._written[at : at + count] = _ONES[:count]
+
+    def _take(self, first: int, last: int, offset: int, end: int) -> None:
+        if self.old:
+            # Of a chunk that is written in part the rest is still old.
+            for chunk in {first, last - 1}:
+                start, stop = chunk << CHUNK_SHIFT, min((chunk + 1) << CHUNK_SHIFT, self.size)
+                if not self._written[chunk] and not (offset <= start and stop <= end):
+                    self._view[start:stop] = _OLD[: stop - start]
+        self._mark(first, last)
         if end - offset >= _POPULATE_FROM and self._populates:
             start = offset & -_PAGE
             try:
@@ -110,11 +172,12 @@ class Platter:
             except OSError:
                 self._populates = False  # an older kernel: the page faults do it
 
-    def _fill(self, offset: int, end: int) -> None:
+    def _fill(self, offset: int, end: int, content: memoryview) -> None:
         for start, stop in self.extents(offset, end):
-            for at in range(start, stop, len(_ZEROES)):
-                count = min(len(_ZEROES), stop - at)
-                self._view[at : at + count] = _ZEROES[:count]
+            phase = start % len(OLD_DATA)
+            for at in range(start, stop, _PIECE):
+                count = min(_PIECE, stop - at)
+                self._view[at : at + count] = content[phase : phase + count]
 
 
 def _is_zero(data: Buffer) -> bool:

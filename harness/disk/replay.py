@@ -21,16 +21,17 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
         raise LogError(f"{log.path}: written without data, it shows times only")
     if not log.blank:
         raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
-    members = [Member(info.serial, info.size, info.mode) for info in log.members]
+    members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
     for record in log:
         if until_ns is not None and record.completed_ns > until_ns:
             break
         if record.flags & Flag.IN_FLIGHT:
             continue
         if record.kind is Kind.RESET:
+            old = json.loads(bytes(record.data) or b"[]")
             for member, info in zip(members, log.members, strict=True):
                 member.mode = info.first_mode
-                member.blank()
+                member.blank(old=member.serial in old)
         elif handler := _HANDLERS.get(record.kind):
             handler(members, record)
     return {member.serial: member for member in members}

@@ -11,16 +11,16 @@ class Sunk:
     Requests that sank can no longer survive a cut one by one: all are lost, or all are kept.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, old: bool = False) -> None:
         self.requests = 0
         self.bytes = 0
         self.promised = 0
         """How many of the requests a FLUSH or FUA had been acknowledged for."""
-        self._before = Platter(size)
+        self._before = Platter(size, old=old)
         self._covered = bytearray((size + SECTOR - 1) // SECTOR)
 
     def add(self, offset: int, length: int, old: tuple[tuple[int, bytes], ...], promised: bool) -> None:
-        """Take the next request in order, made of whole sectors; ``old``: what it overwrote, zeroes left out."""
+        """Take the next request in order, made of whole sectors; ``old``: what it overwrote, blanks left out."""
         self.requests += 1
         self.bytes += length
         self.promised += promised
@@ -38,7 +38,7 @@ class Sunk:
             free = self._covered.find(0, first)
             at = end if free < 0 else free
             start, stop = first * SECTOR, min(at * SECTOR, platter.size)
-            platter.zero(start, stop - start)
+            platter.blank(start, stop - start)
             for begin, finish in self._before.extents(start, stop):
                 platter.write(self._before.view(begin, finish), begin)
 

@@ -1,10 +1,12 @@
 """The write log: what every member was asked to change, in the order in which it took effect, on one clock.
 
-File format, version 1, all numbers little-endian:
+File format, all numbers little-endian:
 
     header   8s magic "RPWRLOG\\0" | u32 version | u32 flags | u64 opened_ns | u32 length of the text | text
              flags: 1 data is included, 2 every member was blank when the log was opened
-             text: JSON list of {"serial", "size", "mode", "first_mode"}, the members in the order of their numbers
+             text: JSON list of {"serial", "size", "mode", "first_mode", "old"}, the members in the order of their
+             numbers; "old": where nothing was written it reads as old data (`platter.OLD_DATA`), not as zeroes
+             version 1, where no member is old, or 2
     record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
              | u64 completed_ns | data
 
@@ -33,7 +35,8 @@ from harness.disk.platter import Buffer
 from harness.errors import RigError
 
 MAGIC = b"RPWRLOG\0"
-VERSION = 1
+VERSION = 2
+"""Of a log that a reader of version 1 would take for one of disks that began with zeroes."""
 ALL_MEMBERS = 0xFFFF
 
 _HEADER = struct.Struct("<8sIIQI")
@@ -62,7 +65,7 @@ class Kind(IntEnum):
     """What the cut left was decided; data: JSON with ``policy`` and ``seed``."""
     POWER_ON = 19
     RESET = 20
-    """All members were made blank, in the modes they began with."""
+    """All members were made blank, in the modes they began with; data: JSON list of those that are old (none: b"")."""
     MARK = 21
     """Somebody marked this instant; data: the text."""
     SWAP = 22
@@ -96,6 +99,8 @@ class MemberInfo(NamedTuple):
     """When the log was opened."""
     first_mode: CacheMode
     """After a reset."""
+    old: bool = False
+    """When the log was opened: whether it reads as old data where nothing was written."""
 
 
 class Record(NamedTuple):
@@ -133,7 +138,8 @@ class LogWriter:
         flags = (_WITH_DATA if data else 0) | (_WAS_BLANK if blank else 0)
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            self._append(_HEADER.pack(MAGIC, VERSION, flags, opened_ns, len(text)) + text, b"")
+            version = VERSION if any(member.old for member in members) else 1
+            self._append(_HEADER.pack(MAGIC, version, flags, opened_ns, len(text)) + text, b"")
         except OSError:
             os.close(self._fd)
             raise
@@ -235,8 +241,8 @@ class WriteLog:
         magic, version, flags, self.opened_ns, text_size = _HEADER.unpack_from(self._map)
         if magic != MAGIC:
             raise LogError(f"{path}: not a write log")
-        if version != VERSION:
-            raise LogError(f"{path}: write log of version {version}, this program reads {VERSION}")
+        if not 1 <= version <= VERSION:
+            raise LogError(f"{path}: write log of version {version}, this program reads 1 to {VERSION}")
         self.with_data = bool(flags & _WITH_DATA)
         self.blank = bool(flags & _WAS_BLANK)
         self._start = _HEADER.size + text_size
@@ -288,7 +294,7 @@ def _zeroes(data: Buffer) -> bool:
 def _members(path: Path, text: bytes) -> tuple[MemberInfo, ...]:
     try:
         return tuple(
-            MemberInfo(m["serial"], m["size"], CacheMode(m["mode"]), CacheMode(m["first_mode"]))
+            MemberInfo(m["serial"], m["size"], CacheMode(m["mode"]), CacheMode(m["first_mode"]), m.get("old", False))
             for m in json.loads(text)
         )
     except (ValueError, KeyError, TypeError) as error:

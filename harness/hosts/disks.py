@@ -99,7 +99,7 @@ class HostDisks:
         self._server.succeed(["rm", "--force", *links])
         self._names = {}
 
-    def reset(self) -> None:
+    def reset(self, old: Iterable[str] = ()) -> None:  # noqa: ARG002  real disks have old data of their own
         """Judge the disks again, then erase what our stacks have left. The middle is not zero where it cannot discard.
 
         Raises:

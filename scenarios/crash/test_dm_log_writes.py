@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.command import succeed
 from harness.disk.client import EngineClient
+from harness.disk.image import save_platter
 from harness.disk.logwrites import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes
-from harness.disk.platter import Platter
 from harness.disk.replay import replay
 from harness.disk.writelog import Kind, WriteLog
 from harness.errors import RequirementMissing, RigError
@@ -63,14 +63,6 @@ def same(one: Path, other: Path) -> bool:
     return False
 
 
-def save(platter: Platter, path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(platter.size)
-        for start, end in platter.extents():
-            file.seek(start)
-            file.write(platter.view(start, end))
-
-
 def test_log_of_a_member_replays_to_the_engines_own_image(lab: Lab, tmp_path: Path) -> None:
     disks = lab.disks
     if not isinstance(disks, EngineClient):
@@ -97,7 +89,7 @@ def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: Cycl
     if cut_ns is None:
         raise RigError("the write log of a power cut has no cut")
     for serial, member in replay(WriteLog(path), until_ns=cut_ns - 1).items():
-        save(member.image(durable=False), tmp_path / "image")
+        save_platter(member.image(durable=False), tmp_path / "image")
         assert export_dm_log_writes(WriteLog(path), serial, tmp_path / serial)
         must_replay_to(tmp_path / serial, tmp_path / "image", tmp_path)
 

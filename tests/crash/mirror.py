@@ -31,7 +31,9 @@ class MirrorRun:
     """A mirror that is written: requests complete one after the other."""
 
     def __init__(self, path: Path) -> None:
-        infos = [MemberInfo(f"disk{number}", DATA + 16 * ROW, *[CacheMode.VOLATILE] * 2) for number in range(2)]
+        infos = [
+            MemberInfo(f"disk{number}", DATA + 16 * ROW, CacheMode.VOLATILE, CacheMode.VOLATILE) for number in range(2)
+        ]
         self._path = path
         self._log = LogWriter(path, infos, 0)
         self._at = 0

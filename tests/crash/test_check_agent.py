@@ -201,3 +201,11 @@ def test_a_program_that_is_not_there() -> None:
 
 def test_a_program_that_a_signal_ends() -> None:
     assert Runner().run(["python3", "-c", "import os; os.kill(os.getpid(), 9)"])[0] == -9
+
+
+def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    monkeypatch.setattr(check_agent, "freeze", lambda path: machine.ran.append(f"freeze {path}"))
+    machine.hand.check()
+    frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
+    assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]

@@ -1,6 +1,9 @@
+from collections import Counter
+
 import pytest
 
 from harness.crash import choice as module
+from harness.crash.caches import Caches
 from harness.crash.choice import Choice, Choices, Policy
 from harness.crash.state import CrashState, Survivor
 from harness.disk.cache import CacheMode
@@ -78,3 +81,16 @@ def test_a_single_open_request_has_two_states(record: Record) -> None:
     choices = Choices(made, 1, first=1)
     states = [choices.state(choice, (0,)) for choice in choices.order if choice.cut == 1]
     assert sorted(states) == [CrashState(1), CrashState(1, (Survivor(0),))]
+
+
+def test_random_states_keep_from_almost_none_to_almost_all(record: Record) -> None:
+    made = record(*(Did(Kind.WRITE, offset=4096 * place) for place in range(50)))
+    kept = []
+    for seed in range(25):
+        choices = Choices(made, seed)
+        caches = Caches(made)
+        assert not list(caches.roll(50))
+        drawn = [one for one in choices.order if one.cut == 50 and one.policy in {Policy.RANDOM, Policy.TORN}]
+        kept += [len(choices.state(one, caches.open).survivors) for one in drawn]
+    fifths = Counter(min(count // 10, 4) for count in kept)
+    assert all(len(kept) // 10 <= fifths[fifth] <= len(kept) * 3 // 10 for fifth in range(5)), fifths

@@ -143,3 +143,21 @@ def test_a_window_goes_forward_only_and_knows_its_cut(record: Record) -> None:
         window.move(1)
     with pytest.raises(RigError, match="another cut"):
         window.patch(CrashState(1))
+
+
+def test_the_same_content_on_another_member_is_another_state(record: Record) -> None:
+    made = record(Did(Kind.WRITE, 0, byte=7), Did(Kind.WRITE, 1, byte=7), Did(Kind.WRITE, 1, offset=8192, byte=7))
+    window = Window(made)
+    window.move(3)
+    states = [CrashState(3, tuple(map(Survivor, kept))) for kept in ((), (0,), (1,), (0, 1), (2,), (0, 2))]
+    assert len({window.digest(state) for state in states}) == len(states), "of a mirror it says which half is there"
+
+
+def test_what_is_durable_counts_by_its_member_too(record: Record) -> None:
+    digests = set()
+    for member in (0, 1):
+        window = Window(record(Did(Kind.WRITE, member), Did(Kind.FLUSH, member)))
+        window.move(2)
+        digests.add(window.digest(CrashState(2)))
+        window.recording.log.path.unlink()
+    assert len(digests) == 2

@@ -1,5 +1,6 @@
 """The cache of one member against a naive model: sectors in a list, every pending request kept apart."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
@@ -349,3 +350,16 @@ def test_two_flushes_may_end_in_either_order() -> None:
     assert member.pending == 1
     member.flush(member.acknowledged)
     assert member.pending == 0
+
+
+@pytest.mark.parametrize("policy", [CutPolicy.RANDOM, CutPolicy.TORN])
+def test_random_keeps_from_almost_none_to_almost_all(policy: CutPolicy) -> None:
+    shares = []
+    for seed in range(200):
+        member = Member("d0", SECTORS * SECTOR)
+        for sector in range(100):
+            member.write(b"1" * 512, sector * 512)
+        shares.append(member.cut(policy, Random(seed)).kept)
+    # Each tenth of the range has its tenth of the seeds, within what chance allows.
+    tenths = Counter(min(share // 10, 9) for share in shares)
+    assert all(8 <= tenths[tenth] <= 34 for tenth in range(10)), tenths

@@ -17,9 +17,12 @@ def test_a_clean_filesystem_passes() -> None:
     assert judge_filesystem({"outcome": "clean", "reasons": []}, ASYNC).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize("outcome", ["dirty", "corrupt"])
 @pytest.mark.parametrize(("conditions", "blame"), [(ASYNC, "the stack"), (LYING, "disk2")])
-def test_a_damaged_filesystem_fails_and_no_export_option_excuses_it(conditions: Conditions, blame: str) -> None:
-    verdict = judge_filesystem({"outcome": "damaged", "reasons": ["bad magic"]}, conditions)
+def test_a_filesystem_that_is_not_clean_fails_and_no_export_option_excuses_it(
+    conditions: Conditions, blame: str, outcome: str
+) -> None:
+    verdict = judge_filesystem({"outcome": outcome, "reasons": ["bad magic"]}, conditions)
     assert verdict.outcome is Outcome.FAIL
     assert "bad magic" in verdict.reason
     assert blame in str(verdict.blame)

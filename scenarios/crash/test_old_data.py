@@ -1,0 +1,51 @@
+"""Arrays of disks that hold old data: consistent from the start, and what was never written reads as old data."""
+
+import pytest
+
+from harness.array import capacity, holders_of_old_data
+from harness.disk.platter import OLD_DATA
+from harness.errors import ProductError, RequirementMissing
+from harness.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
+from harness.fixtures import Cycle, stack_of
+from harness.lab import Lab
+from harness.stack import Stack
+
+KINDS: dict[str, FilesystemSpec] = {"xfs": XfsSpec(), "ext4": Ext4Spec()}
+OTHERS = [
+    *((level, "xfs") for level in ("0", "4", "10", "1+0", "0+1")),
+    *((level, "ext4") for level in ("0", "1", "10")),
+]
+
+
+@pytest.mark.parametrize(
+    ("level", "kind"),
+    [("5", "xfs"), ("5", "ext4"), *(pytest.param(*one, marks=pytest.mark.exhaustive) for one in OTHERS)],
+)
+def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: str, kind: str) -> None:
+    if not lab.disks.zeroed:
+        raise RequirementMissing("real disks hold old data of their own")
+    stack = Stack(stack_of(level, filesystem=KINDS[kind]), lab.server, lab.clients)
+    lab.disks.reset(holders_of_old_data(stack.spec.array))
+    stack.create()
+    stack.activate()
+    directory = stack.mounts[lab.clients[0].name].directory
+    lab.clients[0].put("kept" * (1 << 20), f"{directory}/word")
+    # In the middle of the last of four allocation groups, or far from the first one's metadata.
+    place = capacity(stack.spec.array, lab.topology.disks[0].size) * 7 // 8 // 4096 * 4096
+    seen = lab.server.succeed(["od", "-A", "n", "-t", "c", "-j", str(place), "-N", "8", stack.array.device])
+    stack.deactivate_clients()
+    stack.export.deactivate()
+    stack.filesystem.deactivate()
+    check = stack.filesystem.check()
+    scrub = stack.array.scrub()
+    stack.array.deactivate()
+    if "".join(seen.split()) != OLD_DATA[:8].decode():
+        raise ProductError(f"no old data where nothing was written: {seen}")
+    if check.outcome != "clean" or scrub.mismatches:
+        raise ProductError(f"{check.reasons}, {scrub.mismatches} sectors differ")
+
+
+def test_nothing_is_lost_on_used_disks(cycle: Cycle) -> None:
+    ended = cycle(stack_of()).must_keep_every_promise()
+    if not ended.record.checks["old data"]:
+        raise RequirementMissing("these disks have no old data of ours")

@@ -1,0 +1,74 @@
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.disk.image import save_platter
+from harness.disk.platter import CHUNK, OLD_DATA, Platter
+
+SIZE = 5 * CHUNK + 3 * 4096
+places = st.sampled_from([0, 512, 4096, CHUNK - 512, CHUNK, CHUNK + 4096, 3 * CHUNK, 4 * CHUNK + 512])
+lengths = st.sampled_from([512, 4096, CHUNK - 4096, CHUNK, CHUNK + 512, 2 * CHUNK, SIZE])
+steps = st.lists(st.tuples(st.sampled_from(["write", "zeroes", "zero", "blank"]), places, lengths), max_size=12)
+
+
+def before(*, old: bool) -> bytes:
+    return (OLD_DATA * (SIZE // len(OLD_DATA) + 1))[:SIZE] if old else bytes(SIZE)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@given(done=steps)
+def test_a_platter_is_an_array_of_bytes(old: bool, done: list[tuple[str, int, int]]) -> None:
+    platter, model = Platter(SIZE, old=old), bytearray(before(old=old))
+    for number, (what, offset, wanted) in enumerate(done):
+        length = min(wanted, SIZE - offset)
+        content = {
+            "write": bytes([number % 255 + 1]) * length,
+            "blank": before(old=old)[offset : offset + length],
+        }.get(what, bytes(length))
+        model[offset : offset + length] = content
+        if what in {"write", "zeroes"}:
+            platter.write(content, offset)
+        elif what == "zero":
+            platter.zero(offset, length)
+        else:
+            platter.blank(offset, length)
+        assert platter.content(0, SIZE) == model
+    assert platter.duplicate().content(0, SIZE) == model
+    for start, end in ((700, 9000), (CHUNK - 1, CHUNK + 1), (4096, SIZE - 512)):
+        assert platter.content(start, end - start) == model[start:end]
+        copied = platter.copy(start, end - start)
+        assert (before(old=old)[start:end] if copied is None else copied) == model[start:end]
+    held = bytearray(before(old=old))
+    for start, end in platter.extents():
+        held[start:end] = platter.view(start, end)
+    assert held == model
+
+
+def test_old_data_takes_no_memory_and_neither_do_zeroes_over_it() -> None:
+    platter = Platter(1 << 32, old=True)
+    assert platter.content((1 << 31) + 8, 16) == b"OLDDATA1" * 2
+    platter.zero(0, 1 << 20)
+    assert (platter.content(0, 8), list(platter.extents())) == (bytes(8), [(0, 1 << 20)])
+    platter.blank(0, 1 << 32)
+    assert (platter.content(0, 8), list(platter.extents())) == (b"OLDDATA1", [])
+
+
+def test_old_data_is_read_in_pieces_of_any_size() -> None:
+    platter, rng = Platter(4 << 20, old=True), Random(1)
+    whole = OLD_DATA * (platter.size // len(OLD_DATA))
+    for _ in range(20):
+        start = rng.randrange(platter.size)
+        length = rng.randrange(1, platter.size - start + 1)
+        assert platter.content(start, length) == whole[start : start + length]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_image_holds_what_the_disk_reads_as(old: bool, tmp_path: Path) -> None:
+    platter = Platter(SIZE, old=old)
+    platter.write(b"new" * 1000, CHUNK + 5)
+    platter.zero(0, 512)
+    save_platter(platter, tmp_path / "image")
+    assert (tmp_path / "image").read_bytes() == platter.content(0, SIZE)

@@ -1,0 +1,73 @@
+"""What the write log says of when a request came and when it took effect."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.disk import flaw, harm
+from harness.disk import port as module
+from harness.disk.engine import Engine
+from harness.disk.messages import MemberSpec
+from harness.disk.port import Port, PowerLost
+from harness.disk.writelog import Flag, Kind, Record, WriteLog
+
+SIZE = 1 << 20
+CAME, WAITED = 1000, 5_000_000
+Request = Callable[[Port], None]
+REQUESTS: dict[Kind, Request] = {
+    Kind.WRITE: lambda port: port.write(b"1" * 512, 0, fua=False),
+    Kind.FLUSH: lambda port: port.flush(),
+    Kind.DISCARD: lambda port: port.discard(0, 4096, fua=False),
+    Kind.ZERO: lambda port: port.write_zeroes(0, 4096, fua=True),
+}
+
+
+class Clock:
+    """Stands still but for the time that a drive takes."""
+
+    def __init__(self) -> None:
+        self.now = CAME
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += int(seconds * 1e9)
+
+
+def only(log: Path, kind: Kind) -> Record:
+    (record,) = [one for one in WriteLog(log) if one.kind is kind]
+    return record
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_request_is_issued_when_it_comes_and_completed_when_it_took_effect(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(module, "pause", clock.pause)
+    engine = Engine([MemberSpec("d0", SIZE)], clock=clock)
+    engine.start_log(tmp_path / "log")
+    harm.set_flaw(engine, "d0", flaw.slow(5))
+    REQUESTS[kind](engine.connect("d0"))
+    engine.stop_log()
+    record = only(tmp_path / "log", kind)
+    assert (record.issued_ns, record.completed_ns) == (CAME, CAME + WAITED)
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_request_that_a_cut_caught_was_issued_before_it(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    engine = Engine([MemberSpec("d0", SIZE)], clock=clock)
+    engine.start_log(tmp_path / "log")
+    port = engine.connect("d0")
+    engine.freeze()
+    monkeypatch.setattr(engine, "wait_for_the_cut", lambda _: clock.pause(0.005))
+    with pytest.raises(PowerLost):
+        REQUESTS[kind](port)
+    engine.stop_log()
+    record = only(tmp_path / "log", kind)
+    assert (record.flags & Flag.IN_FLIGHT, record.issued_ns, record.completed_ns) == (Flag.IN_FLIGHT, CAME, 0)
