@@ -207,6 +207,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
+    record.undecided, record.tested = tally.undecided, dict(sorted(tally.tested.items()))
     record.through_nfsd = tally.through_nfsd
     record.notes = [
         f"A look came to no good end for no known reason, and was taken once more: {one}" for one in tally.hung

@@ -1,8 +1,9 @@
 """The oracle of one crash state: what the clients had been told by then, held against what was found."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +75,8 @@ class Judgement:
     """All ways in which it is broken; none where it is not, or where the export's options excuse it."""
     missing: tuple[Missing, ...] = ()
     """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
-    acknowledged: int = 0
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    """Operations that had been acknowledged by the cut, by kind."""
     beside: tuple[Wrong, ...] = ()
     """What else is broken."""
     examples: tuple[str, ...] = ()
@@ -86,9 +88,24 @@ class Judgement:
         return (*missing, *(one.line for one in self.beside if one.damage == damage))
 
     @property
+    def acknowledged(self) -> int:
+        """Operations of all kinds that had been acknowledged by the cut."""
+        return sum(self.by_kind.values())
+
+    @property
     def broken(self) -> bool:
         """Whether a promise was."""
         return self.outcome is Outcome.FAIL
+
+    @property
+    def excused(self) -> bool:
+        """Whether acknowledged operations are missing, and the export's options excuse each of them."""
+        return bool(self.missing) and self.outcome is Outcome.PASS
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something is missing, and nothing says whether a promise was broken."""
+        return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
 
     @property
     def lost_bytes(self) -> int:
@@ -183,7 +200,7 @@ class Oracle:
             missing=tuple(
                 Missing(one, by_number[one.worker], damage.what) for one in sorted(told, key=_acknowledged_at)
             ),
-            acknowledged=len(told),
+            by_kind=Counter(one.kind for one in told),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
@@ -217,10 +234,10 @@ class Oracle:
             verdicts.append(verdict)
             beside += seen
         return Judgement(
-            *_conclude(verdicts, evidence.acknowledged_total, len(missing)),
+            *_conclude(verdicts, evidence.acknowledged_total, missing),
             damages=tuple(dict.fromkeys([*damages, *(one.damage for one in beside)])),
             missing=missing,
-            acknowledged=evidence.acknowledged_total,
+            by_kind=evidence.acknowledged,
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
         )
@@ -246,17 +263,22 @@ def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, lis
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
 
 
-def _conclude(verdicts: Sequence[Verdict], told: int, lost: int) -> tuple[Outcome, str, str | None]:
+def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]) -> tuple[Outcome, str, str | None]:
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
         return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
     if not told:
         return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
-    if lost:
-        # Of an async export, or of `close` under a delegation: the verdicts say which.
-        outcome = worst(one.outcome for one in verdicts if "nothing was acknowledged" not in one.reason)
-        excused = next(one for one in verdicts if "acknowledged operations are not there" in one.reason)
-        return outcome, f"{lost:,} of {told:,} acknowledged operations are not there", excused.blame
+    if missing:
+        # Only the verdicts of what is missing count: of a promise that was never given, one is inconclusive too.
+        promises = {one.damage.promise for one in missing}
+        about = [one for one in verdicts if one.checker.partition(",")[0] in promises]
+        outcome = worst(one.outcome for one in about)
+        reason = f"{len(missing):,} of {told:,} acknowledged operations are not there"
+        if outcome is Outcome.PASS:
+            return outcome, reason, next((one.blame for one in about if one.blame), None)
+        open_ = next(one for one in about if one.outcome is outcome)
+        return outcome, f"{reason}; {open_.checker}: {open_.reason}", open_.blame
     return Outcome.PASS, f"all {told:,} acknowledged operations are there", None
 
 

@@ -10,7 +10,7 @@ from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState
 from harness.disk.writelog import Flag
-from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark
+from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
 
 KEPT = 5
 """States of one failure whose names are kept."""
@@ -69,6 +69,9 @@ class Tally:
         """Looks that came to no end, which another one at the same state did: the state, and what was said."""
         self.through_nfsd = 0
         self.loss: LossRecord | None = None
+        self.undecided: UndecidedRecord | None = None
+        self.tested: Counter[str] = Counter()
+        """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
@@ -117,8 +120,11 @@ class Tally:
         self.broken += judgement.broken
         for damage in judgement.damages:
             self._group(damage, Judged(choice, state, judgement))
-        if judgement.missing and not judgement.broken:
+        self.tested |= Counter(judgement.by_kind)
+        if judgement.excused:
             self._lose(state, judgement)
+        elif judgement.undecided:
+            self._leave_open(state, judgement)
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Count a state that a freshly booted machine has seen too, and read through nfsd."""
@@ -162,6 +168,11 @@ class Tally:
                 seconds=judgement.lost_s(self.recording.instant_ns(state.cut)),
                 state=state.name,
             )
+
+    def _leave_open(self, state: CrashState, judgement: Judgement) -> None:
+        if self.undecided is None:
+            self.undecided = UndecidedRecord(state=state.name, reason=judgement.reason)
+        self.undecided.states += 1
 
     def failures(self) -> Iterator[Group]:
         """Yield the distinct failures, the one that most states show first."""

@@ -173,6 +173,15 @@ class LossRecord(Strict):
     state: str
 
 
+class UndecidedRecord(Strict):
+    """States in which acknowledged operations are missing, and nothing says whether a promise was broken."""
+
+    states: int = 0
+    state: str
+    """The name of the first that was judged."""
+    reason: str
+
+
 class ColdRecord(Strict):
     """States that were checked once more on a machine that had just booted."""
 
@@ -242,6 +251,9 @@ class ExplorationRecord(Strict):
     """Judged states in which a promise is broken."""
     failures: list[FailureRecord] = Field(default_factory=list)
     loss: LossRecord | None = None
+    undecided: UndecidedRecord | None = None
+    tested: dict[str, int] = Field(default_factory=dict)
+    """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
     acknowledged_s: list[float] = Field(default_factory=list)
     """When clients had their words, in seconds since the write log began."""
     span_s: tuple[float, float] = (0.0, 0.0)
@@ -319,11 +331,16 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         return Outcome.ERROR, record.ended_early
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was looked at"
+    if record.undecided is not None:
+        open_ = record.undecided
+        return Outcome.INCONCLUSIVE, f"undecided in {open_.states:,} of {seen}: {open_.reason}, in {open_.state}"
+    early = f"; {record.ended_early}" if record.ended_early else ""
+    if not record.tested:
+        return Outcome.INCONCLUSIVE, f"nothing had been acknowledged by the cut of any of {seen}{early}"
     if record.loss is not None:
         lost = record.loss
         return (
             Outcome.PASS,
             f"measured loss: up to {lost.operations:,} of {lost.of:,} acknowledged operations in {seen}",
         )
-    early = f"; {record.ended_early}" if record.ended_early else ""
     return Outcome.PASS, f"every promise held in {seen}{early}"

@@ -25,6 +25,15 @@ def summary(record: ExplorationRecord) -> str:
     )
 
 
+def tested(record: ExplorationRecord) -> str:
+    """Return the operations whose loss a state could have shown, by kind, and in how many states it stays open."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in record.tested.items())
+    said = f"acknowledged operations that a state could have lost: {kinds or 'none'}"
+    if record.undecided is not None:
+        said += f"; undecided in {plural(record.undecided.states, 'state')}: {record.undecided.reason}"
+    return said
+
+
 def cold(record: ExplorationRecord) -> str:
     """Say whether reusing a machine has hidden anything."""
     if not record.cold.checked:

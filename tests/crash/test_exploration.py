@@ -1,4 +1,5 @@
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +9,8 @@ from harness.crash import exploration as module
 from harness.crash.exploration import Budget
 from harness.crash.journal import read
 from harness.errors import RequestError, RigError
+from harness.verdict.contract import Conditions
+from harness.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored
 
@@ -275,3 +278,19 @@ def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
     assert 0 < counted.differing < counted.checked
     assert not counted.unmarked
     assert not tally.broken
+
+
+def test_what_could_have_been_lost_is_counted_by_kind(honest: MadeUp, tmp_path: Path) -> None:
+    assert honest.explore().tally.tested == {"fsync": 5}
+    assert MadeUp(tmp_path / "silent", written(), told(0)).explore().tally.tested == {}
+
+
+def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
+    one = MadeUp(tmp_path / "close", written(lies_from=4), told())
+    closes = (operation._replace(kind="close") for operation in told().operations)
+    conditions = Conditions(export_sync=True, delegations=True)
+    one.oracle = replace(one.oracle, history=History(closes), conditions=conditions)
+    tally = one.explore().tally
+    assert (tally.broken, tally.loss) == (0, None)
+    assert tally.undecided is not None
+    assert "under a write delegation" in tally.undecided.reason

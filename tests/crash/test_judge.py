@@ -119,6 +119,18 @@ def test_an_async_export_is_measured_and_not_blamed() -> None:
     assert judged.outcome is Outcome.PASS
     assert judged.damages == ()
     assert len(judged.missing) == 3
+    assert (judged.excused, judged.undecided) == (True, False)
+
+
+def test_a_close_that_may_promise_nothing_is_neither_excused_nor_broken() -> None:
+    closing = FILE.model_copy(update={"kind": "close"})
+    history = History([wrote(0, 1, 100)._replace(kind="close")])
+    seen = Observation(end=End.READ, found={"f": {"blocks": [0, 0], "names": ["f0"]}})
+    judged = oracle(history, workers=[closing], delegations=True).judge(seen, 1000)
+    assert (judged.outcome, judged.excused, judged.undecided) == (Outcome.INCONCLUSIVE, False, True)
+    assert "under a write delegation" in judged.reason
+    broken = oracle(history, workers=[closing], delegations=False).judge(seen, 1000)
+    assert (broken.outcome, broken.excused, broken.undecided) == (Outcome.FAIL, False, False)
 
 
 def test_what_nobody_wrote_is_found() -> None:
