@@ -6,7 +6,7 @@ test: the server's own view is read before clients can write again, the clients'
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,12 @@ from harness.cycle.files import CycleFiles
 from harness.cycle.members import MemberWatch
 from harness.cycle.spec import CycleSpec, fault_of
 from harness.disk.cache import CacheMode
-from harness.errors import NotRecovered
+from harness.errors import DeadlineExceeded, NotRecovered, RigError
 from harness.fault import Fault, Scene, allowed_by
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
+from harness.machine.tasks import stuck_tasks
 from harness.monitor.capture import capturing
 from harness.monitor.packets import write_exchanges
 from harness.monitor.read_back import fetched
@@ -84,8 +85,10 @@ class Cycle:
             self._check()
         finally:
             for name, since in begun.items():
-                said = said_since(self.lab.machines[name], since)
-                self.files.write(f"console {name}", f"console.{name}.log", said)
+                # One that is dead may have no console to read; that must not cost what the others said.
+                with suppress(RigError):
+                    said = said_since(self.lab.machines[name], since)
+                    self.files.write(f"console {name}", f"console.{name}.log", said)
 
     def _say(self, what: str) -> None:
         step(f"{self.spec.title}: {what}")
@@ -138,11 +141,16 @@ class Cycle:
             ledger.work(self.spec.ledger_seconds)
             # What an administrator changed meanwhile nobody would see after a reboot.
             self.record.checks["export"] = self.stack.export.applied()
+            before = {client.name: moment(client) for client in self.lab.clients}
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
             ledger.stop(Deadline.after(STOP_DEADLINE_S))
+            # Each client was served again, or it would not have come to its end.
+            for name, since in before.items():
+                said = said_since(self.lab.machines[name], since)
+                self.files.write(f"server away {name}", f"away.{name}.log", said)
         if self.fault is None:
             self._end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
@@ -205,6 +213,11 @@ class Cycle:
                 recovery.mount_s = timed(mount)
             except CommandFailed as error:
                 raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
+            except DeadlineExceeded as error:
+                stuck = stuck_tasks(self.lab.server, self._disk_counters)
+                if stuck is None:
+                    raise
+                raise NotRecovered(f"after the {fault.name} the server hangs: {stuck}; {error}") from error
             # Before any client can write again: from here on its resent writes would fill what the cut had torn.
             self._scan_server(ledger)
             resumed_ns = self.record.resumed_ns = now_ns()
@@ -215,6 +228,10 @@ class Cycle:
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
+
+    def _disk_counters(self) -> object:
+        """Return what the disks have done so far, as the engine counts it; None where nothing counts it."""
+        return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.

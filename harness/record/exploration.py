@@ -310,9 +310,12 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
 def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return how it ended as if it were of no control."""
     seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
+    hid = ""
     if record.cold.differing:
         names = ", ".join(record.cold.differing[:3])
-        return Outcome.ERROR, f"reuse hid something: {names} looked different on a machine that had just booted"
+        hid = f"reuse hid something: {names} looked different on a machine that had just booted"
+        if record.control is not None or not any(one.confirmed for one in record.failures):
+            return Outcome.ERROR, hid
     if record.failures:
         # One that was shown again says more than one that never was.
         first = next((one for one in record.failures if one.confirmed), record.failures[0])
@@ -325,7 +328,8 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         blame = f"; blamed on {first.blame}" if first.blame else ""
         return (
             Outcome.FAIL,
-            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}",
+            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
+            f"{f'; besides, {hid}' if hid else ''}",
         )
     if record.ended_early is not None and record.ended_early.startswith("the rig"):
         return Outcome.ERROR, record.ended_early

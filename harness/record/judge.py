@@ -21,9 +21,9 @@ from harness.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
 from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.export import judge_export
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
-from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
 from harness.verdict.members import judge_members
-from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.verdict.outcome import Outcome, Verdict, and_errors, worst
 from harness.verdict.read_back import judge_read_back
 from harness.verdict.wire import judge_restart
 from harness.workload.history import History, WorkerSpec
@@ -32,6 +32,8 @@ MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
+AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
+"""Faults that keep the server from clients for a while."""
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
@@ -42,14 +44,20 @@ def judge_run(record: RunRecord, directory: Path) -> None:
         judge_suite_record(suite)
     conclude_run(record)
     if record.ended is None or record.ended_early is not None:
-        record.outcome = Outcome.ERROR
-        record.reason = f"ended early: {record.ended_early or 'the harness was killed'}"
+        conclude_early(record, record.ended_early or "the harness was killed")
 
 
 def conclude_run(record: RunRecord) -> None:
     """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
     judge_cells(record)
     record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
+
+
+def conclude_early(record: RunRecord, why: str) -> None:
+    """Add to the end of a run that it came too early: an error, unless a promise was seen to be broken before."""
+    early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
+    record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
+    record.outcome = outcome
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
@@ -70,7 +78,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if found and conditions.spoilt is None:
         conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
-        judge_not_recovered(cycle, cycle.not_recovered, conditions)
+        judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
         cycle.verdicts += found
         return
     history = History.read(directory / cycle.files["history"])
@@ -83,7 +91,8 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
             if name.startswith("console ")]  # fmt: skip
     panic = cycle.fault == "kernel-panic"
     asked_for = cycle.checks.get("alarms", ())
-    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for))
+    waited = lines_of_waiting(cycle, directory)
+    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for, waited=waited))
     if "wire" in cycle.files:
         exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
         cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
@@ -151,8 +160,15 @@ def cause_in(verdict: Verdict) -> str:
 
 
 def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
-    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before."""
+    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before.
+
+    A server's kernel that has failed is what broke it off: the rig only saw that nothing went on.
+    """
     cycle.outcome, cycle.reason = Outcome.ERROR, error
+    if (wreck := wreck_of(cycle, directory)) is not None:
+        cycle.verdicts, cycle.outcome = [wreck], Outcome.FAIL
+        cycle.reason = f"{wreck.checker}: {wreck.reason}; after that: {error}"
+        return
     observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
         return
@@ -165,10 +181,32 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
         cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
 
 
-def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -> None:
-    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that."""
-    blame = fault_of(conditions)
+def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
+    """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
+    path = directory / cycle.files.get("console server", "no console")
+    if not path.is_file():
+        return None
+    return judge_wrecks(path.read_text(errors="replace"), panic_asked_for=cycle.fault == "kernel-panic")
+
+
+def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
+    """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
+    if cycle.fault not in AWAY:
+        return frozenset()
+    paths = (directory / path for name, path in cycle.files.items() if name.startswith("server away "))
+    return frozenset().union(*(blocked(path.read_text(errors="replace")) for path in paths))
+
+
+def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, wreck: Verdict | None = None) -> None:
+    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that.
+
+    ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
+    """
+    blame = fault_of(conditions) if wreck is None else str(wreck.blame)
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
+    if wreck is not None:
+        cycle.verdicts.append(wreck)
+        what = f"{what}; {wreck.checker}: {wreck.reason}"
     control = cycle.control
     if control is not None and control.expects_loss and blame.startswith(control.expects_blame or ""):
         cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
@@ -276,7 +314,8 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
         return outcome, f"every promise that holds by design was kept{controls}"
     culprit = next(part for part in parts if part.outcome is outcome)
-    return outcome, f"{culprit.title}: {culprit.reason}"
+    errors = (f"{part.title}: {part.reason}" for part in parts if part.outcome is Outcome.ERROR)
+    return outcome, f"{culprit.title}: {culprit.reason}{and_errors(outcome, errors)}"
 
 
 def timeline(history: History, cycle: CycleRecord) -> Timeline | None:

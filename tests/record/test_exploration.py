@@ -106,12 +106,20 @@ def test_the_first_that_came_again_is_told() -> None:
     assert "once" in conclude_exploration(record(broken=3, failures=failures))[1]
 
 
-def test_reuse_that_hid_something_overrules_all() -> None:
+def test_reuse_that_hid_something_overrules_what_was_not_shown_again() -> None:
     outcome, reason = conclude_exploration(
         record(failures=[failure()], cold={"checked": 2, "differing": ["17-00c0ffee"]})
     )
     assert outcome is Outcome.ERROR
     assert "17-00c0ffee looked different" in reason
+
+
+def test_reuse_that_hid_something_hides_no_confirmed_failure() -> None:
+    cold = {"checked": 2, "differing": ["17-00c0ffee"]}
+    outcome, reason = conclude_exploration(record(failures=[failure(repeated=2, confirmed=2)], cold=cold))
+    assert outcome is Outcome.FAIL
+    assert "blamed on the stack" in reason
+    assert "besides, reuse hid something: 17-00c0ffee" in reason
 
 
 def test_an_async_exports_loss_is_measured() -> None:

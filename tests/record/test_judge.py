@@ -282,6 +282,66 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: Ru
     assert "sync was asked" in str(cycle.reason)
 
 
+OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Trace:\n xlog_recover+0x10/0x20\n"
+
+
+def say(store: RunStore, cycle: CycleRecord, machine: str, text: str) -> None:
+    with (store.path / cycle.files[f"console {machine}"]).open("a") as console:
+        console.write(text)
+
+
+def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
+    assert [one.blame for one in cycle.verdicts] == ["kernel"]
+
+
+def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "client1", "INFO: task agent.py:77 blocked for more than 120 seconds.\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.ERROR
+
+
+def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "mount: killed"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+    assert cycle.reason.endswith("blamed on kernel")
+
+
+@pytest.mark.parametrize(("fault", "outcome"), [("power-cut", Outcome.PASS), ("member-fails", Outcome.FAIL)])
+def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
+    store: RunStore, cycle: CycleRecord, fault: str, outcome: Outcome
+) -> None:
+    waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
+    say(store, cycle, "client1", waits)
+    (store.path / "away.log").write_text(waits)
+    cycle.files["server away client1"] = "away.log"
+    cycle.fault = fault
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is outcome
+
+
+def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, run: RunRecord) -> None:
+    dead = run.cycles[0].model_copy(deep=True, update={"rig_error": "burned down", "title": "dead"})
+    change(store, run.cycles[0], "on_server", lose_a_block)
+    run.cycles.insert(0, dead.model_copy(update={"files": {}}))
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; the rig failed in 1 other part: dead: burned down")
+    run.ended_early = "SIGINT"
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; ended early: SIGINT")
+
+
 def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:
     cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
     judge_cycle(cycle, store.path)

@@ -151,3 +151,12 @@ def test_what_an_exploration_leaves_open_has_no_rank() -> None:
     judge_cell(one, cut(0))
     assert one.outcome is Outcome.INCONCLUSIVE
     assert not one.rankable
+
+
+def test_a_cell_that_broke_a_promise_is_not_hidden_by_one_that_never_worked() -> None:
+    record = run(cell("dead", None), cell("broken", 10, not_effective="wsize"))
+    for one in record.cells:
+        judge_cell(one, None)
+    outcome, reason = conclude_plan(record)
+    assert outcome is Outcome.FAIL
+    assert reason == "broken: wsize; the rig failed in 1 other part: dead: the lab burned down"

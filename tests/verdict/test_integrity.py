@@ -138,6 +138,6 @@ def test_without_consoles_nothing_is_known() -> None:
 
 def test_the_worst_end_speaks_for_all() -> None:
     assert worst([Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]) is Outcome.FAIL
-    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.ERROR
+    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
     assert worst(Outcome) is Outcome.INVALID
     assert worst([]) is Outcome.INCONCLUSIVE
