@@ -15,6 +15,7 @@ from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_n
 from harness.verdict.evidence import Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
 from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.verdict.write_back import OLDER, judge_age, too_old
 from harness.workload.agent import METADATA
 from harness.workload.history import History, Operation, WorkerSpec
 
@@ -130,6 +131,8 @@ class Oracle:
     """By when array and file system had been created and synced."""
     unheard: tuple[str, ...] = ()
     """Clients that lost their power: what they did last, they could not tell."""
+    unheard_ns: int = 0
+    """From when on: until then they could."""
     explained_ns: int = 0
     """From when on the fault explains a loss; 0: all the time."""
     spoilt_ns: int = 0
@@ -149,6 +152,7 @@ class Oracle:
             conditions=conditions,
             created_ns=cycle.ledger_begun_ns or 0,
             unheard=tuple(cycle.lost_power),
+            unheard_ns=max(0, (cycle.fault_begun_ns or 0) - ON_THE_WAY_NS),
             # What was wrong before the clients began may be what explains it, too.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
             spoilt_ns=spoilt_ns or 0,
@@ -212,7 +216,7 @@ class Oracle:
             before_ns=instant_ns,
             seen_ns=instant_ns + ON_THE_WAY_NS,
             torn=conditions.torn,
-            unheard=self.unheard,
+            unheard=self.unheard if instant_ns >= self.unheard_ns else (),
             unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         evidence = balance.evidence()
@@ -230,6 +234,10 @@ class Oracle:
         if invented.outcome is Outcome.FAIL:
             damage = Damage(INVENTED, "something is there that nobody wrote", End.READ)
             beside += [Wrong(damage, line) for line in balance.invented]
+        if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
+            verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
+            damage = Damage(OLDER, "the kernel itself had to have written it", End.READ)
+            beside += [Wrong(damage, str(one)) for one in old]
         for verdict, seen in _beside(observation, fault_of(conditions)):
             verdicts.append(verdict)
             beside += seen

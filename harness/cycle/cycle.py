@@ -19,6 +19,7 @@ from harness.cycle.spec import CycleSpec, fault_of
 from harness.disk.cache import CacheMode
 from harness.errors import DeadlineExceeded, NotRecovered, RigError
 from harness.fault import Fault, Scene, allowed_by
+from harness.filesystem.write_back import read_write_back
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
@@ -134,6 +135,8 @@ class Cycle:
         alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
         self.record.checks["alarms"] = alarms
         self.members.start()
+        written = read_write_back(self.lab.server, self.stack.filesystem.state())
+        self.record.checks["write back"] = written.model_dump(mode="json")
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
         with self._captured(), ledger.running():
             self._say("clients at work")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
+from harness.filesystem.write_back import WriteBackState
 from harness.monitor.packets import read_exchanges
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
@@ -26,12 +27,18 @@ from harness.verdict.members import judge_members
 from harness.verdict.outcome import Outcome, Verdict, and_errors, worst
 from harness.verdict.read_back import judge_read_back
 from harness.verdict.wire import judge_restart
+from harness.verdict.write_back import judge_age
 from harness.workload.history import History, WorkerSpec
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
+TEARS = "power-cut"
+SESSIONS = ("4.1", "4.2")
+"""Versions of NFS that have them."""
+LEASE_S = 90.0
+"""What a server grants by default."""
 AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
 """Faults that keep the server from clients for a while."""
 
@@ -130,6 +137,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
         setattr(cycle, place, evidence)
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
+        verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
@@ -245,7 +253,8 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.fault in MEMORY_LOST,
-        torn=cycle.policy == "torn",
+        # Only what takes the server's power makes its disks tear anything.
+        torn=cycle.policy == "torn" and cycle.fault == TEARS,
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=cycle.explanation,
@@ -253,8 +262,30 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         allowed_errors=frozenset(cycle.allowed_errors),
         allowed_by_fault=frozenset(cycle.allowed_by_fault),
         fault_begun_ns=cycle.fault_begun_ns,
+        exactly_once=exactly_once(cycle),
+        write_back_s=longest_s(cycle),
         faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
     )
+
+
+def exactly_once(cycle: CycleRecord) -> bool:
+    """Return whether the server had to know each request that a client sent again.
+
+    A session's reply cache does that (RFC 8881, 2.10.6.1), for as long as the server is not restarted and the client's
+    lease does not expire.
+    """
+    mounts = list(cycle.effective.get("mounts", {}).values())
+    if cycle.fault in RESTARTED or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+        return False
+    begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
+    lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
+    return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
+
+
+def longest_s(cycle: CycleRecord) -> float | None:
+    """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
+    found = cycle.checks.get("write back")
+    return None if found is None else WriteBackState.model_validate(found).longest_s
 
 
 def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:

@@ -12,6 +12,7 @@ from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.errors import RigError
 from harness.verdict.contract import Conditions
 from harness.verdict.outcome import Outcome
+from harness.verdict.write_back import OLDER
 from harness.workload.agent import ABSENT, GARBAGE, MISPLACED
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 
@@ -131,6 +132,25 @@ def test_a_close_that_may_promise_nothing_is_neither_excused_nor_broken() -> Non
     assert "under a write delegation" in judged.reason
     broken = oracle(history, workers=[closing], delegations=False).judge(seen, 1000)
     assert (broken.outcome, broken.excused, broken.undecided) == (Outcome.FAIL, False, False)
+
+
+def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -> None:
+    conditions = Conditions(export_sync=False, write_back_s=1e-6)
+    one = Oracle((FILE,), HISTORY, conditions, created_ns=0)
+    assert one.judge(read(0, 0), 1000).excused
+    judged = one.judge(read(0, 0), 1250)
+    assert judged.damages == (Damage(OLDER, "the kernel itself had to have written it", "read"),)
+    assert judged.lines(judged.damages[0]) == (
+        "f: fsync of 0 (generation 1): nothing is there",
+        "f: fsync of 1 (generation 1): nothing is there",
+    )
+
+
+def test_a_client_that_still_had_its_power_could_tell() -> None:
+    seen = Observation(end=End.READ, found={"f@0": {"blocks": [0, 7], "names": ["f"]}})
+    one = replace(oracle(), unheard=("client1",), unheard_ns=60)
+    assert one.judge(seen, 59).broken
+    assert not one.judge(seen, 60).broken
 
 
 def test_what_nobody_wrote_is_found() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.record import ControlSpec, CycleRecord, RunRecord, RunStore
-from harness.record.judge import conclude, judge_cycle, judge_run
+from harness.record.judge import conclude, conditions_of, judge_cycle, judge_run
 from harness.verdict.outcome import Outcome
 from harness.workload.history import Ended, History
 
@@ -280,6 +280,45 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: Ru
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "sync was asked" in str(cycle.reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "torn"), [("power-cut", True), ("client-power-cut", False), ("kernel-panic", False)]
+)
+def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: str, torn: bool) -> None:
+    cycle.policy, cycle.fault = "torn", fault
+    assert conditions_of(cycle).torn is torn
+
+
+@pytest.mark.parametrize(
+    ("fault", "vers", "away_s", "once"),
+    [
+        ("network-cut", "4.2", 10, True),
+        ("network-cut", "4.1", 10, True),
+        ("network-cut", "4.0", 10, False),
+        ("network-cut", "3", 10, False),
+        ("network-cut", "4.2", 100, False),
+        ("power-cut", "4.2", 10, False),
+        ("nfsd-restart", "4.2", 10, False),
+    ],
+)
+def test_where_a_session_outlives_a_fault_each_request_is_done_once(
+    cycle: CycleRecord, fault: str, vers: str, away_s: int, once: bool
+) -> None:
+    for mount in cycle.effective["mounts"].values():
+        mount["vers"] = vers
+    cycle.fault, cycle.fault_begun_ns, cycle.resumed_ns = fault, 10**9, (1 + away_s) * 10**9
+    assert conditions_of(cycle).exactly_once is once
+
+
+def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    change(store, cycle, "on_server", lose_a_block)
+    cycle.checks["write back"] = {"expire_s": 30, "wake_s": 5, "commit_s": 30}
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.fault_at_ns = (cycle.fault_at_ns or 0) + 600 * 10**9
+    assert judged(cycle, store) is Outcome.FAIL
+    assert cycle.reason.startswith("older than write-back allows")
 
 
 OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Trace:\n xlog_recover+0x10/0x20\n"
