@@ -14,6 +14,7 @@ from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
 from harness.verdict.evidence import Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
+from harness.verdict.lies import Lost, blamed
 from harness.verdict.outcome import Outcome, Verdict, worst
 from harness.verdict.write_back import OLDER, judge_age, too_old
 from harness.workload.agent import METADATA
@@ -159,12 +160,11 @@ class Oracle:
         )
 
     def judge(
-        self, observation: Observation, instant_ns: int, *, torn: bool = False, lying: Sequence[str] = ()
+        self, observation: Observation, instant_ns: int, *, torn: bool = False, lost: Lost | None = None
     ) -> Judgement:
         """Judge what was found in a state whose power went at an instant.
 
-        ``torn``: a request is there in part. ``lying``: serials of the disks that had acknowledged a flush by then
-        and kept nothing.
+        ``torn``: a request is there in part. ``lost``: what disks that lied have lost in it; None where none did.
 
         Raises:
             RigError: the observation says that it was read, and not what was found.
@@ -172,7 +172,7 @@ class Oracle:
         conditions = replace(
             self.conditions,
             torn=torn,
-            lying_disks=tuple(lying),
+            lying_disks=lost.disks if lost is not None else (),
             explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
             spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
         )
@@ -180,7 +180,7 @@ class Oracle:
             return self._nothing_read(observation, instant_ns, conditions)
         if observation.found is None:
             raise RigError("a state was read, and nothing says what was found")
-        return self._read(observation, observation.found, instant_ns, conditions)
+        return self._read(observation, observation.found, instant_ns, conditions, lost)
 
     def _nothing_read(self, observation: Observation, instant_ns: int, conditions: Conditions) -> Judgement:
         told = list(self.history.acknowledged(instant_ns))
@@ -208,7 +208,9 @@ class Oracle:
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
-    def _read(self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions) -> Judgement:
+    def _read(
+        self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions, lost: Lost | None
+    ) -> Judgement:
         balance = balance_of(
             self.workers,
             self.history,
@@ -223,6 +225,8 @@ class Oracle:
         missing = tuple(
             sorted((Missing(*one) for one in balance.losses), key=lambda one: _acknowledged_at(one.operation))
         )
+        if lost is not None:
+            conditions = blamed(conditions, balance.losses, lost)
         blocks = judge_blocks(evidence, conditions, WHERE)
         invented = judge_nothing_invented(evidence, conditions, WHERE)
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]

@@ -9,8 +9,8 @@ from harness.crash.judge import NFSD, Damage, Judgement, Oracle
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState
-from harness.disk.writelog import Flag
 from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
+from harness.verdict.lies import Lies, Lost
 
 KEPT = 5
 """States of one failure whose names are kept."""
@@ -75,7 +75,7 @@ class Tally:
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
-        self._lied = first_lies(recording)
+        self._lies = Lies(recording.records, recording.members)
 
     @property
     def judged(self) -> int:
@@ -93,8 +93,14 @@ class Tally:
             observation,
             self.recording.instant_ns(state.cut),
             torn=any(one.spans is not None for one in state.survivors),
-            lying=[serial for serial, first in self._lied.items() if first < state.cut],
+            lost=self._lost_by_lies(state),
         )
+
+    def _lost_by_lies(self, state: CrashState) -> Lost | None:
+        if not self._lies.told:
+            return None
+        self._lies.go(state.cut)
+        return self._lies.lost({one.request for one in state.survivors if one.spans is None})
 
     def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
         """Judge and count a state. ``checked``: a machine looked at it, not at another of equal content."""
@@ -177,12 +183,3 @@ class Tally:
     def failures(self) -> Iterator[Group]:
         """Yield the distinct failures, the one that most states show first."""
         yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))
-
-
-def first_lies(recording: Recording) -> dict[str, int]:
-    """Return, for each member that lied, the first record in which it did."""
-    lied: dict[str, int] = {}
-    for number, record in enumerate(recording.records):
-        if record.flags & Flag.LIED:
-            lied.setdefault(recording.members[record.member].serial, number)
-    return dict(sorted(lied.items()))

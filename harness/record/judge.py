@@ -8,6 +8,7 @@ from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
 from harness.filesystem.write_back import WriteBackState
 from harness.monitor.packets import read_exchanges
+from harness.record.blame import of_lies
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.record.suite import SuiteRecord, judge_suite_record
@@ -34,6 +35,8 @@ MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
+OF_THE_STACK = ("export", "flushes reach the disks", "after recovery")
+"""Checks whose failure no disk explains: with it no control has behaved."""
 TEARS = "power-cut"
 SESSIONS = ("4.1", "4.2")
 """Versions of NFS that have them."""
@@ -89,6 +92,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         cycle.verdicts += found
         return
     history = History.read(directory / cycle.files["history"])
+    conditions = of_lies(cycle, history, directory, conditions)
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
@@ -182,6 +186,7 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
         return
     history = History.read(directory / cycle.files["history"])
     conditions = conditions_of(cycle)
+    conditions = of_lies(cycle, history, directory, conditions)
     causes = judge_causes(cycle, directory, conditions)
     cycle.verdicts = [*causes, *judge_what_is_left(cycle, history, directory, conditions)]
     if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
@@ -327,6 +332,8 @@ def conclude_control(
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
         if not blame.startswith(cycle.control.expects_blame or ""):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
+        if beside := next((one for one in bad if one.checker.startswith(OF_THE_STACK)), None):
+            return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     if lost or bad:
         why = f"{lost:,} operations lost" if lost else f"{bad[0].checker}: {bad[0].reason}"

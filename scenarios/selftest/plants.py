@@ -10,6 +10,7 @@ import pytest
 from harness.cycle import Cycle
 from harness.disk.cache import CacheMode
 from harness.machine.machine import Machine
+from harness.record import ControlSpec
 from harness.workload import agent, ledger
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
@@ -106,6 +107,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         }
     ),
     "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
+    "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=careless_agents),
+    "careless-control": Experiment(
+        lambda _: {
+            "cache_mode": CacheMode.LYING,
+            "cache_mode_of": ("disk2",),
+            "control": ControlSpec(expects_loss=True, expects_blame="the disks"),
+        },
+        patch=careless_agents,
+    ),
+    "panic": Experiment(cut(booted=deeds.server_panics)),
     "rename": Experiment(cut(at_work=deeds.first_directory_is_done, booted=deeds.rename_is_undone)),
     "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
     "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
@@ -156,6 +167,7 @@ PLANTS = (
     Plant("early-acknowledgement", "agents", "metadata", LOST, STACK, "client1-3-metadata: "),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "metadata", LOST, STACK),
+    Plant("panic-in-recovery", "panic", "kernel log", "server: ", "kernel", "panic"),
     Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),
     Plant("array-re-created", "re-created", "members", "re-created instead of assembled", STACK),
 )

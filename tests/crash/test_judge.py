@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 
 from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, REDUNDANCY, Damage, Oracle
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
+from harness.disk.writelog import Flag, Kind
 from harness.errors import RigError
 from harness.verdict.contract import Conditions
+from harness.verdict.lies import Lies
 from harness.verdict.outcome import Outcome
 from harness.verdict.write_back import OLDER
 from harness.workload.agent import ABSENT, GARBAGE, MISPLACED
 from harness.workload.history import Ended, History, Operation, WorkerSpec
+from tests.crash.conftest import Did, Record
 
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
 NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)
@@ -96,9 +99,12 @@ def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
 
 
-def test_disks_that_had_lied_by_then_are_to_blame() -> None:
+def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
+    recording = record(Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
     assert oracle().judge(read(0, 0), 1000).blame == "the stack: nothing that was configured or broken explains it"
-    blame = oracle().judge(read(0, 0), 1000, lying=["disk1"]).blame
+    lies = Lies(recording.records, recording.members)
+    lies.go(3)
+    blame = oracle().judge(read(0, 0), 1000, lost=lies.lost()).blame
     assert blame == "the disks: disk1 acknowledged flushes and kept nothing"
 
 

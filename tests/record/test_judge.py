@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.disk.writelog import Flag, Kind
 from harness.record import ControlSpec, CycleRecord, RunRecord, RunStore
 from harness.record.judge import conclude, conditions_of, judge_cycle, judge_run
 from harness.verdict.outcome import Outcome
 from harness.workload.history import Ended, History
+from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -343,6 +345,31 @@ def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore
     say(store, cycle, "client1", "INFO: task agent.py:77 blocked for more than 120 seconds.\n")
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.ERROR
+
+
+def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    change(store, cycle, "on_server", lose_a_block)
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    assert judged(cycle, store) is Outcome.INVALID
+    assert cycle.reason.startswith("control: export: ")
+
+
+@pytest.mark.parametrize(("lies", "blame"), [(True, "the disks: disk0"), (False, "the stack")])
+def test_a_disk_is_blamed_for_what_its_lie_covers(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, lies: bool, blame: str
+) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    change(store, cycle, "on_server", lose_a_block)
+    done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=int(Flag.LIED)), *([] if lies else [Did(Kind.FLUSH)])]
+    write_log(store.path / "write.log", done)
+    cycle.files["write log"] = "write.log"
+    # The made-up log is of a time long before the ledger.
+    monkeypatch.setattr("harness.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    assert judged(cycle, store) is Outcome.FAIL
+    assert f"blamed on {blame}" in cycle.reason
 
 
 def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
