@@ -38,6 +38,8 @@ class Rows(BaseModel):
     """Of these, what md would leave so: no bitmap has it marked, or the superblock says that all is in sync."""
     uneven: int = 0
     """Of these, what is marked on some members only: resynced or not, as the member goes whose bitmap md reads."""
+    changed: int = 0
+    """Copies that differ where md wrote what a page held at two moments: it changed under write-back, as md allows."""
     all_marked: bool = False
     """Every region of the bitmap was marked, as on a new array: nothing could be unmarked."""
     first: str = ""

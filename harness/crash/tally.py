@@ -159,6 +159,7 @@ class Tally:
         record.differing += rows.differ > 0
         record.unmarked += rows.unmarked > 0
         record.uneven += rows.uneven > 0 and not rows.unmarked
+        record.changed += rows.changed > 0
         record.all_marked += rows.all_marked
 
     def _group(self, damage: Damage, judged: Judged) -> None:

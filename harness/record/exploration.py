@@ -200,6 +200,8 @@ class RedundancyRecord(Strict):
     """Of these, states in which md would not put all of them right."""
     uneven: int = 0
     """Of these, states in which some are marked on some members only, and none is left out on all."""
+    changed: int = 0
+    """States in which copies differ where a page changed under write-back: md allows it, and nothing is broken."""
     all_marked: int = 0
     """States in which the bitmap marked every region, as on a new array: it could not have left a row out."""
     unchecked: dict[str, int] = Field(default_factory=dict)

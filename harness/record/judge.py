@@ -96,7 +96,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
-    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
+    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions, mirrors_of(cycle)))
     cycle.verdicts += causes
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
@@ -285,6 +285,12 @@ def exactly_once(cycle: CycleRecord) -> bool:
     begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
     lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
     return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
+
+
+def mirrors_of(cycle: CycleRecord) -> list[str]:
+    """Return the md devices that hold copies."""
+    devices = cycle.effective.get("array", {}).get("devices", ())
+    return [one["device"] for one in devices if one["level"] in ("1", "10")]
 
 
 def longest_s(cycle: CycleRecord) -> float | None:

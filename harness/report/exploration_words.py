@@ -52,6 +52,8 @@ def redundancy(record: ExplorationRecord) -> str:
         if one.uneven:
             left += f", in {one.uneven:,} that depends on the member whose bitmap it reads"
         said += [left] if one.differing else []
+        if one.changed:
+            said.append(f"in {one.changed:,} copies differ where a page changed under write-back, which md allows")
         if one.all_marked:
             said.append(f"in {one.all_marked:,} the bitmap marked every region, and could have left no row out")
     said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]
