@@ -25,6 +25,8 @@ COLD_EVERY = 100
 NFSD_EVERY = 5
 """The same for those that are read through nfsd, too. A checker's nfsd lets go of a state no more than once a second
 (`check_agent.forget`): were it fewer to one, they would wait for it."""
+FSCK_EVERY = 10
+"""The same for those at which the file system's own checker looks, too; it looks at each that breaks a promise."""
 QUEUE = 3
 """Jobs that a checker is given before it has done the first."""
 SHOWN_EVERY_S = (0.5, 10.0)
@@ -151,7 +153,13 @@ class Exploration:
         bench = min(self.benches, key=lambda one: one.waiting)
         bench.waiting += 1
         number = len(self._seen) + len(self._running)
-        job = self.roller.job(state, cold=number % COLD_EVERY == 0, nfsd=number % NFSD_EVERY == 0)
+        job = self.roller.job(
+            state,
+            cold=number % COLD_EVERY == 0,
+            nfsd=number % NFSD_EVERY == 0,
+            fsck=number % FSCK_EVERY == 0,
+            breaks=partial(self.tally.breaks, state),
+        )
         self._running[bench.submit(job)] = (digest, bench)
 
     def _collect(self) -> None:

@@ -30,6 +30,14 @@ WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
 NFSD = "nfsd gives what is there"
 REDUNDANCY = "redundancy"
+DEGRADED, FILESYSTEM = "members", "file system"
+INCOMPLETE = frozenset(
+    {
+        "degraded", "rebuilding", "reshaping", "member-fails", "member-vanishes", "second-member-fails",
+        "latent-sector-during-rebuild",
+    }
+)  # fmt: skip
+"""Faults after which an array may have to go on without a member."""
 _GENERATION = re.compile(r"generation \d+ is there")
 
 
@@ -134,6 +142,8 @@ class Oracle:
     """Clients that lost their power: what they did last, they could not tell."""
     unheard_ns: int = 0
     """From when on: until then they could."""
+    incomplete_ns: int | None = None
+    """From when on an array may have to go on without a member; None: never."""
     explained_ns: int = 0
     """From when on the fault explains a loss; 0: all the time."""
     spoilt_ns: int = 0
@@ -154,6 +164,7 @@ class Oracle:
             created_ns=cycle.ledger_begun_ns or 0,
             unheard=tuple(cycle.lost_power),
             unheard_ns=max(0, (cycle.fault_begun_ns or 0) - ON_THE_WAY_NS),
+            incomplete_ns=incomplete_ns(cycle),
             # What was wrong before the clients began may be what explains it, too.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
             spoilt_ns=spoilt_ns or 0,
@@ -242,7 +253,8 @@ class Oracle:
             verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
             damage = Damage(OLDER, "the kernel itself had to have written it", End.READ)
             beside += [Wrong(damage, str(one)) for one in old]
-        for verdict, seen in _beside(observation, fault_of(conditions)):
+        whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
+        for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
             verdicts.append(verdict)
             beside += seen
         return Judgement(
@@ -255,8 +267,26 @@ class Oracle:
         )
 
 
-def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, list[Wrong]]]:
-    """Yield what is wrong beside the ledger."""
+def incomplete_ns(cycle: CycleRecord) -> int | None:
+    """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
+    built = cycle.effective.get("array", {}).get("devices", ())
+    if any(one["degraded"] for one in built) or any(one["fault"] in INCOMPLETE for one in cycle.during):
+        return 0
+    return cycle.fault_begun_ns if cycle.fault in INCOMPLETE else None
+
+
+def _beside(observation: Observation, blame: str, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
+    """Yield what is wrong beside the ledger; ``whole``: no array had lost a member before the crash."""
+    if observation.degraded and whole:
+        what = "md went on without a member"
+        said = ", ".join(f"{device} without {count}" for device, count in sorted(observation.degraded.items()))
+        verdict = Verdict(checker=DEGRADED, outcome=Outcome.FAIL, reason=f"{what}: {said}", blame=blame)
+        yield verdict, [Wrong(Damage(DEGRADED, what, observation.end), f"{what}: {said}")]
+    if (checked := observation.filesystem) is not None and checked.outcome != "clean":
+        what = f"its own checker says {checked.outcome}"
+        said = f"{what}: {'; '.join(checked.reasons[:3])}"
+        verdict = Verdict(checker=FILESYSTEM, outcome=Outcome.FAIL, reason=said, blame=blame)
+        yield verdict, [Wrong(Damage(FILESYSTEM, what, observation.end), said)]
     if observation.console:
         said = "; ".join(observation.console[:3])
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from threading import Lock
 from typing import NamedTuple
 
 from harness.crash.choice import Choice
@@ -75,6 +76,11 @@ class Tally:
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
+        self.filesystems = 0
+        """States at which the file system's own checker looked."""
+        self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
+        self._lock = Lock()
+        """What disks have lost by their lies is known for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)
 
     @property
@@ -89,12 +95,23 @@ class Tally:
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
         """Judge a state, and count nothing."""
-        return self.oracle.judge(
-            observation,
-            self.recording.instant_ns(state.cut),
-            torn=any(one.spans is not None for one in state.survivors),
-            lost=self._lost_by_lies(state),
-        )
+        seen, known = self._judged.pop(state, (None, None))
+        if seen is observation and known is not None:
+            return known
+        with self._lock:
+            return self.oracle.judge(
+                observation,
+                self.recording.instant_ns(state.cut),
+                torn=any(one.spans is not None for one in state.survivors),
+                lost=self._lost_by_lies(state),
+            )
+
+    def breaks(self, state: CrashState, observation: Observation) -> bool:
+        """Return whether what was seen of a state breaks a promise; from any thread."""
+        judgement = self.judge(state, observation)
+        # Whoever counts it next need not judge it again.
+        self._judged[state] = observation, judgement
+        return judgement.broken
 
     def _lost_by_lies(self, state: CrashState) -> Lost | None:
         if not self._lies.told:
@@ -114,6 +131,7 @@ class Tally:
             self.ms.append(observation.ms)
             self.wedged += observation.end is End.WEDGED
             self._hung(state, observation)
+            self.filesystems += observation.filesystem is not None
             self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
             name=state.name,

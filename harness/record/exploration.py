@@ -276,6 +276,8 @@ class ExplorationRecord(Strict):
     cold: ColdRecord = Field(default_factory=ColdRecord)
     through_nfsd: int = 0
     """Checks that read the ledger through nfsd too; the cold ones all do, and are not counted here."""
+    filesystems: int = 0
+    """Checks in which the file system's own checker looked for damage too."""
     wedged: int = 0
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)

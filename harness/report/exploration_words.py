@@ -40,7 +40,8 @@ def cold(record: ExplorationRecord) -> str:
         return "no state was looked at on a machine that had just booted"
     agreed = record.cold.checked - len(record.cold.differing)
     said = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
-    return said + (f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else "")
+    said += f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else ""
+    return f"{said}; the file system's own checker looked at {record.filesystems:,}"
 
 
 def redundancy(record: ExplorationRecord) -> str:

@@ -8,7 +8,9 @@ import pytest
 from harness.crash import exploration as module
 from harness.crash.exploration import Budget
 from harness.crash.journal import read
+from harness.crash.judge import DEGRADED, FILESYSTEM
 from harness.errors import RequestError, RigError
+from harness.filesystem.state import FilesystemCheck
 from harness.verdict.contract import Conditions
 from harness.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
@@ -294,3 +296,25 @@ def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
     assert (tally.broken, tally.loss) == (0, None)
     assert tally.undecided is not None
     assert "under a write delegation" in tally.undecided.reason
+
+
+def test_the_file_systems_checker_looks_at_a_sample_and_at_what_is_broken(honest: MadeUp, lying: MadeUp) -> None:
+    sampled = honest.explore().tally
+    assert 0 < sampled.filesystems < sampled.checked
+    tally = lying.explore().tally
+    broken = sum(mark.broken and mark.checked for mark in tally.marks)
+    assert tally.filesystems >= broken > 0
+    assert {group.damage for group in tally.failures()} == {STALE}
+
+
+def test_damage_that_it_sees_in_the_sample_is_found(honest: MadeUp) -> None:
+    honest.fsck = lambda _: FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
+    tally = honest.explore().tally
+    assert [group.damage.promise for group in tally.failures()] == [FILESYSTEM]
+
+
+def test_a_member_that_md_goes_on_without_is_found(honest: MadeUp) -> None:
+    honest.degraded = lambda block: {"/dev/md0": 1} if block == 2 else {}
+    tally = honest.explore().tally
+    assert [group.damage.promise for group in tally.failures()] == [DEGRADED]
+    assert 0 < tally.broken < tally.judged

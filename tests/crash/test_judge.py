@@ -7,10 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, REDUNDANCY, Damage, Oracle
+from harness.crash.judge import (
+    BLOCKS,
+    DEGRADED,
+    FILESYSTEM,
+    INVENTED,
+    KERNEL_LOG,
+    NFSD,
+    RECOVERY,
+    REDUNDANCY,
+    Damage,
+    Oracle,
+    incomplete_ns,
+)
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.disk.writelog import Flag, Kind
 from harness.errors import RigError
+from harness.filesystem.state import FilesystemCheck
+from harness.record.run import CycleRecord
 from harness.verdict.contract import Conditions
 from harness.verdict.lies import Lies
 from harness.verdict.outcome import Outcome
@@ -171,6 +185,41 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
     assert judged.damages[0].what == "corruption"
     assert judged.outcome is Outcome.FAIL
+
+
+def test_a_member_that_md_throws_out_is_damage() -> None:
+    judged = oracle().judge(read(2, 1, degraded={"/dev/md0": 1}), 1000)
+    assert judged.damages == (Damage(DEGRADED, "md went on without a member", "read"),)
+    assert judged.lines(judged.damages[0]) == ("md went on without a member: /dev/md0 without 1",)
+
+
+def test_a_member_that_had_been_lost_before_is_none() -> None:
+    one = replace(oracle(), incomplete_ns=500)
+    assert one.judge(read(2, 1, degraded={"/dev/md0": 1}), 499).broken
+    assert not one.judge(read(2, 1, degraded={"/dev/md0": 1}), 500).broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "since"),
+    [
+        ({}, None),
+        ({"fault": "member-fails"}, 70),
+        ({"during": [{"fault": "degraded", "target": "server", "proof": ""}]}, 0),
+        ({"effective": {"array": {"devices": [{"degraded": 1}]}}}, 0),
+        ({"effective": {"array": {"devices": [{"degraded": 0}]}}}, None),
+    ],
+)
+def test_since_when_an_array_may_lack_a_member(changes: dict[str, Any], since: int | None) -> None:
+    fields = {"name": "x", "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
+    assert incomplete_ns(CycleRecord(**{**fields, "fault_begun_ns": 70, **changes})) == since
+
+
+def test_damage_that_only_the_file_systems_checker_sees_is_damage() -> None:
+    corrupt = FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
+    judged = oracle().judge(read(2, 1, filesystem=corrupt), 1000)
+    assert judged.damages == (Damage(FILESYSTEM, "its own checker says corrupt", "read"),)
+    assert judged.lines(judged.damages[0]) == ("its own checker says corrupt: agf 0: bad",)
+    assert not oracle().judge(read(2, 1, filesystem=FilesystemCheck(outcome="clean", status=0)), 1000).broken
 
 
 def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
