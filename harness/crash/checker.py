@@ -166,7 +166,8 @@ class Checker:
         try:
             words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
             answer = look.ask(line, "check", *words)
-            observation = look.seen({**answer, **self._checked(answer.pop("fsck", None))})
+            checked = self._checked(answer.pop("fsck", None))
+            observation = look.seen({**answer, **checked})
         except Lost as lost:
             observation = look.lost(lost)
         if look.wedged:

@@ -88,6 +88,8 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if found and conditions.spoilt is None:
         conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
+        if "history" in cycle.files:
+            conditions = of_lies(cycle, History.read(directory / cycle.files["history"]), directory, conditions)
         judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
         cycle.verdicts += found
         return

@@ -206,7 +206,6 @@ def flushes_are_dropped(scene: Scene, places: Places) -> None:
 
 def one_flush_is_dropped(scene: Scene, places: Places) -> None:
     """Let one member drop a single flush, and make good for it with the next one, long before anything is lost."""
-    first_held(scene, "client2-0-fsync")
     strike(scene, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1))
     durable = flushes_of(scene, "disk1") + 2
     wait_until(lambda: flushes_of(scene, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.disk.writelog import Flag, Kind
+from harness.disk.cache import CacheMode
+from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from harness.record import ControlSpec, CycleRecord, RunRecord, RunStore
 from harness.record.judge import conclude, conditions_of, judge_cycle, judge_run
 from harness.verdict.outcome import Outcome
+from harness.workload.agent import BLOCK, block
 from harness.workload.history import Ended, History
 from tests.crash.conftest import Did, write_log
 
@@ -370,6 +372,27 @@ def test_a_disk_is_blamed_for_what_its_lie_covers(
     monkeypatch.setattr("harness.verdict.lies.BEGUN_LATE_NS", 1 << 62)
     assert judged(cycle, store) is Outcome.FAIL
     assert f"blamed on {blame}" in cycle.reason
+
+
+@pytest.mark.parametrize(("generations", "outcome"), [(100, Outcome.PASS), (0, Outcome.INVALID)])
+def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("harness.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    cycle.not_recovered = "mount: bad superblock"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    infos = [MemberInfo("disk0", 1 << 30, CacheMode.VOLATILE, CacheMode.VOLATILE)]
+    log = LogWriter(store.path / "write.log", infos, 0)
+    for at, worker in enumerate(cycle.workers):
+        for place in range(worker["first"], worker["first"] + worker["blocks"]):
+            data = block(worker["file"], place * BLOCK, generations, 7)
+            log.write(0, 0, 0, (at, at + 1), data)
+    log.note(Kind.FLUSH, int(Flag.LIED), 0, (0, 0), (100, 101))
+    log.close(102)
+    cycle.files["write log"] = "write.log"
+    assert judged(cycle, store) is outcome
+    assert (cycle.verdicts[0].blame == "the stack") == (outcome is Outcome.INVALID)
 
 
 def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
