@@ -21,6 +21,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     _say(console, words.summary(record))
     _say(console, words.tested(record))
     _say(console, words.cold(record))
+    _say(console, words.filesystems(record))
     _say(console, words.redundancy(record))
     _say(console, words.effort(record))
     for note in record.notes:

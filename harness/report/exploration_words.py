@@ -40,8 +40,12 @@ def cold(record: ExplorationRecord) -> str:
         return "no state was looked at on a machine that had just booted"
     agreed = record.cold.checked - len(record.cold.differing)
     said = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
-    said += f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else ""
-    return f"{said}; the file system's own checker looked at {record.filesystems:,}"
+    return said + (f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else "")
+
+
+def filesystems(record: ExplorationRecord) -> str:
+    """Say at how many states the file system's own checker has looked."""
+    return f"the file system's own checker looked for damage in {plural(record.filesystems, 'state')}"
 
 
 def redundancy(record: ExplorationRecord) -> str:
