@@ -11,6 +11,7 @@ from typing import Self
 from harness.crash.bench import Bench, Factory, Looked, Roller
 from harness.crash.choice import Choice, Choices
 from harness.crash.journal import Journal, Line, Seen
+from harness.crash.observation import End, Observation
 from harness.crash.state import CrashState
 from harness.crash.tally import Tally
 from harness.log import console, step
@@ -128,13 +129,13 @@ class Exploration:
             self.roller.go(choice.cut)
             state = self.choices.state(choice, self.roller.window.open)
             digest = self.roller.window.digest(state)
-            if digest in self._seen:
+            if digest in self._seen and not self._lacks_a_check(state, self._seen[digest]):
                 self._judge(choice, state, digest)
             elif digest in self._waiting:
                 self._waiting[digest].append((choice, state))
             else:
                 self._waiting[digest].append((choice, state))
-                self._give(digest, state)
+                self._give(digest, state, fsck=digest in self._seen)
         # The next batch begins at an early cut again: nobody may still need the bases of this one.
         while self._running:
             self._collect()
@@ -147,7 +148,11 @@ class Exploration:
         """Return when no further state is looked at, as things are; None: whenever all were."""
         return looking if self.tally.broken else self.deadline
 
-    def _give(self, digest: str, state: CrashState) -> None:
+    def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
+        """Return whether a content breaks a promise in this state alone, and nothing has checked its file system."""
+        return seen.end is End.READ and seen.filesystem is None and self.tally.breaks(state, seen)
+
+    def _give(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
         while min(bench.waiting for bench in self.benches) >= QUEUE:
             self._collect()
         bench = min(self.benches, key=lambda one: one.waiting)
@@ -157,7 +162,7 @@ class Exploration:
             state,
             cold=number % COLD_EVERY == 0,
             nfsd=number % NFSD_EVERY == 0,
-            fsck=number % FSCK_EVERY == 0,
+            fsck=fsck or number % FSCK_EVERY == 0,
             breaks=partial(self.tally.breaks, state),
         )
         self._running[bench.submit(job)] = (digest, bench)
