@@ -109,11 +109,6 @@ class Lies:
                         found[file, position].append((number, generation))
         return dict(found)
 
-    @cached_property
-    def files(self) -> frozenset[int]:
-        """The files of which there are blocks in the log."""
-        return frozenset(file for file, _ in self.blocks)
-
 
 class Lost:
     """What disks that lied have lost of what they had acknowledged as durable, when the power went at one place."""
@@ -134,7 +129,7 @@ class Lost:
         """
         if self._until_ns is None:
             return False
-        if operation.kind in OF_BLOCKS and worker.file in self._lies.files:
+        if operation.kind in OF_BLOCKS and self._lies.blocks:
             written = self._writes_of(operation, worker)
             if not self._requests.isdisjoint(written):
                 return True

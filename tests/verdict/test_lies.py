@@ -81,6 +81,7 @@ def test_what_reached_no_disk_is_lost_by_somebody_else(log: Log) -> None:
     assert log.lost().explains(did(0, generation=1), FILE)
     assert not log.lost().explains(did(0, generation=2), FILE)
     assert not log.lost().explains(did(2), FILE)
+    assert not log.lost().explains(did(0), FILE.model_copy(update={"file": 9}))
 
 
 def test_an_honest_flush_makes_an_earlier_lie_good(log: Log) -> None:
