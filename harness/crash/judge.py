@@ -188,13 +188,15 @@ class Oracle:
             spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
         )
         if observation.end != End.READ:
-            return self._nothing_read(observation, instant_ns, conditions)
+            return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
             raise RigError("a state was read, and nothing says what was found")
         return self._read(observation, observation.found, instant_ns, conditions, lost)
 
-    def _nothing_read(self, observation: Observation, instant_ns: int, conditions: Conditions) -> Judgement:
-        told = list(self.history.acknowledged(instant_ns))
+    def _nothing_read(
+        self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None
+    ) -> Judgement:
+        told = sorted(self.history.acknowledged(instant_ns), key=_acknowledged_at)
         created = instant_ns >= self.created_ns
         wedged = observation.end == End.WEDGED
         if not (told or created or wedged):
@@ -207,14 +209,15 @@ class Oracle:
             cost = "array and file system were being created"
         by_number = {worker.number: worker for worker in self.workers}
         damage = Damage(RECOVERY, observation.end.replace("-", " "), observation.end)
+        missing = tuple(Missing(one, by_number[one.worker], damage.what) for one in told)
+        if lost is not None:
+            conditions = blamed(conditions, missing, lost)
         return Judgement(
             outcome=Outcome.FAIL,
             reason=f"{observation.end}: {observation.said}; {cost}",
             blame=fault_of(conditions),
             damages=(damage,),
-            missing=tuple(
-                Missing(one, by_number[one.worker], damage.what) for one in sorted(told, key=_acknowledged_at)
-            ),
+            missing=missing,
             by_kind=Counter(one.kind for one in told),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
