@@ -11,11 +11,10 @@ from harness.errors import NotEffective, NotRecovered, RequirementMissing, RigEr
 from harness.lab import Lab, lab_of
 from harness.log import logger, say, to_file
 from harness.record import CycleRecord, RunRecord, RunStore
-from harness.record.judge import conclude_run, judge_cycle
+from harness.record.judge import conclude_early, conclude_run, judge_cycle
 from harness.report.html import write_html
 from harness.report.junit import write_junit
 from harness.topology import Topology
-from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 
 
@@ -59,8 +58,7 @@ class Campaign:
                 conclude_run(self.record)
                 if error is not None:
                     self.record.ended_early = str(error) or type(error).__name__
-                    self.record.outcome = Outcome.ERROR
-                    self.record.reason = f"ended early: {self.record.ended_early}"
+                    conclude_early(self.record, self.record.ended_early)
                 self.record.ended = wall_clock()
                 self.report = write_report(self.record, self.store)
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from harness.crash.observation import Observation, Rows
+from harness.crash.observation import End, Observation, Rows
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.recording import Recording
 from harness.crash.redundancy import Redundancy
@@ -24,8 +24,8 @@ class Checks(Protocol):
     def advance(self, patch: Patch) -> None:
         """Change what all states that follow have in common."""
 
-    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
-        """Look at one state, through nfsd too if asked."""
+    def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
+        """Look at one state, if asked through nfsd and with the file system's own checker too."""
 
     def cold(self, patch: Patch) -> Observation:
         """Look at one state on a machine that has just booted."""
@@ -33,6 +33,11 @@ class Checks(Protocol):
 
 Factory = Callable[[int], AbstractContextManager[Checks]]
 """Boots the checker of this number."""
+
+
+def never(_: Observation) -> bool:
+    """Return that nothing breaks a promise: what was seen is nobody's business yet."""
+    return False
 
 
 class Job(NamedTuple):
@@ -46,6 +51,10 @@ class Job(NamedTuple):
     """Whether a machine that has just booted looks at it, too."""
     nfsd: bool = False
     """Whether it is read through nfsd, too."""
+    fsck: bool = False
+    """Whether the file system's own checker looks at it, too."""
+    breaks: Callable[[Observation], bool] = never
+    """Whether what was seen breaks a promise: then that checker looks in any case."""
 
     def seen(self, observation: Observation) -> Observation:
         """Return what a checker has seen, and what was computed of the state beside it."""
@@ -99,9 +108,17 @@ class Roller:
             self.bases.append(self._move(cut))
         self._touched.update(self.bases[-1].blocks)
 
-    def job(self, state: CrashState, *, cold: bool = False, nfsd: bool = False) -> Job:
+    def job(
+        self,
+        state: CrashState,
+        *,
+        cold: bool = False,
+        nfsd: bool = False,
+        fsck: bool = False,
+        breaks: Callable[[Observation], bool] = never,
+    ) -> Job:
         """Return the job of a state of the cut at which this is."""
-        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd)
+        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd, fsck, breaks)
 
     def between(self, first: int, last: int) -> Patch:
         """Return what these bases write, one after the other."""
@@ -175,7 +192,10 @@ class Bench:
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._roller.between(applied, job.base))
             self._at = (epoch, job.base)
-        observation = job.seen(look_at(lambda: checker.check(job.patch, nfsd=job.nfsd)))
+        observation = job.seen(look_at(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
+        if not job.fsck and observation.end is End.READ and job.breaks(observation):
+            again = look_at(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))
+            observation = observation.model_copy(update={"filesystem": again.filesystem})
         return Looked(observation, look_at(lambda: checker.cold(job.patch)) if job.cold else None)
 
     def _end(self) -> None:

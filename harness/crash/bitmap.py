@@ -83,6 +83,8 @@ class Accuracy:
     """Those that no member's metadata would have resynced: they would stay as they are. A broken promise of md."""
     uneven: tuple[Difference, ...] = ()
     """Those that are marked on some members only: resynced or not, as the member goes that md reads."""
+    changed: tuple[Difference, ...] = ()
+    """Copies that differ though md wrote both: the page changed between the two, which md(4) allows for mirrors."""
     all_marked: bool = False
     """Every chunk is marked, as on a new array for its first seconds: then nothing could be unmarked."""
     unchecked: str | None = None
@@ -101,6 +103,8 @@ class Accuracy:
             said += ", and every chunk is marked"
         if self.unmarked:
             said += f", {len(self.unmarked)} of them nothing would resync, the first {self.unmarked[0]}"
+        if self.changed:
+            said += f", {len(self.changed)} where a page changed under write-back, the first {self.changed[0]}"
         if self.uneven:
             said += f", {len(self.uneven)} are marked on some members only, the first {self.uneven[0]}"
         return said

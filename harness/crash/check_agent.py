@@ -25,13 +25,15 @@ READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 SAME, DIFFERENT = "same", "different"
 NFSD = "nfsd"
 """The word after ``check`` that asks for nfsd, too."""
+FSCK = "fsck"
+"""The word after ``check`` that asks for the file system's own checker, too."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
 """What nfsd knows of exports, and of the files in them; the second one's files are closed with it."""
 SECOND_NS = 1_000_000_000
-LONGEST = 2000
-"""Characters of a failed command's output that are passed on."""
+LONGEST = 4000
+"""Characters of a command's output that are passed on: half of them are its beginning, half its end."""
 
 Run = Callable[[list[str]], tuple[int, str]]
 Begun = Callable[[str], None]
@@ -67,7 +69,7 @@ class Runner:
             return ""
         said = os.pread(self._output, size, 0).decode(errors="replace").strip()
         os.ftruncate(self._output, 0)
-        return said[-LONGEST:]
+        return said if len(said) <= LONGEST else f"{said[: LONGEST // 2]}\n...\n{said[-LONGEST // 2 :]}"
 
     def _program(self, name: str) -> str:
         if name not in self._programs:
@@ -94,7 +96,7 @@ class Hand:
         answer = self.up()
         if NFSD in also and answer["end"] == READ:
             answer.update(self.through_nfsd(answer["found"]))
-        return {**answer, **self.down()}
+        return {**answer, **self.down(*also)}
 
     def up(self) -> dict[str, Any]:
         """Assemble, mount and read the ledger, as far as it goes."""
@@ -103,12 +105,14 @@ class Hand:
             if problem := self._try(argv):
                 return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
             freeze(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
+        missing = {device: count for device, _ in self.orders["assemble"] if (count := degraded(device))}
+        seen = {"degraded": missing} if missing else {}
         self.begun("mount")
         if problem := self._try(self.orders["mount"]):
-            return {"end": NOT_MOUNTED, "said": problem, "found": None}
+            return {"end": NOT_MOUNTED, "said": problem, "found": None, **seen}
         self.mounted = True
         self.begun("verify")
-        return {"end": READ, "said": "", "found": self.scan(self.orders["ledger"])}
+        return {"end": READ, "said": "", "found": self.scan(self.orders["ledger"]), **seen}
 
     def look(self, root: str) -> dict[str, Any]:
         """Read the ledger below another folder."""
@@ -131,18 +135,22 @@ class Hand:
             return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}
         return {"through_nfsd": SAME}
 
-    def down(self) -> dict[str, Any]:
-        """Unmount and stop, and say what is left if it cannot be done."""
+    def down(self, *also: str) -> dict[str, Any]:
+        """Unmount and stop, and say what is left if it cannot be done; in between the file system may be checked."""
         left, self.left = self.left, ""
+        answer: dict[str, Any] = {}
         if self.mounted:
             self.begun("unmount")
             left = left or self._unmount()
             self.mounted = False
+            if FSCK in also and not left:
+                self.begun("fsck")
+                answer["fsck"] = self.run(self.orders["fsck"])
         self.begun("stop")
         # What did not assemble may be there in part, and what is not there needs no stop.
         if problem := self._try(self.orders["stop"]):
             left = left or (problem if remains(self.orders) else "")
-        return {"left": left}
+        return {**answer, "left": left}
 
     def _unmount(self) -> str:
         problem = self._try(self.orders["unmount"])
@@ -199,6 +207,15 @@ def freeze(path: str) -> None:
         pass
     finally:
         os.close(fd)
+
+
+def degraded(device: str) -> int:
+    """Return how many members an array goes on without; 0 for one without redundancy, which has no such file."""
+    try:
+        with open(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/degraded") as file:
+            return int(file.read())
+    except OSError:
+        return 0
 
 
 def remains(orders: dict[str, Any]) -> bool:

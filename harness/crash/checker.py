@@ -1,14 +1,16 @@
 """A machine on which crash states are looked at one after the other: its disks are switched, it is not rebooted."""
 
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from harness.array.array import START_DIRTY
 from harness.array.command import assemble_command, stop_command
+from harness.command import Completed
 from harness.crash.agent_line import AgentLine, Lost
-from harness.crash.check_agent import NFSD
+from harness.crash.check_agent import FSCK, NFSD
 from harness.crash.cold import look_cold
 from harness.crash.look import Look
 from harness.crash.member_engine import MemberEngine
@@ -20,10 +22,13 @@ from harness.crash.primed import PrimedLab
 from harness.crash.provider import not_shown
 from harness.disk.cache import CacheMode
 from harness.disk.writelog import MemberInfo
+from harness.errors import RigError
 from harness.export import Export
 from harness.filesystem import DIRECTORY
-from harness.filesystem.filesystem import mount_command
+from harness.filesystem.filesystem import check_command, mount_command, parse_check
+from harness.filesystem.state import FilesystemCheck
 from harness.lab import EnclosedLab, lab_of
+from harness.log import logger
 from harness.machine import uml
 from harness.machine.machine import Machine
 from harness.stack import StackSpec
@@ -53,6 +58,7 @@ def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
         "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
         "mount": mount_command(stack.filesystem, devices[-1].device),
         "unmount": ["umount", DIRECTORY],
+        "fsck": check_command(stack.filesystem, devices[-1].device),
         "stop": stop_command(md.device for md in reversed(devices)),
         "ledger": ledger,
         "links": [],
@@ -146,8 +152,10 @@ class Checker:
         """Move the base on, which every state is shown on top of. It begins blank."""
         self._members.show(patch, keep=True)
 
-    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
+    def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         """Look at a state: assemble, mount, read the ledger, through nfsd too if asked, unmount, stop.
+
+        ``fsck``: the file system's own checker looks for damage in between. Its log was replayed by the mount.
 
         Raises:
             RigError: the checker failed, not what it looks at.
@@ -156,7 +164,10 @@ class Checker:
         look = Look(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
-            observation = look.seen(look.ask(line, "check", *([NFSD] if nfsd else [])))
+            words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
+            answer = look.ask(line, "check", *words)
+            checked = self._checked(answer.pop("fsck", None))
+            observation = look.seen({**answer, **checked})
         except Lost as lost:
             observation = look.lost(lost)
         if look.wedged:
@@ -164,6 +175,17 @@ class Checker:
             # The machine's writes go with the state, whatever the cut decides.
             self.machine.crash()
         return observation
+
+    def _checked(self, ended: Sequence[Any] | None) -> dict[str, FilesystemCheck]:
+        """Return the verdict of the file system's own checker, where it was asked for and gave one."""
+        if ended is None:
+            return {}
+        (status, said), argv = ended, tuple(self.orders["fsck"])
+        try:
+            return {"filesystem": parse_check(self.stack.filesystem, Completed(argv, status, said, "", "checker"))}
+        except RigError as error:
+            logger.warning("%s: %s", self.machine.name, error)
+            return {}
 
     def cold(self, patch: Patch) -> Observation:
         """Look at a state on a machine that boots with it, and read the ledger through nfsd too.

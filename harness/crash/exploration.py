@@ -11,6 +11,7 @@ from typing import Self
 from harness.crash.bench import Bench, Factory, Looked, Roller
 from harness.crash.choice import Choice, Choices
 from harness.crash.journal import Journal, Line, Seen
+from harness.crash.observation import End, Observation
 from harness.crash.state import CrashState
 from harness.crash.tally import Tally
 from harness.log import console, step
@@ -25,6 +26,8 @@ COLD_EVERY = 100
 NFSD_EVERY = 5
 """The same for those that are read through nfsd, too. A checker's nfsd lets go of a state no more than once a second
 (`check_agent.forget`): were it fewer to one, they would wait for it."""
+FSCK_EVERY = 10
+"""The same for those at which the file system's own checker looks, too; it looks at each that breaks a promise."""
 QUEUE = 3
 """Jobs that a checker is given before it has done the first."""
 SHOWN_EVERY_S = (0.5, 10.0)
@@ -126,13 +129,13 @@ class Exploration:
             self.roller.go(choice.cut)
             state = self.choices.state(choice, self.roller.window.open)
             digest = self.roller.window.digest(state)
-            if digest in self._seen:
+            if digest in self._seen and not self._lacks_a_check(state, self._seen[digest]):
                 self._judge(choice, state, digest)
             elif digest in self._waiting:
                 self._waiting[digest].append((choice, state))
             else:
                 self._waiting[digest].append((choice, state))
-                self._give(digest, state)
+                self._give(digest, state, fsck=digest in self._seen)
         # The next batch begins at an early cut again: nobody may still need the bases of this one.
         while self._running:
             self._collect()
@@ -145,13 +148,23 @@ class Exploration:
         """Return when no further state is looked at, as things are; None: whenever all were."""
         return looking if self.tally.broken else self.deadline
 
-    def _give(self, digest: str, state: CrashState) -> None:
+    def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
+        """Return whether a content breaks a promise in this state alone, and nothing has checked its file system."""
+        return seen.end is End.READ and seen.filesystem is None and self.tally.breaks(state, seen)
+
+    def _give(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
         while min(bench.waiting for bench in self.benches) >= QUEUE:
             self._collect()
         bench = min(self.benches, key=lambda one: one.waiting)
         bench.waiting += 1
         number = len(self._seen) + len(self._running)
-        job = self.roller.job(state, cold=number % COLD_EVERY == 0, nfsd=number % NFSD_EVERY == 0)
+        job = self.roller.job(
+            state,
+            cold=number % COLD_EVERY == 0,
+            nfsd=number % NFSD_EVERY == 0,
+            fsck=fsck or number % FSCK_EVERY == 0,
+            breaks=partial(self.tally.breaks, state),
+        )
         self._running[bench.submit(job)] = (digest, bench)
 
     def _collect(self) -> None:

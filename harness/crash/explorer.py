@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.campaign import command_line
 from harness.crash.belonging import Belongings
 from harness.crash.choice import Choices
-from harness.crash.exploration import NFSD_EVERY, Budget, Exploration
+from harness.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget, Exploration
 from harness.crash.failures import explain, plain
 from harness.crash.journal import Begun, Journal, digest_of
 from harness.crash.replayer import Replayer
@@ -37,6 +37,7 @@ LIMITS = (
     "What the clients would have done in another order or at another speed is another run.",
     "The disks keep or lose what was not flushed, whole or torn at whole units; they do not change what they hold.",
     f"States are read before any resync begins; of the different ones one in {NFSD_EVERY} through nfsd, too.",
+    f"The file system's own checker looks at one in {FSCK_EVERY} of the different ones, and at each that is broken.",
 )
 
 
@@ -207,7 +208,8 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
-    record.through_nfsd = tally.through_nfsd
+    record.undecided, record.tested = tally.undecided, dict(sorted(tally.tested.items()))
+    record.through_nfsd, record.filesystems = tally.through_nfsd, tally.filesystems
     record.notes = [
         f"A look came to no good end for no known reason, and was taken once more: {one}" for one in tally.hung
     ]

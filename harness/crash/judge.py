@@ -1,8 +1,9 @@
 """The oracle of one crash state: what the clients had been told by then, held against what was found."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,23 @@ from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
 from harness.verdict.evidence import Found, Loss, balance_of
 from harness.verdict.integrity import fault_of
+from harness.verdict.lies import Lost, blamed
 from harness.verdict.outcome import Outcome, Verdict, worst
-from harness.workload.history import History, Operation, WorkerSpec
+from harness.verdict.write_back import OLDER, judge_age, too_old
+from harness.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
 
 WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
 NFSD = "nfsd gives what is there"
 REDUNDANCY = "redundancy"
+DEGRADED, FILESYSTEM = "members", "file system"
+INCOMPLETE = frozenset(
+    {
+        "degraded", "rebuilding", "reshaping", "member-fails", "member-vanishes", "second-member-fails",
+        "latent-sector-during-rebuild",
+    }
+)  # fmt: skip
+"""Faults after which an array may have to go on without a member."""
 _GENERATION = re.compile(r"generation \d+ is there")
 
 
@@ -64,7 +75,8 @@ class Judgement:
     """All ways in which it is broken; none where it is not, or where the export's options excuse it."""
     missing: tuple[Missing, ...] = ()
     """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
-    acknowledged: int = 0
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    """Operations that had been acknowledged by the cut, by kind."""
     beside: tuple[Wrong, ...] = ()
     """What else is broken."""
     examples: tuple[str, ...] = ()
@@ -76,9 +88,24 @@ class Judgement:
         return (*missing, *(one.line for one in self.beside if one.damage == damage))
 
     @property
+    def acknowledged(self) -> int:
+        """Operations of all kinds that had been acknowledged by the cut."""
+        return sum(self.by_kind.values())
+
+    @property
     def broken(self) -> bool:
         """Whether a promise was."""
         return self.outcome is Outcome.FAIL
+
+    @property
+    def excused(self) -> bool:
+        """Whether acknowledged operations are missing, and the export's options excuse each of them."""
+        return bool(self.missing) and self.outcome is Outcome.PASS
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something is missing, and nothing says whether a promise was broken."""
+        return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
 
     @property
     def lost_bytes(self) -> int:
@@ -103,6 +130,10 @@ class Oracle:
     """By when array and file system had been created and synced."""
     unheard: tuple[str, ...] = ()
     """Clients that lost their power: what they did last, they could not tell."""
+    unheard_ns: int = 0
+    """From when on: until then they could."""
+    incomplete_ns: int | None = None
+    """From when on an array may have to go on without a member; None: never."""
     explained_ns: int = 0
     """From when on the fault explains a loss; 0: all the time."""
     spoilt_ns: int = 0
@@ -122,18 +153,19 @@ class Oracle:
             conditions=conditions,
             created_ns=cycle.ledger_begun_ns or 0,
             unheard=tuple(cycle.lost_power),
+            unheard_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
+            incomplete_ns=incomplete_ns(cycle),
             # What was wrong before the clients began may be what explains it, too.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
             spoilt_ns=spoilt_ns or 0,
         )
 
     def judge(
-        self, observation: Observation, instant_ns: int, *, torn: bool = False, lying: Sequence[str] = ()
+        self, observation: Observation, instant_ns: int, *, torn: bool = False, lost: Lost | None = None
     ) -> Judgement:
         """Judge what was found in a state whose power went at an instant.
 
-        ``torn``: a request is there in part. ``lying``: serials of the disks that had acknowledged a flush by then
-        and kept nothing.
+        ``torn``: a request is there in part. ``lost``: what disks that lied have lost in it; None where none did.
 
         Raises:
             RigError: the observation says that it was read, and not what was found.
@@ -141,18 +173,20 @@ class Oracle:
         conditions = replace(
             self.conditions,
             torn=torn,
-            lying_disks=tuple(lying),
+            lying_disks=lost.disks if lost is not None else (),
             explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
             spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
         )
         if observation.end != End.READ:
-            return self._nothing_read(observation, instant_ns, conditions)
+            return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
             raise RigError("a state was read, and nothing says what was found")
-        return self._read(observation, observation.found, instant_ns, conditions)
+        return self._read(observation, observation.found, instant_ns, conditions, lost)
 
-    def _nothing_read(self, observation: Observation, instant_ns: int, conditions: Conditions) -> Judgement:
-        told = list(self.history.acknowledged(instant_ns))
+    def _nothing_read(
+        self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None
+    ) -> Judgement:
+        told = sorted(self.history.acknowledged(instant_ns), key=_acknowledged_at)
         created = instant_ns >= self.created_ns
         wedged = observation.end == End.WEDGED
         if not (told or created or wedged):
@@ -165,19 +199,22 @@ class Oracle:
             cost = "array and file system were being created"
         by_number = {worker.number: worker for worker in self.workers}
         damage = Damage(RECOVERY, observation.end.replace("-", " "), observation.end)
+        missing = tuple(Missing(one, by_number[one.worker], damage.what) for one in told)
+        if lost is not None:
+            conditions = blamed(conditions, missing, lost)
         return Judgement(
             outcome=Outcome.FAIL,
             reason=f"{observation.end}: {observation.said}; {cost}",
             blame=fault_of(conditions),
             damages=(damage,),
-            missing=tuple(
-                Missing(one, by_number[one.worker], damage.what) for one in sorted(told, key=_acknowledged_at)
-            ),
-            acknowledged=len(told),
+            missing=missing,
+            by_kind=Counter(one.kind for one in told),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
-    def _read(self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions) -> Judgement:
+    def _read(
+        self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions, lost: Lost | None
+    ) -> Judgement:
         balance = balance_of(
             self.workers,
             self.history,
@@ -185,13 +222,15 @@ class Oracle:
             before_ns=instant_ns,
             seen_ns=instant_ns,
             torn=conditions.torn,
-            unheard=self.unheard,
+            unheard=self.unheard if instant_ns >= self.unheard_ns else (),
             unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         evidence = balance.evidence()
         missing = tuple(
             sorted((Missing(*one) for one in balance.losses), key=lambda one: _acknowledged_at(one.operation))
         )
+        if lost is not None:
+            conditions = blamed(conditions, balance.losses, lost)
         blocks = judge_blocks(evidence, conditions, WHERE)
         invented = judge_nothing_invented(evidence, conditions, WHERE)
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
@@ -203,21 +242,44 @@ class Oracle:
         if invented.outcome is Outcome.FAIL:
             damage = Damage(INVENTED, "something is there that nobody wrote", End.READ)
             beside += [Wrong(damage, line) for line in balance.invented]
-        for verdict, seen in _beside(observation, fault_of(conditions)):
+        if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
+            verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
+            damage = Damage(OLDER, "the kernel itself had to have written it", End.READ)
+            beside += [Wrong(damage, str(one)) for one in old]
+        whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
+        for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
             verdicts.append(verdict)
             beside += seen
         return Judgement(
-            *_conclude(verdicts, evidence.acknowledged_total, len(missing)),
+            *_conclude(verdicts, evidence.acknowledged_total, missing),
             damages=tuple(dict.fromkeys([*damages, *(one.damage for one in beside)])),
             missing=missing,
-            acknowledged=evidence.acknowledged_total,
+            by_kind=evidence.acknowledged,
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
         )
 
 
-def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, list[Wrong]]]:
-    """Yield what is wrong beside the ledger."""
+def incomplete_ns(cycle: CycleRecord) -> int | None:
+    """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
+    built = cycle.effective.get("array", {}).get("devices", ())
+    if any(one["degraded"] for one in built) or any(one["fault"] in INCOMPLETE for one in cycle.during):
+        return 0
+    return cycle.fault_begun_ns if cycle.fault in INCOMPLETE else None
+
+
+def _beside(observation: Observation, blame: str, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
+    """Yield what is wrong beside the ledger; ``whole``: no array had lost a member before the crash."""
+    if observation.degraded and whole:
+        what = "md went on without a member"
+        said = ", ".join(f"{device} without {count}" for device, count in sorted(observation.degraded.items()))
+        verdict = Verdict(checker=DEGRADED, outcome=Outcome.FAIL, reason=f"{what}: {said}", blame=blame)
+        yield verdict, [Wrong(Damage(DEGRADED, what, observation.end), f"{what}: {said}")]
+    if (checked := observation.filesystem) is not None and checked.outcome != "clean":
+        what = f"its own checker says {checked.outcome}"
+        said = f"{what}: {'; '.join(checked.reasons[:3])}"
+        verdict = Verdict(checker=FILESYSTEM, outcome=Outcome.FAIL, reason=said, blame=blame)
+        yield verdict, [Wrong(Damage(FILESYSTEM, what, observation.end), said)]
     if observation.console:
         said = "; ".join(observation.console[:3])
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
@@ -236,17 +298,22 @@ def _beside(observation: Observation, blame: str) -> Iterator[tuple[Verdict, lis
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
 
 
-def _conclude(verdicts: Sequence[Verdict], told: int, lost: int) -> tuple[Outcome, str, str | None]:
+def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]) -> tuple[Outcome, str, str | None]:
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
         return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
     if not told:
         return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
-    if lost:
-        # Of an async export, or of `close` under a delegation: the verdicts say which.
-        outcome = worst(one.outcome for one in verdicts if "nothing was acknowledged" not in one.reason)
-        excused = next(one for one in verdicts if "acknowledged operations are not there" in one.reason)
-        return outcome, f"{lost:,} of {told:,} acknowledged operations are not there", excused.blame
+    if missing:
+        # Only the verdicts of what is missing count: of a promise that was never given, one is inconclusive too.
+        promises = {one.damage.promise for one in missing}
+        about = [one for one in verdicts if one.checker.partition(",")[0] in promises]
+        outcome = worst(one.outcome for one in about)
+        reason = f"{len(missing):,} of {told:,} acknowledged operations are not there"
+        if outcome is Outcome.PASS:
+            return outcome, reason, next((one.blame for one in about if one.blame), None)
+        open_ = next(one for one in about if one.outcome is outcome)
+        return outcome, f"{reason}; {open_.checker}: {open_.reason}", open_.blame
     return Outcome.PASS, f"all {told:,} acknowledged operations are there", None
 
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.crash import check_agent
+from harness.filesystem.state import FilesystemCheck
 from harness.workload.ledger import Found
 
 
@@ -38,6 +39,8 @@ class Rows(BaseModel):
     """Of these, what md would leave so: no bitmap has it marked, or the superblock says that all is in sync."""
     uneven: int = 0
     """Of these, what is marked on some members only: resynced or not, as the member goes whose bitmap md reads."""
+    changed: int = 0
+    """Copies that differ where md wrote what a page held at two moments: it changed under write-back, as md allows."""
     all_marked: bool = False
     """Every region of the bitmap was marked, as on a new array: nothing could be unmarked."""
     first: str = ""
@@ -62,7 +65,11 @@ class Observation(BaseModel):
     """Wedged, and nothing tells why: the time was up, or something stayed, and the kernel complained of nothing."""
     hung: str = ""
     """What an earlier look at the same state said, which was silent: this one was taken in its place."""
+    degraded: dict[str, int] = Field(default_factory=dict)
+    """How many members each array went on without; arrays that are whole are left out."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
+    filesystem: FilesystemCheck | None = None
+    """What the file system's own checker said once it was unmounted; None where it was not run."""
     rows: Rows | None = None
     """Computed from what the members hold, not seen by the machine; None where nobody has."""
     ms: dict[str, float] = Field(default_factory=dict)
@@ -75,5 +82,6 @@ class Observation(BaseModel):
         What a tool says is none either: it may name the device, which each way of serving the disks calls otherwise.
         """
         tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
-        seen = [(one.end, one.found, one.console) for one in (self, other)]
-        return seen[0] == seen[1] and len(tried) < 2
+        checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
+        seen = [(one.end, one.found, one.console, one.degraded) for one in (self, other)]
+        return seen[0] == seen[1] and len(tried) < 2 and len(checked) < 2

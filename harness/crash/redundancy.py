@@ -4,9 +4,11 @@ Not only what may or may not be there makes a row differ: a member may have made
 had even been asked for. So the rows whose durable content differs are carried along as the window goes forward.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from harness.crash.bitmap import Accuracy, judge_marks
+from harness.crash.copies import changed_under_write_back
 from harness.crash.observation import Rows
 from harness.crash.parity import ROW, Assembled, ReadMember, Region, differences
 from harness.crash.patch import BLOCK, Patch
@@ -67,6 +69,7 @@ class Redundancy:
             differ=len(found.differ),
             unmarked=len(found.unmarked),
             uneven=len(found.uneven),
+            changed=len(found.changed),
             all_marked=found.all_marked,
             first=str(left[0]) if left else "",
             unchecked=found.unchecked,
@@ -79,7 +82,18 @@ class Redundancy:
             return Accuracy("none", unchecked=array)
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
-        return judge_marks(array, read, differences(array, read, rows))
+        found = judge_marks(array, read, differences(array, read, rows))
+        if not found.unmarked or array.striping.copies == 1:
+            return found
+        changed = changed_under_write_back(array, self.window.recording, self._there(state), state.cut, found.unmarked)
+        left = tuple(one for one in found.unmarked if one not in changed)
+        return replace(found, unmarked=left, changed=changed)
+
+    def _there(self, state: CrashState) -> Callable[[int], bool]:
+        """Return what tells whether a request is there in a state, whole."""
+        survivors = {one.request for one in state.survivors if one.spans is None}
+        open_ = set(self.window.open)
+        return lambda number: number in survivors or (number < state.cut and number not in open_)
 
     def _reader(self, state: CrashState) -> ReadMember:
         return lambda member, offset, length: self.window.read(state, member, offset, length)

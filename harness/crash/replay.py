@@ -63,7 +63,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         job = roller.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
-            seen = look_at(lambda: checker.check(job.patch, nfsd=True))
+            seen = look_at(lambda: checker.check(job.patch, nfsd=True, fsck=True))
             judgements.append(tally.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from threading import Lock
 from typing import NamedTuple
 
 from harness.crash.choice import Choice
@@ -9,8 +10,8 @@ from harness.crash.judge import NFSD, Damage, Judgement, Oracle
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState
-from harness.disk.writelog import Flag
-from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark
+from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
+from harness.verdict.lies import Lies, Lost
 
 KEPT = 5
 """States of one failure whose names are kept."""
@@ -69,10 +70,18 @@ class Tally:
         """Looks that came to no end, which another one at the same state did: the state, and what was said."""
         self.through_nfsd = 0
         self.loss: LossRecord | None = None
+        self.undecided: UndecidedRecord | None = None
+        self.tested: Counter[str] = Counter()
+        """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
-        self._lied = first_lies(recording)
+        self.filesystems = 0
+        """States at which the file system's own checker looked."""
+        self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
+        self._lock = Lock()
+        """What disks have lost by their lies is known for one cut at a time."""
+        self._lies = Lies(recording.records, recording.members)
 
     @property
     def judged(self) -> int:
@@ -86,12 +95,29 @@ class Tally:
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
         """Judge a state, and count nothing."""
-        return self.oracle.judge(
-            observation,
-            self.recording.instant_ns(state.cut),
-            torn=any(one.spans is not None for one in state.survivors),
-            lying=[serial for serial, first in self._lied.items() if first < state.cut],
-        )
+        seen, known = self._judged.pop(state, (None, None))
+        if seen is observation and known is not None:
+            return known
+        with self._lock:
+            return self.oracle.judge(
+                observation,
+                self.recording.instant_ns(state.cut),
+                torn=any(one.spans is not None for one in state.survivors),
+                lost=self._lost_by_lies(state),
+            )
+
+    def breaks(self, state: CrashState, observation: Observation) -> bool:
+        """Return whether what was seen of a state breaks a promise; from any thread."""
+        judgement = self.judge(state, observation)
+        # Whoever counts it next need not judge it again.
+        self._judged[state] = observation, judgement
+        return judgement.broken
+
+    def _lost_by_lies(self, state: CrashState) -> Lost | None:
+        if not self._lies.told:
+            return None
+        self._lies.go(state.cut)
+        return self._lies.lost({one.request for one in state.survivors if one.spans is None})
 
     def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
         """Judge and count a state. ``checked``: a machine looked at it, not at another of equal content."""
@@ -105,6 +131,7 @@ class Tally:
             self.ms.append(observation.ms)
             self.wedged += observation.end is End.WEDGED
             self._hung(state, observation)
+            self.filesystems += observation.filesystem is not None
             self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
             name=state.name,
@@ -117,8 +144,11 @@ class Tally:
         self.broken += judgement.broken
         for damage in judgement.damages:
             self._group(damage, Judged(choice, state, judgement))
-        if judgement.missing and not judgement.broken:
+        self.tested |= Counter(judgement.by_kind)
+        if judgement.excused:
             self._lose(state, judgement)
+        elif judgement.undecided:
+            self._leave_open(state, judgement)
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Count a state that a freshly booted machine has seen too, and read through nfsd."""
@@ -147,6 +177,7 @@ class Tally:
         record.differing += rows.differ > 0
         record.unmarked += rows.unmarked > 0
         record.uneven += rows.uneven > 0 and not rows.unmarked
+        record.changed += rows.changed > 0
         record.all_marked += rows.all_marked
 
     def _group(self, damage: Damage, judged: Judged) -> None:
@@ -163,15 +194,11 @@ class Tally:
                 state=state.name,
             )
 
+    def _leave_open(self, state: CrashState, judgement: Judgement) -> None:
+        if self.undecided is None:
+            self.undecided = UndecidedRecord(state=state.name, reason=judgement.reason)
+        self.undecided.states += 1
+
     def failures(self) -> Iterator[Group]:
         """Yield the distinct failures, the one that most states show first."""
         yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))
-
-
-def first_lies(recording: Recording) -> dict[str, int]:
-    """Return, for each member that lied, the first record in which it did."""
-    lied: dict[str, int] = {}
-    for number, record in enumerate(recording.records):
-        if record.flags & Flag.LIED:
-            lied.setdefault(recording.members[record.member].serial, number)
-    return dict(sorted(lied.items()))

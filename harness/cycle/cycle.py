@@ -7,7 +7,7 @@ test: the server's own view is read before clients can write again, the clients'
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,13 @@ from harness.cycle.files import CycleFiles
 from harness.cycle.members import MemberWatch
 from harness.cycle.spec import CycleSpec, fault_of
 from harness.disk.cache import CacheMode
-from harness.errors import NotRecovered
+from harness.errors import DeadlineExceeded, NotRecovered, RigError
 from harness.fault import Fault, Scene, allowed_by
+from harness.filesystem.write_back import read_write_back
 from harness.lab import Lab
 from harness.log import step
 from harness.machine.kernel_log import moment, said_since
+from harness.machine.tasks import stuck_tasks
 from harness.monitor.calls import calls
 from harness.monitor.capture import capturing
 from harness.monitor.packets import write_exchanges
@@ -88,8 +90,10 @@ class Cycle:
             self._check()
         finally:
             for name, since in begun.items():
-                said = said_since(self.lab.machines[name], since)
-                self.files.write(f"console {name}", f"console.{name}.log", said)
+                # One that is dead may have no console to read; that must not cost what the others said.
+                with suppress(RigError):
+                    said = said_since(self.lab.machines[name], since)
+                    self.files.write(f"console {name}", f"console.{name}.log", said)
 
     def _old(self) -> tuple[str, ...]:
         """Return the disks that hold old data where nothing was written."""
@@ -146,8 +150,10 @@ class Cycle:
         alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
         self.record.checks["alarms"] = alarms
         self.members.start()
+        written = read_write_back(self.lab.server, self.stack.filesystem.state())
+        self.record.checks["write back"] = written.model_dump(mode="json")
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
-        before = self._calls()
+        sent = self._calls()
         self._end_lockd_grace()
         # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
         # (docs/findings.md). The members are not on that file system.
@@ -158,12 +164,17 @@ class Cycle:
             ledger.work(self.spec.ledger_seconds)
             # What an administrator changed meanwhile nobody would see after a reboot.
             self.record.checks["export"] = self.stack.export.applied()
+            before = {client.name: moment(client) for client in self.lab.clients}
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
             ledger.stop(Deadline.after(STOP_DEADLINE_S))
-        self.record.checks["calls"] = {name: counted - before[name] for name, counted in self._calls().items()}
+            # Each client was served again, or it would not have come to its end.
+            for name, since in before.items():
+                said = said_since(self.lab.machines[name], since)
+                self.files.write(f"server away {name}", f"away.{name}.log", said)
+        self.record.checks["calls"] = {name: counted - sent[name] for name, counted in self._calls().items()}
         if self.fault is None:
             self._end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
@@ -237,6 +248,11 @@ class Cycle:
                 recovery.mount_s = timed(mount)
             except CommandFailed as error:
                 raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
+            except DeadlineExceeded as error:
+                stuck = stuck_tasks(self.lab.server, self._disk_counters)
+                if stuck is None:
+                    raise
+                raise NotRecovered(f"after the {fault.name} the server hangs: {stuck}; {error}") from error
             # Before any client can write again: from here on its resent writes would fill what the cut had torn.
             self._scan_server(ledger)
             resumed_ns = self.record.resumed_ns = now_ns()
@@ -248,6 +264,10 @@ class Cycle:
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
+
+    def _disk_counters(self) -> object:
+        """Return what the disks have done so far, as the engine counts it; None where nothing counts it."""
+        return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.

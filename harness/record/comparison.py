@@ -10,7 +10,7 @@ from harness.record.cell import CellRecord, Strict
 from harness.record.environment import MachineRecord
 from harness.record.ranking import what_was_lost, why_not_of_the_hardware
 from harness.record.run import CycleRecord, RunRecord
-from harness.verdict.outcome import Outcome, worst
+from harness.verdict.outcome import Outcome, and_errors, worst
 
 BASE, NEW = "base", "new"
 COMPARISON_SCHEMA = 1
@@ -326,21 +326,26 @@ def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> t
     """Return how a comparison ended: as the worse side, and only if there was something to compare."""
     sides = ((BASE, base), (NEW, new))
     early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
+    ends = [(name, cell) for name, run in sides for cell in run.cells]
     if early:
         # An error of one side ends both, in the same words.
-        return Outcome.ERROR, f"ended early: {next(iter(early.values()))}"
+        said = f"ended early: {next(iter(early.values()))}"
+        broken = next(((name, cell) for name, cell in ends if cell.outcome is Outcome.FAIL), None)
+        if broken is not None:
+            return Outcome.FAIL, f"{broken[0]}: {broken[1].name}: {broken[1].reason}; {said}"
+        return Outcome.ERROR, said
     if (nothing := why_nothing_is_compared(base, new)) is not None:
         return Outcome.INVALID, nothing
-    ends = [(name, cell) for name, run in sides for cell in run.cells]
     if not pairs:
         return Outcome.INCONCLUSIVE, "no cell was measured"
     outcome = worst(cell.outcome for _, cell in ends)
     if outcome is not Outcome.PASS:
         name, cell = next((name, cell) for name, cell in ends if cell.outcome is outcome)
-        return outcome, f"{name}: {cell.name}: {cell.reason}"
+        errors = (f"{other}: {one.name}: {one.reason}" for other, one in ends if one.outcome is Outcome.ERROR)
+        return outcome, f"{name}: {cell.name}: {cell.reason}{and_errors(outcome, errors)}"
     counted = {finding: sum(pair.finding is finding for pair in pairs) for finding in Finding}
-    said = [f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number]
-    words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {', '.join(said)}"
+    found = [f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number]
+    words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {', '.join(found)}"
     if asked_alike(base, new):
         words = f"A/A, both sides run the same; {words}"
     comparable = any(pair.finding in {Finding.HIGHER, Finding.LOWER, Finding.NONE} for pair in pairs)

@@ -173,6 +173,15 @@ class LossRecord(Strict):
     state: str
 
 
+class UndecidedRecord(Strict):
+    """States in which acknowledged operations are missing, and nothing says whether a promise was broken."""
+
+    states: int = 0
+    state: str
+    """The name of the first that was judged."""
+    reason: str
+
+
 class ColdRecord(Strict):
     """States that were checked once more on a machine that had just booted."""
 
@@ -191,6 +200,8 @@ class RedundancyRecord(Strict):
     """Of these, states in which md would not put all of them right."""
     uneven: int = 0
     """Of these, states in which some are marked on some members only, and none is left out on all."""
+    changed: int = 0
+    """States in which copies differ where a page changed under write-back: md allows it, and nothing is broken."""
     all_marked: int = 0
     """States in which the bitmap marked every region, as on a new array: it could not have left a row out."""
     unchecked: dict[str, int] = Field(default_factory=dict)
@@ -242,6 +253,9 @@ class ExplorationRecord(Strict):
     """Judged states in which a promise is broken."""
     failures: list[FailureRecord] = Field(default_factory=list)
     loss: LossRecord | None = None
+    undecided: UndecidedRecord | None = None
+    tested: dict[str, int] = Field(default_factory=dict)
+    """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
     acknowledged_s: list[float] = Field(default_factory=list)
     """When clients had their words, in seconds since the write log began."""
     span_s: tuple[float, float] = (0.0, 0.0)
@@ -262,6 +276,8 @@ class ExplorationRecord(Strict):
     cold: ColdRecord = Field(default_factory=ColdRecord)
     through_nfsd: int = 0
     """Checks that read the ledger through nfsd too; the cold ones all do, and are not counted here."""
+    filesystems: int = 0
+    """Checks in which the file system's own checker looked for damage too."""
     wedged: int = 0
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)
@@ -298,9 +314,12 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
 def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return how it ended as if it were of no control."""
     seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
+    hid = ""
     if record.cold.differing:
         names = ", ".join(record.cold.differing[:3])
-        return Outcome.ERROR, f"reuse hid something: {names} looked different on a machine that had just booted"
+        hid = f"reuse hid something: {names} looked different on a machine that had just booted"
+        if record.control is not None or not any(one.confirmed for one in record.failures):
+            return Outcome.ERROR, hid
     if record.failures:
         # One that was shown again says more than one that never was.
         first = next((one for one in record.failures if one.confirmed), record.failures[0])
@@ -313,17 +332,23 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         blame = f"; blamed on {first.blame}" if first.blame else ""
         return (
             Outcome.FAIL,
-            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}",
+            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
+            f"{f'; besides, {hid}' if hid else ''}",
         )
     if record.ended_early is not None and record.ended_early.startswith("the rig"):
         return Outcome.ERROR, record.ended_early
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was looked at"
+    if record.undecided is not None:
+        open_ = record.undecided
+        return Outcome.INCONCLUSIVE, f"undecided in {open_.states:,} of {seen}: {open_.reason}, in {open_.state}"
+    early = f"; {record.ended_early}" if record.ended_early else ""
+    if not record.tested:
+        return Outcome.INCONCLUSIVE, f"nothing had been acknowledged by the cut of any of {seen}{early}"
     if record.loss is not None:
         lost = record.loss
         return (
             Outcome.PASS,
             f"measured loss: up to {lost.operations:,} of {lost.of:,} acknowledged operations in {seen}",
         )
-    early = f"; {record.ended_early}" if record.ended_early else ""
     return Outcome.PASS, f"every promise held in {seen}{early}"

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
+from harness.filesystem.write_back import WriteBackState
 from harness.monitor.packets import read_exchanges
 from harness.mount import MountSpec
+from harness.record.blame import of_lies
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
 from harness.record.suite import SuiteRecord, judge_suite_record
@@ -23,17 +25,27 @@ from harness.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
 from harness.verdict.evidence import Evidence, weigh
 from harness.verdict.export import judge_export
 from harness.verdict.integrity import fault_of, judge_array, judge_filesystem
-from harness.verdict.kernel_log import judge_kernel_logs
+from harness.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
 from harness.verdict.members import judge_members
-from harness.verdict.outcome import Outcome, Verdict, worst
+from harness.verdict.outcome import Outcome, Verdict, and_errors, worst
 from harness.verdict.read_back import judge_read_back
 from harness.verdict.wire import judge_restart
+from harness.verdict.write_back import judge_age
 from harness.workload.history import History, WorkerSpec
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
+OF_THE_STACK = ("export", "flushes reach the disks", "after recovery")
+"""Checks whose failure no disk explains: with it no control has behaved."""
+TEARS = "power-cut"
+SESSIONS = ("4.1", "4.2")
+"""Versions of NFS that have them."""
+LEASE_S = 90.0
+"""What a server grants by default."""
+AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
+"""Faults that keep the server from clients for a while."""
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
@@ -44,14 +56,20 @@ def judge_run(record: RunRecord, directory: Path) -> None:
         judge_suite_record(suite)
     conclude_run(record)
     if record.ended is None or record.ended_early is not None:
-        record.outcome = Outcome.ERROR
-        record.reason = f"ended early: {record.ended_early or 'the harness was killed'}"
+        conclude_early(record, record.ended_early or "the harness was killed")
 
 
 def conclude_run(record: RunRecord) -> None:
     """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
     judge_cells(record)
     record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
+
+
+def conclude_early(record: RunRecord, why: str) -> None:
+    """Add to the end of a run that it came too early: an error, unless a promise was seen to be broken before."""
+    early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
+    record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
+    record.outcome = outcome
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
@@ -72,20 +90,24 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if found and conditions.spoilt is None:
         conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
-        judge_not_recovered(cycle, cycle.not_recovered, conditions)
+        if "history" in cycle.files:
+            conditions = of_lies(cycle, History.read(directory / cycle.files["history"]), directory, conditions)
+        judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
         cycle.verdicts += found
         return
     history = History.read(directory / cycle.files["history"])
+    conditions = of_lies(cycle, history, directory, conditions)
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
-    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions))
+    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions, mirrors_of(cycle)))
     cycle.verdicts += causes
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
     panic = cycle.fault == "kernel-panic"
     asked_for = cycle.checks.get("alarms", ())
-    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for))
+    waited = lines_of_waiting(cycle, directory)
+    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for, waited=waited))
     if "wire" in cycle.files:
         exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
         cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
@@ -127,6 +149,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             verdicts += judge_calls(evidence.acknowledged, calls, mount.vers, sync_mount=sync_mount)
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
+        verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
@@ -157,13 +180,21 @@ def cause_in(verdict: Verdict) -> str:
 
 
 def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
-    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before."""
+    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before.
+
+    A server's kernel that has failed is what broke it off: the rig only saw that nothing went on.
+    """
     cycle.outcome, cycle.reason = Outcome.ERROR, error
+    if (wreck := wreck_of(cycle, directory)) is not None:
+        cycle.verdicts, cycle.outcome = [wreck], Outcome.FAIL
+        cycle.reason = f"{wreck.checker}: {wreck.reason}; after that: {error}"
+        return
     observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
         return
     history = History.read(directory / cycle.files["history"])
     conditions = conditions_of(cycle)
+    conditions = of_lies(cycle, history, directory, conditions)
     causes = judge_causes(cycle, directory, conditions)
     cycle.verdicts = [*causes, *judge_what_is_left(cycle, history, directory, conditions)]
     if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
@@ -171,10 +202,32 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
         cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
 
 
-def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions) -> None:
-    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that."""
-    blame = fault_of(conditions)
+def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
+    """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
+    path = directory / cycle.files.get("console server", "no console")
+    if not path.is_file():
+        return None
+    return judge_wrecks(path.read_text(errors="replace"), panic_asked_for=cycle.fault == "kernel-panic")
+
+
+def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
+    """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
+    if cycle.fault not in AWAY:
+        return frozenset()
+    paths = (directory / path for name, path in cycle.files.items() if name.startswith("server away "))
+    return frozenset().union(*(blocked(path.read_text(errors="replace")) for path in paths))
+
+
+def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, wreck: Verdict | None = None) -> None:
+    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that.
+
+    ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
+    """
+    blame = fault_of(conditions) if wreck is None else str(wreck.blame)
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
+    if wreck is not None:
+        cycle.verdicts.append(wreck)
+        what = f"{what}; {wreck.checker}: {wreck.reason}"
     control = cycle.control
     if control is not None and control.expects_loss and blame.startswith(control.expects_blame or ""):
         cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
@@ -213,7 +266,8 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.fault in MEMORY_LOST,
-        torn=cycle.policy == "torn",
+        # Only what takes the server's power makes its disks tear anything.
+        torn=cycle.policy == "torn" and cycle.fault == TEARS,
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=cycle.explanation,
@@ -221,8 +275,36 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
         allowed_errors=frozenset(cycle.allowed_errors),
         allowed_by_fault=frozenset(cycle.allowed_by_fault),
         fault_begun_ns=cycle.fault_begun_ns,
+        exactly_once=exactly_once(cycle),
+        write_back_s=longest_s(cycle),
         faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
     )
+
+
+def exactly_once(cycle: CycleRecord) -> bool:
+    """Return whether the server had to know each request that a client sent again.
+
+    A session's reply cache does that (RFC 8881, 2.10.6.1), for as long as the server is not restarted and the client's
+    lease does not expire.
+    """
+    mounts = list(cycle.effective.get("mounts", {}).values())
+    if cycle.fault in RESTARTED or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+        return False
+    begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
+    lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
+    return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
+
+
+def mirrors_of(cycle: CycleRecord) -> list[str]:
+    """Return the md devices that hold copies."""
+    devices = cycle.effective.get("array", {}).get("devices", ())
+    return [one["device"] for one in devices if one["level"] in ("1", "10")]
+
+
+def longest_s(cycle: CycleRecord) -> float | None:
+    """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
+    found = cycle.checks.get("write back")
+    return None if found is None else WriteBackState.model_validate(found).longest_s
 
 
 def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:
@@ -264,6 +346,8 @@ def conclude_control(
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
         if not blame.startswith(cycle.control.expects_blame or ""):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
+        if beside := next((one for one in bad if one.checker.startswith(OF_THE_STACK)), None):
+            return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     if lost or bad:
         why = f"{lost:,} operations lost" if lost else f"{bad[0].checker}: {bad[0].reason}"
@@ -282,7 +366,8 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
         return outcome, f"every promise that holds by design was kept{controls}"
     culprit = next(part for part in parts if part.outcome is outcome)
-    return outcome, f"{culprit.title}: {culprit.reason}"
+    errors = (f"{part.title}: {part.reason}" for part in parts if part.outcome is Outcome.ERROR)
+    return outcome, f"{culprit.title}: {culprit.reason}{and_errors(outcome, errors)}"
 
 
 def timeline(history: History, cycle: CycleRecord) -> Timeline | None:

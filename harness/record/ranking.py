@@ -7,7 +7,7 @@ from harness.cause import Limit
 from harness.model.ratio import LEAST_SHARE, likely_cause
 from harness.record.cell import CellRecord
 from harness.record.run import CycleRecord, RunRecord
-from harness.verdict.outcome import Outcome
+from harness.verdict.outcome import Outcome, and_errors
 
 
 def judge_cells(record: RunRecord) -> None:
@@ -129,9 +129,10 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     """Return how a plan's run ended: by its worst cell that says anything about a promise or the rig."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
-    for outcome in (Outcome.INVALID, Outcome.ERROR, Outcome.FAIL, Outcome.INCONCLUSIVE):
+    for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
         if culprit := next((cell for cell in record.cells if cell.outcome is outcome), None):
-            return outcome, f"{culprit.name}: {culprit.reason}"
+            errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
+            return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
         return Outcome.INCONCLUSIVE, "no cell can be ranked; the table says why of each"

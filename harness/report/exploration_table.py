@@ -19,7 +19,9 @@ MOST_WRITES = 5
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
     """Print what was looked at, each failure, how it ended, and where the page is."""
     _say(console, words.summary(record))
+    _say(console, words.tested(record))
     _say(console, words.cold(record))
+    _say(console, words.filesystems(record))
     _say(console, words.redundancy(record))
     _say(console, words.effort(record))
     for note in record.notes:

@@ -25,6 +25,15 @@ def summary(record: ExplorationRecord) -> str:
     )
 
 
+def tested(record: ExplorationRecord) -> str:
+    """Return the operations whose loss a state could have shown, by kind, and in how many states it stays open."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in record.tested.items())
+    said = f"acknowledged operations that a state could have lost: {kinds or 'none'}"
+    if record.undecided is not None:
+        said += f"; undecided in {plural(record.undecided.states, 'state')}: {record.undecided.reason}"
+    return said
+
+
 def cold(record: ExplorationRecord) -> str:
     """Say whether reusing a machine has hidden anything."""
     if not record.cold.checked:
@@ -32,6 +41,11 @@ def cold(record: ExplorationRecord) -> str:
     agreed = record.cold.checked - len(record.cold.differing)
     said = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
     return said + (f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else "")
+
+
+def filesystems(record: ExplorationRecord) -> str:
+    """Say at how many states the file system's own checker has looked."""
+    return f"the file system's own checker looked for damage in {plural(record.filesystems, 'state')}"
 
 
 def redundancy(record: ExplorationRecord) -> str:
@@ -43,6 +57,8 @@ def redundancy(record: ExplorationRecord) -> str:
         if one.uneven:
             left += f", in {one.uneven:,} that depends on the member whose bitmap it reads"
         said += [left] if one.differing else []
+        if one.changed:
+            said.append(f"in {one.changed:,} copies differ where a page changed under write-back, which md allows")
         if one.all_marked:
             said.append(f"in {one.all_marked:,} the bitmap marked every region, and could have left no row out")
     said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]

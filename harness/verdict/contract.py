@@ -62,6 +62,10 @@ class Conditions:
     allowed_by_fault: frozenset[int] = frozenset()
     """Those of which they may be told from the fault's beginning on."""
     fault_begun_ns: int | None = None
+    exactly_once: bool = False
+    """Whether the protocol promises that a request which is sent again is not done again (RFC 8881, 2.10.6)."""
+    write_back_s: float | None = None
+    """The age from which on the server's kernel has nothing in its memory alone; None: not known, or without limit."""
     faults: frozenset[str] = frozenset()
     """Names of the fault, and of what was wrong from before it."""
 
@@ -155,7 +159,9 @@ def judge_errors(
     """Judge that no client was told of an error that the fault does not mean; a loss by design is an error too."""
     checker = "errors told to clients"
     told = [
-        one for one in history.operations if one.ended is Ended.FAILED and not resent(one, fault_at_ns, resumed_ns)
+        one
+        for one in history.operations
+        if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, resumed_ns))
     ]
     failed = [one for one in told if not meant(one, conditions)]
     if not failed:
@@ -164,10 +170,16 @@ def judge_errors(
         return Verdict(
             checker=checker, outcome=Outcome.PASS, reason=f"{reason}: the fault means them" if told else "none"
         )
-    first = failed[0]
-    reason = f"{len(failed):,}, the first of them {errorcode.get(first.error, first.error)} for {first.kind}"
-    outcome = Outcome.PASS if conditions.excused else Outcome.FAIL
-    return Verdict(checker=checker, outcome=outcome, reason=reason, blame=conditions.blame)
+    # What an async export has lost shows as errors too; before the fault it had lost nothing.
+    begun_ns = conditions.fault_begun_ns or fault_at_ns
+    early = [one for one in failed if begun_ns is None or (one.ended_ns or 0) < begun_ns]
+    excused = conditions.excused and not early
+    wrong, when = (early, ", before the fault") if conditions.excused and early else (failed, "")
+    first = wrong[0]
+    reason = f"{len(wrong):,}, the first of them {errorcode.get(first.error, first.error)} for {first.kind}{when}"
+    blame = "the stack: no fault had begun yet" if when else conditions.blame
+    outcome = Outcome.PASS if excused else Outcome.FAIL
+    return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
 
 
 def meant(operation: Operation, conditions: Conditions) -> bool:

@@ -1,5 +1,6 @@
 """Whether file system and array are whole after a fault."""
 
+from collections.abc import Collection
 from typing import Any
 
 from harness.verdict.contract import Conditions
@@ -14,6 +15,9 @@ A power cut or a panic is none. Copies and parity may differ after it, but that 
 ended when the check begins (`Array.scrub`); nor is the write hole, which spoils what a rebuild then makes consistent.
 """
 
+COPIES = "copies of a mirror"
+"""The class of differences that md allows, and that nothing in a scrub tells from those that it does not."""
+
 
 def judge_filesystem(check: dict[str, Any] | None, conditions: Conditions) -> Verdict:
     """Judge what `xfs_repair -n` or `e2fsck -fn` found."""
@@ -26,8 +30,11 @@ def judge_filesystem(check: dict[str, Any] | None, conditions: Conditions) -> Ve
     return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
 
 
-def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict:
-    """Judge what a scrub after the resync found; levels without redundancy have nothing to compare."""
+def judge_array(check: dict[str, Any] | None, conditions: Conditions, mirrors: Collection[str] = ()) -> Verdict:
+    """Judge what a scrub after the resync found; levels without redundancy have nothing to compare.
+
+    ``mirrors``: the devices of which each holds copies, and no parity.
+    """
     name = "array"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
@@ -49,6 +56,9 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions) -> Verdict
             if conditions.faults & ROTTEN and not any(left.values()):
                 # It was made to differ, so that this is what a scrub is for.
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
+            if set(differing) <= set(mirrors) and not any(left.values()) and not conditions.broken_drives:
+                reason = f"{reason}; md allows copies to differ where a page changed under write-back (md(4))"
+                return Verdict(checker=COPIES, outcome=Outcome.INCONCLUSIVE, reason=reason)
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     unchecked = "".join(f"; {device} not checked: {why}" for device, why in check["unchecked"].items())
     return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")

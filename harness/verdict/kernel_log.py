@@ -1,7 +1,7 @@
 """What a kernel says on its console that no healthy run says."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from harness.verdict.outcome import Outcome, Verdict
 
@@ -23,6 +23,16 @@ SIGNS: dict[str, re.Pattern[str]] = {
 }
 
 PANIC_BY_SYSRQ = "Kernel panic - not syncing: sysrq triggered crash"
+WRECKED = frozenset({"oops", "panic", "hung task"})
+"""Signs of a kernel that has failed, whatever else went wrong."""
+BLOCKED = re.compile(r"blocked for more than \d+ seconds")
+"""What a client's kernel says of each task that waits for a server which is away (kernel/hung_task.c)."""
+NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
+"""Panics of a kernel to which the rig gave nothing that it could start."""
+TRACED = 8
+"""Functions of a trace that are named."""
+_TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
+_FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 def findings(log: str) -> list[tuple[str, str]]:
@@ -32,13 +42,44 @@ def findings(log: str) -> list[tuple[str, str]]:
     ]
 
 
+def judge_wrecks(server: str, *, panic_asked_for: bool = False) -> Verdict | None:
+    """Judge what a server's kernel said before the rig gave it up: None unless it says that the kernel has failed."""
+    for sign, line in findings(server):
+        asked = panic_asked_for and line.endswith(PANIC_BY_SYSRQ)
+        if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
+            trace = trace_of(server, line)
+            reason = f"server: {sign}: {line}{f'; trace: {trace}' if trace else ''}"
+            return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame="kernel")
+    return None
+
+
+def trace_of(log: str, line: str) -> str:
+    """Return the functions of the first trace after a line, the innermost first; nothing if there is none."""
+    _, _, after = log.partition(line)
+    begin = _TRACE.search(after)
+    if begin is None:
+        return ""
+    named = (found[1] for found in _FUNCTION.finditer(after, begin.end()))
+    return " < ".join(name for name, _ in zip(dict.fromkeys(named), range(TRACED), strict=False))
+
+
+def blocked(text: str) -> frozenset[str]:
+    """Return the lines that say that a task waits for too long."""
+    return frozenset(line.strip() for line in text.splitlines() if BLOCKED.search(line))
+
+
 def judge_kernel_logs(
-    logs: Sequence[tuple[str, str]], *, panic_asked_for: bool = False, asked_for: Sequence[str] = ()
+    logs: Sequence[tuple[str, str]],
+    *,
+    panic_asked_for: bool = False,
+    asked_for: Sequence[str] = (),
+    waited: Collection[str] = (),
 ) -> Verdict:
     """Judge (name, console log) pairs.
 
     ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused. ``asked_for``: patterns of the lines
-    that other faults make a kernel say.
+    that other faults make a kernel say. ``waited``: the very lines by which clients' kernels said that their tasks
+    waited for the server while the fault kept it away.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
@@ -49,6 +90,7 @@ def judge_kernel_logs(
         for sign, line in findings(log)
         if not (panic_asked_for and line.endswith(PANIC_BY_SYSRQ))
         and not any(pattern.search(line) for pattern in excused)
+        and line not in waited
     ]
     if not bad:
         return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")

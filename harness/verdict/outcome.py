@@ -22,12 +22,21 @@ class Outcome(StrEnum):
     """What was to be seen did not show, and nothing contradicts it either."""
 
 
-SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.FAIL, Outcome.ERROR, Outcome.INVALID)
+SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.FAIL, Outcome.INVALID)
+"""A broken promise that was observed stays broken, whatever the rig did before or after it."""
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """Return the end that speaks for all; without any there is nothing judged, and that has not passed."""
     return max(outcomes, key=SEVERITY.index, default=Outcome.INCONCLUSIVE)
+
+
+def and_errors(outcome: Outcome, errors: Iterable[str]) -> str:
+    """Return what a reason has to add about the parts in which the rig failed; nothing where the outcome is theirs."""
+    said = list(errors)
+    if outcome is Outcome.ERROR or not said:
+        return ""
+    return f"; the rig failed in {len(said):,} other {'part' if len(said) == 1 else 'parts'}: {said[0]}"
 
 
 class Verdict(BaseModel):

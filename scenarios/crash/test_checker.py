@@ -1,19 +1,25 @@
 """A machine that looks at one crash state after the other says of each what a machine would that saw nothing else."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.campaign import Campaign
 from harness.crash.checker import Checker
+from harness.crash.judge import DEGRADED, FILESYSTEM
 from harness.crash.observation import End, ThroughNfsd
 from harness.crash.patch import BLOCK, Patch
 from harness.crash.source import Source, source_of
 from harness.crash.window import Window
 from harness.export import export_command, unexport_command
+from harness.fault.array import Degraded
+from harness.filesystem.state import FilesystemCheck
 from harness.fixtures import Cycle, stack_of
+from harness.verdict.outcome import Outcome
 
+MAGIC = b"XFSB"
 HANGS_S = 12.0
 """Longer than all that comes before nfsd, shorter than nfsd needs to give up."""
 HEADS = range(512)
@@ -78,6 +84,49 @@ def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> 
     assert {one.end for one in (squashed, nothing, again)} == {End.READ}
     assert squashed.found == nothing.found == again.found
     assert checker.reboots == 0
+
+
+def last_superblock(window: Window) -> tuple[int, int]:
+    """Return member and block of the copy of XFS' superblock that lies farthest behind: no mount reads it."""
+    copies = [
+        (at // BLOCK, member)
+        for member, info in enumerate(window.recording.members)
+        for begin, end in window.image(info.serial).extents()
+        for at in range(begin, end, BLOCK)
+        if window.image(info.serial).copy(at, len(MAGIC)) == MAGIC
+    ]
+    block, member = max(copies)
+    return member, block
+
+
+def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -> None:
+    window = Window(source.recording)
+    checker.advance(window.move(len(source.recording.records)))
+    whole = checker.check(Patch(), fsck=True)
+    assert whole.filesystem == FilesystemCheck(outcome="clean", status=0)
+    damaged = checker.check(Patch({last_superblock(window): bytes(BLOCK)}), fsck=True)
+    assert (damaged.end, damaged.found) == (End.READ, whole.found)
+    assert damaged.filesystem is not None
+    assert damaged.filesystem.outcome == "corrupt", damaged.filesystem
+    end_ns = source.recording.end_ns
+    assert source.oracle.judge(whole, end_ns).outcome is Outcome.PASS
+    assert [one.promise for one in source.oracle.judge(damaged, end_ns).damages] == [FILESYSTEM]
+
+
+def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
+    campaign: Campaign, cycle: Cycle, tmp_path: Path
+) -> None:
+    ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
+    source = source_of(campaign.store, ended.record.name)
+    campaign.discard_lab()
+    with Checker(source.topology, source.stack, source.orders, tmp_path) as checker:
+        checker.advance(Window(source.recording).move(len(source.recording.records)))
+        seen = checker.check(Patch())
+    assert (seen.end, seen.degraded) == (End.READ, {"/dev/md0": 1})
+    end_ns = source.recording.end_ns
+    assert source.oracle.judge(seen, end_ns).outcome is Outcome.PASS
+    careless = replace(source.oracle, incomplete_ns=None)
+    assert [one.promise for one in careless.judge(seen, end_ns).damages] == [DEGRADED]
 
 
 def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(

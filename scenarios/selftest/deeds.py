@@ -44,6 +44,8 @@ STRIKE_DEADLINE_S = 15.0
 ROTS = "client2-1-o_sync"
 WORK_S = 0.5
 """So long clients work on after a deed."""
+HEALED_S = 1.5
+"""Longer than a stamp may be late: what is lost after it was begun after the lie."""
 TOLD_S = 0.1
 """By then a client has been told of what a drive has just acknowledged."""
 
@@ -202,6 +204,15 @@ def flushes_are_dropped(scene: Scene, places: Places) -> None:
     places["flush-dropped"] = "the disks: disk1 acknowledged flushes and kept nothing"
 
 
+def one_flush_is_dropped(scene: Scene, places: Places) -> None:
+    """Let one member drop a single flush, and make good for it with the next one, long before anything is lost."""
+    strike(scene, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1))
+    durable = flushes_of(scene, "disk1") + 2
+    wait_until(lambda: flushes_of(scene, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
+    pause(HEALED_S)
+    places["careless-after-a-lie"] = "the stack"
+
+
 def clients_go_on(scene: Scene, _places: Places) -> None:
     """Let the client work again that was kept from it."""
     scene.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
@@ -256,7 +267,20 @@ def serials_are_swapped(scene: Scene, places: Places) -> None:
     places["serials-swapped"] = "disk1 carries the metadata of disk2"
 
 
-# Of the server's administrator.
+# Of the server's kernel and its administrator.
+
+
+def server_panics(scene: Scene, _places: Places) -> None:
+    """Let the server's kernel panic as soon as an array is assembled."""
+    array, server = scene.stack.array, scene.lab.server
+    assemble = array.activate
+
+    def panic() -> None:
+        assemble()
+        server.put("1", "/proc/sys/kernel/panic_on_oops")
+        server.run(["tee", "/proc/sysrq-trigger"], stdin="c", deadline_s=STRIKE_DEADLINE_S)
+
+    setattr(array, "activate", panic)  # noqa: B010  mypy knows it as a method
 
 
 def flushes_stop_above_the_members(scene: Scene, places: Places) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from harness.cycle import Cycle
 from harness.disk.cache import CacheMode
+from harness.filesystem.write_back import WriteBackState
+from harness.fixtures import stack_of
 from harness.machine.machine import Machine
+from harness.record import ControlSpec
 from harness.workload import agent, ledger
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
@@ -71,6 +74,13 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cycle, "_look_through_client", planted)
 
 
+def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
+    """Let the server's kernel keep what is dirty for longer than its own settings, as they are read back, allow."""
+    patch.setattr("harness.filesystem.write_back.TRANSFER_S", 0.1)
+    said = WriteBackState(expire_s=0.1, wake_s=0.1, commit_s=0.1)
+    patch.setattr("harness.cycle.cycle.read_write_back", lambda *_: said)
+
+
 EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, code, self.number, self.sequence, index, generation, 0))
             self.stop.wait(60)
 """
@@ -85,9 +95,11 @@ class Experiment:
     patch: Patch = lambda _: None
 
 
+ASYNC = stack_of("4", sync=False)
 TWINS: Mapping[str, dict[str, Any]] = {
     "power-cut": {},
     "no-fault": {"fault": "none"},
+    "async": {"stack": ASYNC},
     "torn-stripe": {"fault": TamperedCut(without_power=deeds.stripe_is_torn)},
 }
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -106,6 +118,17 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         }
     ),
     "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
+    "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=careless_agents),
+    "careless-control": Experiment(
+        lambda _: {
+            "cache_mode": CacheMode.LYING,
+            "cache_mode_of": ("disk2",),
+            "control": ControlSpec(expects_loss=True, expects_blame="the disks"),
+        },
+        patch=careless_agents,
+    ),
+    "late-write-back": Experiment(lambda _: {"stack": ASYNC}, "async", kernel_keeps_for_longer),
+    "panic": Experiment(cut(booted=deeds.server_panics)),
     "rename": Experiment(cut(at_work=deeds.first_directory_is_done, booted=deeds.rename_is_undone)),
     "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
     "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
@@ -156,6 +179,8 @@ PLANTS = (
     Plant("early-acknowledgement", "agents", "metadata", LOST, STACK, "client1-3-metadata: "),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "metadata", LOST, STACK),
+    Plant("older-than-write-back", "late-write-back", "older than write-back allows", "acknowledged", STACK, "fsync"),
+    Plant("panic-in-recovery", "panic", "kernel log", "server: ", "kernel", "panic"),
     Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),
     Plant("array-re-created", "re-created", "members", "re-created instead of assembled", STACK),
 )

@@ -78,6 +78,21 @@ def in_danger(source: Source) -> Iterator[int]:
             lied_ns.pop(record.member, None)
 
 
+def test_a_lie_that_was_made_good_hides_no_broken_stack(cycles: Cycles) -> None:
+    record, places = cycles.planted("careless-after-a-lie")
+    source = source_of(cycles.campaign.store, record.name)
+    explored, page = explore_cycle(source, Options(Budget(STATES, None)))
+    assert explored.outcome is Outcome.FAIL, (explored.reason, page)
+    blames = [str(one.blame) for one in explored.failures]
+    assert any(one.startswith(places["careless-after-a-lie"]) for one in blames), (blames, page)
+
+
+def test_a_lying_control_passes_over_no_broken_stack(cycles: Cycles) -> None:
+    record, _ = cycles.planted("careless-control")
+    assert record.outcome is Outcome.INVALID, record.reason
+    assert "the stack" in record.reason or record.not_recovered is not None
+
+
 def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: pytest.MonkeyPatch) -> None:
     record, places = cycles.planted("flush-dropped")
     source = source_of(cycles.campaign.store, record.name)

@@ -18,12 +18,14 @@ from harness.crash.patch import Patch
 from harness.crash.recording import Recording
 from harness.crash.tally import Tally
 from harness.disk.writelog import Flag, Kind
+from harness.filesystem.state import FilesystemCheck
 from harness.verdict.contract import Conditions
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
 ROUNDS = 6
+CLEAN = FilesystemCheck(outcome="clean", status=0)
 STALE = Damage("write + fsync", "an older generation is there", "read")
 FLUSH = Did(Kind.FLUSH)
 LIE = Did(Kind.FLUSH, flags=int(Flag.LIED))
@@ -56,12 +58,14 @@ class FakeChecker:
         self.cold_differs = False
         self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
         self.forgives = False
+        self.degraded: Callable[[int], dict[str, int]] = lambda _: {}
+        self.fsck: Callable[[int], FilesystemCheck] = lambda _: CLEAN
         self.silent: tuple[int, ...] = ()
 
     def advance(self, patch: Patch) -> None:
         self.base |= patch.blocks
 
-    def check(self, patch: Patch, *, nfsd: bool = False) -> Observation:
+    def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         self.checks += 1
         self.before_check(self.checks)
         if self.checks in self.silent:
@@ -75,6 +79,8 @@ class FakeChecker:
             end=End.READ,
             found={"f@0": {"blocks": blocks, "names": ["f"]}},
             through_nfsd=self.nfsd(blocks[0]) if nfsd else ThroughNfsd.NOT_TRIED,
+            degraded=self.degraded(blocks[0]),
+            filesystem=self.fsck(blocks[0]) if fsck else None,
             ms={"verify": 2.0},
         )
 
@@ -98,6 +104,10 @@ class MadeUp:
         self.cold_differs = False
         self.nfsd: Callable[[int], ThroughNfsd] = lambda _: ThroughNfsd.SAME
         """What nfsd gives of a state with such a first block."""
+        self.degraded: Callable[[int], dict[str, int]] = lambda _: {}
+        """Which arrays go on without members in a state with such a first block."""
+        self.fsck: Callable[[int], FilesystemCheck] = lambda _: CLEAN
+        """What the file system's own checker says of one."""
         self.silent: tuple[int, ...] = ()
         """The checks, counted from 1 and of each checker, that come to no end."""
 
@@ -106,7 +116,7 @@ class MadeUp:
         def boot(_: int) -> Iterator[FakeChecker]:
             checker = FakeChecker()
             checker.before_check, checker.cold_differs, checker.nfsd = self.before_check, self.cold_differs, self.nfsd
-            checker.silent = self.silent
+            checker.silent, checker.degraded, checker.fsck = self.silent, self.degraded, self.fsck
             self.checkers.append(checker)
             yield checker
 

@@ -9,6 +9,7 @@ import pytest
 from harness.crash import check_agent
 from harness.crash.check_agent import (
     DIFFERENT,
+    FSCK,
     NFSD,
     NOT_ASSEMBLED,
     NOT_MOUNTED,
@@ -17,6 +18,7 @@ from harness.crash.check_agent import (
     SECOND_NS,
     Hand,
     Runner,
+    degraded,
     differing,
     forget,
     freeze,
@@ -27,6 +29,7 @@ ORDERS: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
     "mount": ["mount"],
     "unmount": ["umount"],
+    "fsck": ["fsck"],
     "stop": ["stop"],
     "ledger": {"root": "/ledger"},
     "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
@@ -158,6 +161,37 @@ def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() ->
     assert machine.ran[-5:] == ["forget", "umount", "forget", "umount", "stop"]
 
 
+def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
+    machine = Machine()
+    assert machine.hand.check(FSCK) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
+    assert machine.ran[-3:] == ["umount", "fsck", "stop"]
+    assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
+
+
+def test_what_its_checker_says_is_told() -> None:
+    assert Machine("fsck").hand.check(FSCK)["fsck"] == (1, "no")
+
+
+@pytest.mark.parametrize("fails", ["mount", "umount"])
+def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
+    machine = Machine(fails)
+    assert "fsck" not in machine.hand.check(FSCK)
+    assert "fsck" not in machine.ran
+
+
+@pytest.mark.parametrize(("fails", "end"), [((), READ), (("mount",), NOT_MOUNTED)])
+def test_an_array_that_goes_on_without_a_member_is_told(
+    fails: tuple[str, ...], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
+    for name, missing in (("md0", "1\n"), ("md1", "0\n")):
+        (tmp_path / name / "md").mkdir(parents=True)
+        (tmp_path / name / "md" / "degraded").write_text(missing)
+    answer = Machine(*fails).hand.check()
+    assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
+    assert degraded("/dev/md2") == 0
+
+
 def test_which_workers_differ() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
 
@@ -188,9 +222,10 @@ def test_a_command_and_what_it_said() -> None:
     assert runner.run(["true"]) == (0, "")
 
 
-def test_only_the_end_of_much_is_kept() -> None:
-    assert Runner().run(["seq", "100000"])[1].endswith("100000")
-    assert len(Runner().run(["seq", "100000"])[1]) <= check_agent.LONGEST
+def test_of_much_the_beginning_and_the_end_are_kept() -> None:
+    said = Runner().run(["seq", "100000"])[1]
+    assert (said[:4], said[-7:]) == ("1\n2\n", "\n100000")
+    assert len(said) <= check_agent.LONGEST + len("\n...\n")
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -9,6 +9,7 @@ import pytest
 from harness.crash.checker import checker_topology, orders_of
 from harness.crash.look import Look, alarming
 from harness.crash.observation import End, Observation, ThroughNfsd
+from harness.filesystem.state import FilesystemCheck
 from harness.fixtures import stack_of
 from harness.machine.machine import Machine
 from harness.topology import ControllerSpec, server_and_clients
@@ -48,6 +49,11 @@ def test_nested_arrays_are_stopped_from_above() -> None:
     assert orders["stop"][2:] == devices[::-1]
 
 
+def test_the_file_systems_checker_looks_at_the_device_that_is_mounted() -> None:
+    orders = orders_of(stack_of("1+0"), {})
+    assert orders["fsck"] == ["xfs_repair", "-n", orders["mount"][-2]]
+
+
 def test_alarms_are_the_same_after_each_boot() -> None:
     logs = (
         "[   12.345678] WARNING: CPU: 0 PID: 812 at fs/xfs/xfs_trans.c:10\n" * 2,
@@ -68,6 +74,10 @@ def test_two_looks_at_one_state_are_the_same() -> None:
     assert seen.same_as(seen.model_copy(update={"ms": {"mount": 2.0}, "through_nfsd": ThroughNfsd.SAME}))
     assert not seen.same_as(seen.model_copy(update={"found": {"a": {"blocks": [2]}}}))
     assert not seen.same_as(seen.model_copy(update={"end": End.WEDGED}))
+    assert not seen.same_as(seen.model_copy(update={"degraded": {"/dev/md0": 1}}))
+    clean = seen.model_copy(update={"filesystem": FilesystemCheck(outcome="clean", status=0)})
+    assert seen.same_as(clean)
+    assert not clean.same_as(seen.model_copy(update={"filesystem": FilesystemCheck(outcome="corrupt", status=1)}))
     through = seen.model_copy(update={"through_nfsd": ThroughNfsd.SAME})
     assert not through.same_as(seen.model_copy(update={"through_nfsd": ThroughNfsd.DIFFERENT}))
 

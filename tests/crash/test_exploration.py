@@ -1,4 +1,5 @@
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,7 +8,11 @@ import pytest
 from harness.crash import exploration as module
 from harness.crash.exploration import Budget
 from harness.crash.journal import read
+from harness.crash.judge import DEGRADED, FILESYSTEM
 from harness.errors import RequestError, RigError
+from harness.filesystem.state import FilesystemCheck
+from harness.verdict.contract import Conditions
+from harness.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored
 
@@ -275,3 +280,44 @@ def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
     assert 0 < counted.differing < counted.checked
     assert not counted.unmarked
     assert not tally.broken
+
+
+def test_what_could_have_been_lost_is_counted_by_kind(honest: MadeUp, tmp_path: Path) -> None:
+    assert honest.explore().tally.tested == {"fsync": 5}
+    assert MadeUp(tmp_path / "silent", written(), told(0)).explore().tally.tested == {}
+
+
+def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
+    one = MadeUp(tmp_path / "close", written(lies_from=4), told())
+    closes = (operation._replace(kind="close") for operation in told().operations)
+    conditions = Conditions(export_sync=True, delegations=True)
+    one.oracle = replace(one.oracle, history=History(closes), conditions=conditions)
+    tally = one.explore().tally
+    assert (tally.broken, tally.loss) == (0, None)
+    assert tally.undecided is not None
+    assert "under a write delegation" in tally.undecided.reason
+
+
+def test_the_file_systems_checker_looks_at_a_sample_and_at_what_is_broken(honest: MadeUp, lying: MadeUp) -> None:
+    sampled = honest.explore().tally
+    assert 0 < sampled.filesystems < sampled.checked
+    tally = lying.explore().tally
+    assert tally.broken
+    digests = {line.digest: line.observation for line in read(lying.folder / "states.jsonl")[1] if line.observation}
+    broken = {mark.name for mark in tally.marks if mark.broken}
+    failing = {line.digest for line in read(lying.folder / "states.jsonl")[1] if line.crash.name in broken}
+    assert all(digests[digest].filesystem is not None for digest in failing)
+    assert {group.damage for group in tally.failures()} == {STALE}
+
+
+def test_damage_that_it_sees_in_the_sample_is_found(honest: MadeUp) -> None:
+    honest.fsck = lambda _: FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
+    tally = honest.explore().tally
+    assert [group.damage.promise for group in tally.failures()] == [FILESYSTEM]
+
+
+def test_a_member_that_md_goes_on_without_is_found(honest: MadeUp) -> None:
+    honest.degraded = lambda block: {"/dev/md0": 1} if block == 2 else {}
+    tally = honest.explore().tally
+    assert [group.damage.promise for group in tally.failures()] == [DEGRADED]
+    assert 0 < tally.broken < tally.judged

@@ -7,13 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crash.judge import BLOCKS, INVENTED, KERNEL_LOG, NFSD, RECOVERY, REDUNDANCY, Damage, Oracle
+from harness.crash.judge import (
+    BLOCKS,
+    DEGRADED,
+    FILESYSTEM,
+    INVENTED,
+    KERNEL_LOG,
+    NFSD,
+    RECOVERY,
+    REDUNDANCY,
+    Damage,
+    Oracle,
+    incomplete_ns,
+)
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
+from harness.disk.writelog import Flag, Kind
 from harness.errors import RigError
+from harness.filesystem.state import FilesystemCheck
+from harness.record.run import CycleRecord
 from harness.verdict.contract import Conditions
+from harness.verdict.lies import Lies
 from harness.verdict.outcome import Outcome
+from harness.verdict.write_back import OLDER
 from harness.workload.agent import ABSENT, GARBAGE, MISPLACED
 from harness.workload.history import Ended, History, Operation, WorkerSpec
+from tests.crash.conftest import Did, Record
 
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
 NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)
@@ -95,9 +113,12 @@ def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
 
 
-def test_disks_that_had_lied_by_then_are_to_blame() -> None:
+def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
+    recording = record(Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
     assert oracle().judge(read(0, 0), 1000).blame == "the stack: nothing that was configured or broken explains it"
-    blame = oracle().judge(read(0, 0), 1000, lying=["disk1"]).blame
+    lies = Lies(recording.records, recording.members)
+    lies.go(3)
+    blame = oracle().judge(read(0, 0), 1000, lost=lies.lost()).blame
     assert blame == "the disks: disk1 acknowledged flushes and kept nothing"
 
 
@@ -119,6 +140,37 @@ def test_an_async_export_is_measured_and_not_blamed() -> None:
     assert judged.outcome is Outcome.PASS
     assert judged.damages == ()
     assert len(judged.missing) == 3
+    assert (judged.excused, judged.undecided) == (True, False)
+
+
+def test_a_close_that_may_promise_nothing_is_neither_excused_nor_broken() -> None:
+    closing = FILE.model_copy(update={"kind": "close"})
+    history = History([wrote(0, 1, 100)._replace(kind="close")])
+    seen = Observation(end=End.READ, found={"f": {"blocks": [0, 0], "names": ["f0"]}})
+    judged = oracle(history, workers=[closing], delegations=True).judge(seen, 1000)
+    assert (judged.outcome, judged.excused, judged.undecided) == (Outcome.INCONCLUSIVE, False, True)
+    assert "under a write delegation" in judged.reason
+    broken = oracle(history, workers=[closing], delegations=False).judge(seen, 1000)
+    assert (broken.outcome, broken.excused, broken.undecided) == (Outcome.FAIL, False, False)
+
+
+def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -> None:
+    conditions = Conditions(export_sync=False, write_back_s=1e-6)
+    one = Oracle((FILE,), HISTORY, conditions, created_ns=0)
+    assert one.judge(read(0, 0), 1000).excused
+    judged = one.judge(read(0, 0), 1250)
+    assert judged.damages == (Damage(OLDER, "the kernel itself had to have written it", "read"),)
+    assert judged.lines(judged.damages[0]) == (
+        "f: fsync of 0 (generation 1): nothing is there",
+        "f: fsync of 1 (generation 1): nothing is there",
+    )
+
+
+def test_a_client_that_still_had_its_power_could_tell() -> None:
+    seen = Observation(end=End.READ, found={"f@0": {"blocks": [0, 7], "names": ["f"]}})
+    one = replace(oracle(), unheard=("client1",), unheard_ns=60)
+    assert one.judge(seen, 59).broken
+    assert not one.judge(seen, 60).broken
 
 
 def test_what_nobody_wrote_is_found() -> None:
@@ -133,6 +185,41 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
     assert judged.damages[0].what == "corruption"
     assert judged.outcome is Outcome.FAIL
+
+
+def test_a_member_that_md_throws_out_is_damage() -> None:
+    judged = oracle().judge(read(2, 1, degraded={"/dev/md0": 1}), 1000)
+    assert judged.damages == (Damage(DEGRADED, "md went on without a member", "read"),)
+    assert judged.lines(judged.damages[0]) == ("md went on without a member: /dev/md0 without 1",)
+
+
+def test_a_member_that_had_been_lost_before_is_none() -> None:
+    one = replace(oracle(), incomplete_ns=500)
+    assert one.judge(read(2, 1, degraded={"/dev/md0": 1}), 499).broken
+    assert not one.judge(read(2, 1, degraded={"/dev/md0": 1}), 500).broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "since"),
+    [
+        ({}, None),
+        ({"fault": "member-fails"}, 70),
+        ({"during": [{"fault": "degraded", "target": "server", "proof": ""}]}, 0),
+        ({"effective": {"array": {"devices": [{"degraded": 1}]}}}, 0),
+        ({"effective": {"array": {"devices": [{"degraded": 0}]}}}, None),
+    ],
+)
+def test_since_when_an_array_may_lack_a_member(changes: dict[str, Any], since: int | None) -> None:
+    fields = {"name": "x", "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
+    assert incomplete_ns(CycleRecord(**{**fields, "fault_begun_ns": 70, **changes})) == since
+
+
+def test_damage_that_only_the_file_systems_checker_sees_is_damage() -> None:
+    corrupt = FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
+    judged = oracle().judge(read(2, 1, filesystem=corrupt), 1000)
+    assert judged.damages == (Damage(FILESYSTEM, "its own checker says corrupt", "read"),)
+    assert judged.lines(judged.damages[0]) == ("its own checker says corrupt: agf 0: bad",)
+    assert not oracle().judge(read(2, 1, filesystem=FilesystemCheck(outcome="clean", status=0)), 1000).broken
 
 
 def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:

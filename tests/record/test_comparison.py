@@ -215,6 +215,16 @@ def test_what_was_interrupted_is_an_error_and_keeps_its_figures(sides: Sides) ->
     assert found.pairs[0].new.median == 21
 
 
+def test_what_was_interrupted_hides_no_broken_promise(sides: Sides) -> None:
+    base, new = comparable(sides)
+    break_on_new(new)
+    conclude_run(new)
+    base.ended_early = new.ended_early = "SIGINT"
+    found = compared((base, new))
+    assert found.outcome is Outcome.FAIL
+    assert found.reason.endswith("lost what it had promised; ended early: SIGINT")
+
+
 def test_sides_that_never_booted_have_no_versions(sides: Sides) -> None:
     base, new = sides
     base.environment = new.environment = None

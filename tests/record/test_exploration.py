@@ -8,6 +8,7 @@ from harness.record.exploration import (
     LossRecord,
     Possible,
     StageTime,
+    UndecidedRecord,
     conclude_exploration,
     stage_times,
 )
@@ -47,6 +48,7 @@ def record(**changes: object) -> ExplorationRecord:
         "judged": 20,
         "distinct": 15,
         "checked": 15,
+        "tested": {"fsync": 4},
     }
     return ExplorationRecord.model_validate(fields | changes)
 
@@ -57,6 +59,20 @@ def test_nothing_broken_passes() -> None:
 
 def test_nothing_judged_has_not_passed() -> None:
     assert conclude_exploration(record(judged=0))[0] is Outcome.INCONCLUSIVE
+
+
+def test_states_by_whose_cut_nothing_was_acknowledged_prove_nothing() -> None:
+    outcome, reason = conclude_exploration(record(tested={}))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason == "nothing had been acknowledged by the cut of any of 20 crash states (15 different)"
+
+
+def test_what_is_missing_and_not_excused_is_no_measured_loss() -> None:
+    undecided = UndecidedRecord(states=3, state="17-00c0ffee", reason="close may promise nothing")
+    outcome, reason = conclude_exploration(record(undecided=undecided, loss=LOSS))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason == "undecided in 3 of 20 crash states (15 different): close may promise nothing, in 17-00c0ffee"
+    assert conclude_exploration(record(undecided=undecided, failures=[failure()]))[0] is Outcome.FAIL
 
 
 def test_a_failure_fails_with_promise_and_blame() -> None:
@@ -90,12 +106,20 @@ def test_the_first_that_came_again_is_told() -> None:
     assert "once" in conclude_exploration(record(broken=3, failures=failures))[1]
 
 
-def test_reuse_that_hid_something_overrules_all() -> None:
+def test_reuse_that_hid_something_overrules_what_was_not_shown_again() -> None:
     outcome, reason = conclude_exploration(
         record(failures=[failure()], cold={"checked": 2, "differing": ["17-00c0ffee"]})
     )
     assert outcome is Outcome.ERROR
     assert "17-00c0ffee looked different" in reason
+
+
+def test_reuse_that_hid_something_hides_no_confirmed_failure() -> None:
+    cold = {"checked": 2, "differing": ["17-00c0ffee"]}
+    outcome, reason = conclude_exploration(record(failures=[failure(repeated=2, confirmed=2)], cold=cold))
+    assert outcome is Outcome.FAIL
+    assert "blamed on the stack" in reason
+    assert "besides, reuse hid something: 17-00c0ffee" in reason
 
 
 def test_an_async_exports_loss_is_measured() -> None:

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.disk.cache import CacheMode
+from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from harness.record import ControlSpec, CycleRecord, RunRecord, RunStore
-from harness.record.judge import conclude, judge_cycle, judge_run
+from harness.record.judge import conclude, conditions_of, judge_cycle, judge_run
 from harness.verdict.outcome import Outcome
+from harness.workload.agent import BLOCK, block
 from harness.workload.history import Ended, History
+from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -280,6 +284,151 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: Ru
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "sync was asked" in str(cycle.reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "torn"), [("power-cut", True), ("client-power-cut", False), ("kernel-panic", False)]
+)
+def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: str, torn: bool) -> None:
+    cycle.policy, cycle.fault = "torn", fault
+    assert conditions_of(cycle).torn is torn
+
+
+@pytest.mark.parametrize(
+    ("fault", "vers", "away_s", "once"),
+    [
+        ("network-cut", "4.2", 10, True),
+        ("network-cut", "4.1", 10, True),
+        ("network-cut", "4.0", 10, False),
+        ("network-cut", "3", 10, False),
+        ("network-cut", "4.2", 100, False),
+        ("power-cut", "4.2", 10, False),
+        ("nfsd-restart", "4.2", 10, False),
+    ],
+)
+def test_where_a_session_outlives_a_fault_each_request_is_done_once(
+    cycle: CycleRecord, fault: str, vers: str, away_s: int, once: bool
+) -> None:
+    for mount in cycle.effective["mounts"].values():
+        mount["vers"] = vers
+    cycle.fault, cycle.fault_begun_ns, cycle.resumed_ns = fault, 10**9, (1 + away_s) * 10**9
+    assert conditions_of(cycle).exactly_once is once
+
+
+def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    change(store, cycle, "on_server", lose_a_block)
+    cycle.checks["write back"] = {"expire_s": 30, "wake_s": 5, "commit_s": 30}
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.fault_at_ns = (cycle.fault_at_ns or 0) + 600 * 10**9
+    assert judged(cycle, store) is Outcome.FAIL
+    assert cycle.reason.startswith("older than write-back allows")
+
+
+OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Trace:\n xlog_recover+0x10/0x20\n"
+
+
+def say(store: RunStore, cycle: CycleRecord, machine: str, text: str) -> None:
+    with (store.path / cycle.files[f"console {machine}"]).open("a") as console:
+        console.write(text)
+
+
+def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
+    assert [one.blame for one in cycle.verdicts] == ["kernel"]
+
+
+def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "client1", "INFO: task agent.py:77 blocked for more than 120 seconds.\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.ERROR
+
+
+def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    change(store, cycle, "on_server", lose_a_block)
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    assert judged(cycle, store) is Outcome.INVALID
+    assert cycle.reason.startswith("control: export: ")
+
+
+@pytest.mark.parametrize(("lies", "blame"), [(True, "the disks: disk0"), (False, "the stack")])
+def test_a_disk_is_blamed_for_what_its_lie_covers(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, lies: bool, blame: str
+) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    change(store, cycle, "on_server", lose_a_block)
+    done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=int(Flag.LIED)), *([] if lies else [Did(Kind.FLUSH)])]
+    write_log(store.path / "write.log", done)
+    cycle.files["write log"] = "write.log"
+    # The made-up log is of a time long before the ledger.
+    monkeypatch.setattr("harness.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    assert judged(cycle, store) is Outcome.FAIL
+    assert f"blamed on {blame}" in cycle.reason
+
+
+@pytest.mark.parametrize(("generations", "outcome"), [(100, Outcome.PASS), (0, Outcome.INVALID)])
+def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("harness.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    cycle.not_recovered = "mount: bad superblock"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    infos = [MemberInfo("disk0", 1 << 30, CacheMode.VOLATILE, CacheMode.VOLATILE)]
+    log = LogWriter(store.path / "write.log", infos, 0)
+    for at, worker in enumerate(cycle.workers):
+        for place in range(worker["first"], worker["first"] + worker["blocks"]):
+            data = block(worker["file"], place * BLOCK, generations, 7)
+            log.write(0, 0, 0, (at, at + 1), data)
+    log.note(Kind.FLUSH, int(Flag.LIED), 0, (0, 0), (100, 101))
+    log.close(102)
+    cycle.files["write log"] = "write.log"
+    assert judged(cycle, store) is outcome
+    assert (cycle.verdicts[0].blame == "the stack") == (outcome is Outcome.INVALID)
+
+
+def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "mount: killed"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+    assert cycle.reason.endswith("blamed on kernel")
+
+
+@pytest.mark.parametrize(("fault", "outcome"), [("power-cut", Outcome.PASS), ("member-fails", Outcome.FAIL)])
+def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
+    store: RunStore, cycle: CycleRecord, fault: str, outcome: Outcome
+) -> None:
+    waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
+    say(store, cycle, "client1", waits)
+    (store.path / "away.log").write_text(waits)
+    cycle.files["server away client1"] = "away.log"
+    cycle.fault = fault
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is outcome
+
+
+def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, run: RunRecord) -> None:
+    dead = run.cycles[0].model_copy(deep=True, update={"rig_error": "burned down", "title": "dead"})
+    change(store, run.cycles[0], "on_server", lose_a_block)
+    run.cycles.insert(0, dead.model_copy(update={"files": {}}))
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; the rig failed in 1 other part: dead: burned down")
+    run.ended_early = "SIGINT"
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; ended early: SIGINT")
 
 
 def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.record.cell import CellRecord, PlanRecord, Repeat
+from harness.record.cell import CellRecord, Explored, PlanRecord, Repeat
 from harness.record.ranking import conclude_plan, judge_cell, judge_cells
 from harness.record.run import CycleRecord, RunRecord
 from harness.verdict.evidence import Evidence
@@ -143,3 +143,20 @@ def test_an_async_export_is_left_out_for_that_and_not_for_what_limits_it() -> No
         repeat.limit = "host cpu"
     judge_cell(one, None)
     assert one.why_not == "async export: promises nothing"
+
+
+def test_what_an_exploration_leaves_open_has_no_rank() -> None:
+    explored = Explored(file="x.json", judged=9, broken=0, outcome=Outcome.INCONCLUSIVE, reason="close: undecided")
+    one = cell("a", 10, 10, explored=explored)
+    judge_cell(one, cut(0))
+    assert one.outcome is Outcome.INCONCLUSIVE
+    assert not one.rankable
+
+
+def test_a_cell_that_broke_a_promise_is_not_hidden_by_one_that_never_worked() -> None:
+    record = run(cell("dead", None), cell("broken", 10, not_effective="wsize"))
+    for one in record.cells:
+        judge_cell(one, None)
+    outcome, reason = conclude_plan(record)
+    assert outcome is Outcome.FAIL
+    assert reason == "broken: wsize; the rig failed in 1 other part: dead: the lab burned down"

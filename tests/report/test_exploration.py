@@ -224,6 +224,19 @@ def test_words_of_an_exploration() -> None:
         "; 7 others were read through nfsd too"
     )
     assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
+    assert words.filesystems(exploration(filesystems=1)).endswith("looked for damage in 1 state")
+
+
+def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
+    assert words.tested(exploration()) == "acknowledged operations that a state could have lost: none"
+    undecided = {"states": 2, "state": "17-00c0ffee", "reason": "close may promise nothing"}
+    record = exploration(tested={"fsync": 1200, "mkdir": 3}, undecided=undecided)
+    assert words.tested(record) == (
+        "acknowledged operations that a state could have lost: 1,200 fsync, 3 mkdir; "
+        "undecided in 2 states: close may promise nothing"
+    )
+    page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
+    assert "1,200 fsync, 3 mkdir" in page.words
 
 
 @pytest.mark.parametrize(
@@ -318,6 +331,11 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
             RedundancyRecord(checked=9, differing=8, all_marked=3),
             "rows of the array differ in 8 of 9 states; md would resync them; "
             "in 3 the bitmap marked every region, and could have left no row out",
+        ),
+        (
+            RedundancyRecord(checked=9, differing=8, changed=1),
+            "rows of the array differ in 8 of 9 states; md would resync them; "
+            "in 1 copies differ where a page changed under write-back, which md allows",
         ),
         (
             RedundancyRecord(unchecked={"1 of 4 members are missing": 7}),

@@ -4,10 +4,11 @@ import pytest
 
 from harness.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
 from harness.verdict.contract import Conditions
-from harness.verdict.integrity import ROTTEN, UNREADABLE, judge_array, judge_filesystem
+from harness.verdict.integrity import COPIES, ROTTEN, UNREADABLE, judge_array, judge_filesystem
 from harness.verdict.kernel_log import findings, judge_kernel_logs
 from harness.verdict.outcome import Outcome, worst
 
+SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)
 LYING = Conditions(export_sync=True, lying_disks=("disk2",))
 WHOLE: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"/dev/md0": 0}, "unchecked": {}}
@@ -139,8 +140,26 @@ def test_without_consoles_nothing_is_known() -> None:
     assert judge_kernel_logs([]).outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("mirrors", "left", "conditions", "outcome"),
+    [
+        (["/dev/md0"], 0, SYNC, Outcome.INCONCLUSIVE),
+        ([], 0, SYNC, Outcome.FAIL),
+        (["/dev/md0"], 8, SYNC, Outcome.FAIL),
+        (["/dev/md0"], 0, LYING, Outcome.FAIL),
+    ],
+)
+def test_copies_may_differ_where_a_page_changed(
+    mirrors: list[str], left: int, conditions: Conditions, outcome: Outcome
+) -> None:
+    check = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": left}}
+    verdict = judge_array(check, conditions, mirrors)
+    assert verdict.outcome is outcome
+    assert (verdict.checker == COPIES) == (outcome is Outcome.INCONCLUSIVE)
+
+
 def test_the_worst_end_speaks_for_all() -> None:
     assert worst([Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]) is Outcome.FAIL
-    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.ERROR
+    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
     assert worst(Outcome) is Outcome.INVALID
     assert worst([]) is Outcome.INCONCLUSIVE

@@ -157,3 +157,21 @@ def test_close_under_a_delegation_is_reported_apart() -> None:
     assert ends["write + fsync, seen here"] is Outcome.FAIL
     kept = {one.checker: one.outcome for one in judge_promises(evidence, SYNC, "here")}
     assert kept["write + close, seen here"] is Outcome.FAIL
+
+
+def test_an_error_before_the_fault_is_excused_by_no_export() -> None:
+    history = History([did("mkdir", 0, 1, 10, 20, error=EIO)])
+    begun = replace(ASYNC, fault_begun_ns=CUT)
+    verdict = judge_errors(history, begun, CUT)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason == "1, the first of them EIO for mkdir, before the fault"
+    assert str(verdict.blame).startswith("the stack")
+    later = History([did("mkdir", 0, 1, 10, CUT + 1, error=EIO)])
+    assert judge_errors(later, begun, CUT).outcome is Outcome.PASS
+    assert judge_errors(History([*history.operations, *later.operations]), begun, CUT).outcome is Outcome.FAIL
+
+
+def test_a_session_does_nothing_twice() -> None:
+    history = History([did("mkdir", 0, 1, 90, 210, error=EEXIST)])
+    assert judge_errors(history, SYNC, CUT, RESUMED).outcome is Outcome.PASS
+    assert judge_errors(history, replace(SYNC, exactly_once=True), CUT, RESUMED).outcome is Outcome.FAIL

@@ -1,0 +1,56 @@
+import pytest
+
+from harness.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
+from harness.verdict.outcome import Outcome
+
+OOPS = """[   12.100000] md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2
+[   12.200000] BUG: unable to handle page fault for address: 0000000000001000
+[   12.200100] CPU: 0 PID: 312 Comm: mount Not tainted 6.12.107 #1
+[   12.200200] Call Trace:
+[   12.200300]  [<60123456>] ? xlog_recover_items_pass2+0x5c/0xa0
+[   12.200400]  [<60123457>] xlog_recover+0x10/0x20
+"""
+WAITS = "[  181.2] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
+
+
+def test_a_kernel_that_has_failed_is_named_with_its_trace() -> None:
+    verdict = judge_wrecks(OOPS)
+    assert verdict is not None
+    assert (verdict.outcome, verdict.blame) == (Outcome.FAIL, "kernel")
+    assert "oops" in verdict.reason
+    assert verdict.reason.endswith("trace: xlog_recover_items_pass2 < xlog_recover")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Kernel panic - not syncing: sysrq triggered crash",
+        "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100",
+        "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
+        "XFS (md0): Metadata corruption detected",
+        "all is well",
+    ],
+)
+def test_what_the_rig_did_to_it_is_no_failure_of_a_kernel(line: str) -> None:
+    assert judge_wrecks(line, panic_asked_for=True) is None
+
+
+def test_a_panic_that_nobody_asked_for_is_one() -> None:
+    assert judge_wrecks("Kernel panic - not syncing: sysrq triggered crash") is not None
+
+
+def test_without_a_trace_nothing_is_made_up() -> None:
+    assert trace_of("Oops: 0000\nfoo+0x1/0x2\n", "Oops: 0000") == ""
+
+
+def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
+    log = f"{WAITS}{WAITS.replace('181', '999')}"
+    assert judge_kernel_logs([("client1", WAITS)]).outcome is Outcome.FAIL
+    assert judge_kernel_logs([("client1", WAITS)], waited=blocked(WAITS)).outcome is Outcome.PASS
+    verdict = judge_kernel_logs([("client1", log)], waited=blocked(WAITS))
+    assert verdict.outcome is Outcome.FAIL
+    assert "999" in verdict.reason
+
+
+def test_only_waiting_is_excused() -> None:
+    assert blocked(f"{OOPS}{WAITS}watchdog: BUG: soft lockup - CPU#0 stuck for 26s!\n") == {WAITS.strip()}
