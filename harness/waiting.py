@@ -23,7 +23,7 @@ def now_ns() -> int:
 
 
 def realtime_ahead_ns() -> int:
-    """Nanoseconds by which the real-time clock is ahead of the monotonic one now: converts the kernel's time stamps."""
+    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of the monotonic one now."""
     ahead = []
     for _ in range(3):
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

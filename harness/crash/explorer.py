@@ -174,7 +174,7 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
     recording, environment = source.recording, source.run.environment
     cuts = choices.cuts
     instants = [recording.instant_ns(cut) for cut in (cuts[0], cuts[-1])] if cuts else [recording.end_ns] * 2
-    told = [one.ended_ns for one in source.oracle.history.acknowledged(recording.end_ns) if one.ended_ns]
+    told = [at for one in source.oracle.history.acknowledged(recording.end_ns) if (at := one.promised_ns)]
     opened = recording.log.opened_ns
     return ExplorationRecord(
         run=source.run.run,

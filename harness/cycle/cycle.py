@@ -15,6 +15,7 @@ from zlib import crc32
 from harness.command import CommandFailed
 from harness.cycle.files import CycleFiles
 from harness.cycle.members import MemberWatch
+from harness.cycle.replies import ReplyWatch
 from harness.cycle.spec import CycleSpec, fault_of
 from harness.disk.cache import CacheMode
 from harness.errors import NotRecovered
@@ -65,6 +66,7 @@ class Cycle:
         self.fault = fault_of(spec)
         self.victim = self.fault.victim(self.scene) if self.fault else None
         self.members = MemberWatch(self.scene, record)
+        self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
@@ -83,6 +85,7 @@ class Cycle:
             self._promise_and_break()
             self._check()
         finally:
+            self._enter_replies()
             for name, since in begun.items():
                 said = said_since(self.lab.machines[name], since)
                 self.files.write(f"console {name}", f"console.{name}.log", said)
@@ -132,7 +135,8 @@ class Cycle:
         self.record.checks["alarms"] = alarms
         self.members.start()
         self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
-        with self._captured(), ledger.running():
+        self.replies = ReplyWatch(self.lab, ledger.workers, ledger.path.parent)
+        with self._captured(), self.replies.watching(ledger.path), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
@@ -167,6 +171,14 @@ class Cycle:
         with capturing(self.lab, self.files.path("capture", "nfs.pcapng")) as capture:
             yield
         self.files.write("wire", "wire.json", write_exchanges(capture.exchanges()))
+
+    def _enter_replies(self) -> None:
+        """Note when the server acknowledged the ledger's operations, as far as it was seen on the wire."""
+        if self.replies is not None:
+            self.replies.finish()
+            self.record.checks["replies"] = self.replies.seen
+            if self.replies.found is not None:
+                self.files.path("replies", self.replies.found.name)
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)

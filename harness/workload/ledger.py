@@ -288,6 +288,7 @@ def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
             seconds, ns = _TIMESPEC.unpack_from(data)
+            stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
             # A real-time clock that was set meanwhile must not date anything into the future.
-            return min(now, seconds * 1_000_000_000 + ns - ahead_ns)
+            return min(now, stamp)
     return now
