@@ -30,6 +30,7 @@ STATES = "states.jsonl"
 RESULTS = Path("results")
 """Where runs are kept if nothing else is said."""
 EXACT_BELOW = 10**9
+UNDATED = "Acknowledgements are dated by the clients' reports: a reply given milliseconds too early does not show"
 INTERRUPTED = "interrupted; the same command with --resume goes on"
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
@@ -197,8 +198,14 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
         acknowledged_s=[(instant - opened) / 1e9 for instant in sorted(told)],
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
-        cannot_prove=[*LIMITS, *(environment.cannot_prove if environment else ())],
+        cannot_prove=[*LIMITS, *undated(source), *(environment.cannot_prove if environment else ())],
     )
+
+
+def undated(source: Source) -> list[str]:
+    """Say what goes unnoticed where the server's replies were to be captured, and it did not come to that."""
+    why = source.cycle.checks.get("replies", {}).get("why_not")
+    return [f"{UNDATED} ({why})"] if why and "replies" not in source.cycle.files else []
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:

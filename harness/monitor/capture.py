@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import cast
 
 from harness.command import CommandFailed, run
 from harness.enclosure import Process
@@ -72,6 +73,16 @@ def printed(command: list[str]) -> str:
     if not ended.ok:
         raise CommandFailed(ended)
     return ended.stdout
+
+
+def why_no_capture(lab: Lab) -> RequirementMissing | None:
+    """Return why nothing of a lab's NFS can be captured and decoded; None if it can."""
+    if not isinstance(lab, EnclosedLab):
+        return RequirementMissing(
+            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
+        )
+    missing = [program for program in ("dumpcap", "tshark") if which(program) is None]
+    return RequirementMissing(f"host tool not found: {missing[0]}", remedy=PACKAGES) if missing else None
 
 
 @dataclass(frozen=True)
@@ -149,15 +160,11 @@ def tapping(lab: Lab, path: Path) -> Tap:
     Raises:
         RequirementMissing: the lab has no network of its own, or the host no program for it.
     """
-    if not isinstance(lab, EnclosedLab):
-        raise RequirementMissing(
-            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
-        )
-    for program in ("dumpcap", "tshark"):
-        if which(program) is None:
-            raise RequirementMissing(f"host tool not found: {program}", remedy=PACKAGES)
+    if (why := why_no_capture(lab)) is not None:
+        raise why
+    enclosure = cast("EnclosedLab", lab).enclosure
     said = path.with_suffix(".log")
-    return Tap(path, lab.enclosure.spawn(capture_command(path.absolute()), output=said), said)
+    return Tap(path, enclosure.spawn(capture_command(path.absolute()), output=said), said)
 
 
 @contextmanager
