@@ -51,6 +51,8 @@ class Options:
     """Bytes that a disk writes whole."""
     checkers: int = 2
     resume: bool = False
+    at_replies: bool = False
+    """Whether the power goes only at instants of acknowledgements, and the caches keep nothing."""
 
 
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
@@ -70,7 +72,14 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         starts_dirty=source.starts_dirty,
     )
     step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests, and proposing states")
-    choices = Choices(source.recording, options.seed, first=source.first, unit=options.tear)
+    choices = Choices(
+        source.recording,
+        options.seed,
+        first=source.first,
+        unit=options.tear,
+        replies=acknowledged_at(source),
+        only_replies=options.at_replies,
+    )
     tally = Tally(source.recording, source.oracle)
     folder = source.store.directory(stem)
     journal = Journal(folder / STATES, begun)
@@ -175,7 +184,6 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
     recording, environment = source.recording, source.run.environment
     cuts = choices.cuts
     instants = [recording.instant_ns(cut) for cut in (cuts[0], cuts[-1])] if cuts else [recording.end_ns] * 2
-    told = [at for one in source.oracle.history.acknowledged(recording.end_ns) if (at := one.promised_ns)]
     opened = recording.log.opened_ns
     return ExplorationRecord(
         run=source.run.run,
@@ -195,11 +203,17 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
             log10=_log10(choices.possible), exact=choices.possible if choices.possible < EXACT_BELOW else None
         ),
         candidates=len(choices.order),
-        acknowledged_s=[(instant - opened) / 1e9 for instant in sorted(told)],
+        acknowledged_s=[(instant - opened) / 1e9 for instant in acknowledged_at(source)],
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
         cannot_prove=[*LIMITS, *undated(source), *(environment.cannot_prove if environment else ())],
     )
+
+
+def acknowledged_at(source: Source) -> list[int]:
+    """Return when each operation was acknowledged, in order; those after the last instant of the write log not."""
+    done = source.oracle.history.acknowledged(source.recording.end_ns)
+    return sorted(at_ns for one in done if (at_ns := one.promised_ns) is not None)
 
 
 def undated(source: Source) -> list[str]:
