@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TEARS = (512, 4096)
 DEFAULT_STATES = 1000
-OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume")
+OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
 """Options that say which states an exploration looks at, and how."""
 
 
@@ -35,6 +35,12 @@ def explore(
     tear: Annotated[
         int, typer.Option(help="The smallest piece of a write that survives whole: 512 or 4096 bytes.")
     ] = TEARS[0],
+    at_replies: Annotated[
+        bool,
+        typer.Option(
+            "--at-replies", help="Cut only at the instants of acknowledgements, the disks' caches keeping nothing."
+        ),
+    ] = False,
     starts_dirty: Annotated[
         bool,
         typer.Option(
@@ -77,7 +83,7 @@ def explore(
 
         wanted = DEFAULT_STATES if states is None and minutes is None else states
         budget = Budget(states=wanted, minutes=minutes)
-        options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume)
+        options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume, at_replies=at_replies)
         record, page = explore_cycle(source, options)
     from harness.report.exploration_table import show_exploration  # noqa: PLC0415
 

@@ -12,12 +12,19 @@ from harness.lab import Lab
 from harness.layer import read_files
 from harness.machine.machine import Machine
 from harness.machine.software import software_of
+from harness.monitor.capture import why_no_capture
 from harness.record.environment import Environment, MachineRecord
 
 PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
 """How the names of packages begin that take part; nfs-utils is called so by Fedora, and nfs-common by Debian."""
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
+
+
+UNSEEN_REPLIES = (
+    "a reply that is given milliseconds too early does not show: an acknowledgement is dated when the client's report "
+    "of it arrives, not when the server's reply is on the wire"
+)
 
 
 def environment_of(lab: Lab) -> Environment:
@@ -32,8 +39,14 @@ def environment_of(lab: Lab) -> Environment:
         host_tools={name: version_of(words) for name, words in lab.programs.items()},
         machines=[machine_record(machine) for machine in lab.machines.values()],
         notes=list(lab.notes),
-        cannot_prove=list(lab.cannot_prove),
+        cannot_prove=[*lab.cannot_prove, *unseen_replies(lab)],
     )
+
+
+def unseen_replies(lab: Lab) -> list[str]:
+    """Say what goes unnoticed where the server's replies are not captured."""
+    why = why_no_capture(lab)
+    return [] if why is None else [f"{UNSEEN_REPLIES} ({why})"]
 
 
 def version_of(program: Sequence[str]) -> str:

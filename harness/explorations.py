@@ -101,10 +101,12 @@ class Explore:
         minutes: float | None = None,
         tear: int = 512,
         checkers: int = 2,
+        at_replies: bool = False,
         starts_dirty: bool = False,
     ) -> Explored:
         """Look at so many crash states of a cycle, or for so long.
 
+        ``at_replies``: the power goes only at the instants of acknowledgements, and the disks' caches keep nothing.
         ``starts_dirty``: md is to start an array that is dirty and degraded, which it refuses by itself.
 
         Raises:
@@ -114,7 +116,7 @@ class Explore:
         if (provider := self._campaign.topology.provider) not in SHOW:
             raise RequirementMissing(str(not_shown(provider)))
         source = source_of(self._campaign.store, record.name, starts_dirty=starts_dirty)
-        options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers)
+        options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers, at_replies=at_replies)
         explored, page = explore_cycle(source, options)
         return Explored(explored, source, page)
 

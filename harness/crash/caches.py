@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from harness.crash.recording import CHANGES, Recording
-from harness.disk.writelog import Flag, Kind, Record
+from harness.disk.writelog import Flag, Kind, Record, kept_by
 
 
 class Caches:
@@ -41,8 +41,7 @@ class Caches:
         if record.kind is Kind.MODE:
             yield from self._set_mode(record)
         elif record.kind is Kind.FLUSH:
-            if not record.flags & Flag.LIED:
-                yield from self._flush(record)
+            yield from self._flush_in_part(record) if record.flags & Flag.LIED else self._flush(record)
         elif self._loses[record.member]:
             forced = record.flags & Flag.FUA and not record.flags & Flag.LIED
             (self._forced if forced else self._loose)[record.member].append(number)
@@ -61,6 +60,20 @@ class Caches:
         records, waiting = self.recording.records, (self._loose[flush.member], self._forced[flush.member])
         late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
         yield from self._settle(flush.member, min(late))
+
+    def _flush_in_part(self, flush: Record) -> Iterator[int]:
+        """Take what a lie has made durable all the same for forced: it is later than what it overwrote."""
+        if not (kept := kept_by(flush)):
+            return
+        loose, forced = self._loose[flush.member], self._forced[flush.member]
+        durable = {self._number(sequence) for sequence in kept}.intersection(loose)
+        self._loose[flush.member] = left = [one for one in loose if one not in durable]
+        forced[:] = sorted([*forced, *durable])
+        yield from self._settle(flush.member, left[0] if left else self.cut)
+
+    def _number(self, sequence: int) -> int:
+        """Return the number of the request with a sequence number of the write log."""
+        return bisect_left(self.recording.records, sequence, key=lambda record: record.sequence)
 
     def _settle(self, member: int, before: int) -> Iterator[int]:
         """Make durable what of a member has completed before a cut."""

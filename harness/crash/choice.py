@@ -1,6 +1,6 @@
 """Which crash states are looked at: every cut with every policy, in an order that makes each part of it fair."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from random import Random
@@ -24,6 +24,8 @@ class Policy(StrEnum):
     """What the caches kept of what was not durable."""
 
     DROP_ALL = "drop-all"
+    AT_REPLY = "at-reply"
+    """Nothing either, at the instant of an acknowledgement: before anything that came later could make up for it."""
     KEEP_ALL = "keep-all"
     ONE_MISSING = "one-missing"
     ONE_KEPT = "one-kept"
@@ -48,10 +50,20 @@ class Choices:
     """The states of a recording from one cut on, in an order drawn from a seed.
 
     ``cuts`` are all that there are, also those of which no state is proposed (`MOST_CUTS`).
-    ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there.
+    ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there. ``replies`` are instants of
+    acknowledgements; with ``only_replies`` these alone are cut at.
     """
 
-    def __init__(self, recording: Recording, seed: int, *, first: int = 0, unit: int = SECTOR) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        seed: int,
+        *,
+        first: int = 0,
+        unit: int = SECTOR,
+        replies: Iterable[int] = (),
+        only_replies: bool = False,
+    ) -> None:
         self.recording = recording
         self.seed = seed
         self.unit = unit
@@ -68,14 +80,20 @@ class Choices:
             for _ in caches.roll(cut):
                 pass
             self.possible += 1 << caches.count
-            if cut in drawn:
+            if cut in drawn and not only_replies:
                 for choice in self._at(cut, caches.open, caches.members):
                     groups[choice.policy].append(choice)
+        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies, first)]
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
         # In turn from each policy, so that each beginning of the list has something of all.
         turns = zip_longest(*groups.values())
         self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
+
+    def _at_replies(self, replies: Iterable[int], first: int) -> list[int]:
+        # It binds if it came before the latest instant of a cut, which is 1 ns before the next request takes effect.
+        cuts = {self.recording.place(at_ns + 2) for at_ns in replies if at_ns < self.recording.end_ns}
+        return sorted(cut for cut in cuts if cut >= first)
 
     def _random(self, *what: object) -> Random:
         return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311  a seeded choice, no secret
@@ -107,7 +125,7 @@ class Choices:
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:
         number = choice.number
         match choice.policy:
-            case Policy.DROP_ALL:
+            case Policy.DROP_ALL | Policy.AT_REPLY:
                 kept: Sequence[int] = ()
             case Policy.KEEP_ALL:
                 kept = requests

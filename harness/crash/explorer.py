@@ -30,6 +30,7 @@ STATES = "states.jsonl"
 RESULTS = Path("results")
 """Where runs are kept if nothing else is said."""
 EXACT_BELOW = 10**9
+UNDATED = "Acknowledgements are dated by the clients' reports: a reply given milliseconds too early does not show"
 INTERRUPTED = "interrupted; the same command with --resume goes on"
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
@@ -51,6 +52,8 @@ class Options:
     """Bytes that a disk writes whole."""
     checkers: int = 2
     resume: bool = False
+    at_replies: bool = False
+    """Whether the power goes only at instants of acknowledgements, and the caches keep nothing."""
 
 
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
@@ -70,7 +73,14 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         starts_dirty=source.starts_dirty,
     )
     step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests, and proposing states")
-    choices = Choices(source.recording, options.seed, first=source.first, unit=options.tear)
+    choices = Choices(
+        source.recording,
+        options.seed,
+        first=source.first,
+        unit=options.tear,
+        replies=acknowledged_at(source),
+        only_replies=options.at_replies,
+    )
     tally = Tally(source.recording, source.oracle)
     folder = source.store.directory(stem)
     journal = Journal(folder / STATES, begun)
@@ -175,7 +185,6 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
     recording, environment = source.recording, source.run.environment
     cuts = choices.cuts
     instants = [recording.instant_ns(cut) for cut in (cuts[0], cuts[-1])] if cuts else [recording.end_ns] * 2
-    told = [one.ended_ns for one in source.oracle.history.acknowledged(recording.end_ns) if one.ended_ns]
     opened = recording.log.opened_ns
     return ExplorationRecord(
         run=source.run.run,
@@ -195,11 +204,23 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
             log10=_log10(choices.possible), exact=choices.possible if choices.possible < EXACT_BELOW else None
         ),
         candidates=len(choices.order),
-        acknowledged_s=[(instant - opened) / 1e9 for instant in sorted(told)],
+        acknowledged_s=[(instant - opened) / 1e9 for instant in acknowledged_at(source)],
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
-        cannot_prove=[*LIMITS, *(environment.cannot_prove if environment else ())],
+        cannot_prove=[*LIMITS, *undated(source), *(environment.cannot_prove if environment else ())],
     )
+
+
+def acknowledged_at(source: Source) -> list[int]:
+    """Return when each operation was acknowledged, in order; those after the last instant of the write log not."""
+    done = source.oracle.history.acknowledged(source.recording.end_ns)
+    return sorted(at_ns for one in done if (at_ns := one.promised_ns) is not None)
+
+
+def undated(source: Source) -> list[str]:
+    """Say what goes unnoticed where the server's replies were to be captured, and it did not come to that."""
+    why = source.cycle.checks.get("replies", {}).get("why_not")
+    return [f"{UNDATED} ({why})"] if why and "replies" not in source.cycle.files else []
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:

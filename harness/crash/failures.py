@@ -195,6 +195,6 @@ def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> Missin
         path=worker.path,
         place=operation.place,
         generation=operation.generation,
-        acknowledged_before_s=(instant_ns - (operation.ended_ns or instant_ns)) / 1e9,
+        acknowledged_before_s=(instant_ns - (operation.promised_ns or instant_ns)) / 1e9,
         instead=what,
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from harness.crash.observation import End, Observation, ThroughNfsd
 from harness.errors import RigError
-from harness.record.judge import conditions_of
+from harness.record.judge import conditions_of, history_of
 from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
 from harness.verdict.evidence import Found, Loss, balance_of
@@ -114,7 +114,7 @@ class Judgement:
 
     def lost_s(self, instant_ns: int) -> float:
         """Return the seconds of acknowledged work that are lost: from the first lost operation on."""
-        first = self.missing[0].operation.ended_ns if self.missing else None
+        first = self.missing[0].operation.promised_ns if self.missing else None
         return 0.0 if first is None else (instant_ns - first) / 1e9
 
 
@@ -149,7 +149,7 @@ class Oracle:
         conditions = replace(conditions_of(cycle), memory_lost=True, torn=False, lying_disks=())
         return cls(
             workers=tuple(WorkerSpec.model_validate(worker) for worker in cycle.workers),
-            history=History.read(run / cycle.files["history"]),
+            history=history_of(cycle, run),
             conditions=conditions,
             created_ns=cycle.ledger_begun_ns or 0,
             unheard=tuple(cycle.lost_power),
@@ -318,4 +318,4 @@ def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]
 
 
 def _acknowledged_at(operation: Operation) -> int:
-    return operation.ended_ns or 0
+    return operation.promised_ns or 0

@@ -24,7 +24,7 @@ def shorten(
     recording, tally, roller = replayer.tally.recording, replayer.tally, replayer.roller
     missing = [one for one in replayer.judge(fullest).missing if one.damage == damage]
     lost = absent(fullest, roller.window.open)
-    word_ns = (missing[0].operation.ended_ns or 0) if missing else None
+    word_ns = (missing[0].operation.promised_ns or 0) if missing else None
     # A word binds if it came before the latest instant of a cut, which is 1 ns before the next request's completion.
     first = recording.place(tally.oracle.created_ns if word_ns is None else word_ns + 2)
     between = (cut for cut in recording.cuts if first < cut < fullest.cut)
@@ -42,7 +42,7 @@ def shorten(
         few = only(smallest, cut, roller.window.open)
         state = few if trials(few) else state
     judgement = replayer.judge(state)
-    words = [one.operation.ended_ns for one in judgement.missing if one.damage == damage]
+    words = [one.operation.promised_ns for one in judgement.missing if one.damage == damage]
     instant_ns = recording.instant_ns(cut)
     return ShortestRecord(
         state=state.name,

@@ -17,6 +17,7 @@ from harness.array import holders_of_old_data
 from harness.command import CommandFailed
 from harness.cycle.files import CycleFiles
 from harness.cycle.members import MemberWatch
+from harness.cycle.replies import ReplyWatch
 from harness.cycle.spec import CycleSpec, fault_of
 from harness.disk.cache import CacheMode
 from harness.errors import DeadlineExceeded, NotRecovered, RigError
@@ -71,6 +72,7 @@ class Cycle:
         self.fault = fault_of(spec)
         self.victim = self.fault.victim(self.scene) if self.fault else None
         self.members = MemberWatch(self.scene, record)
+        self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
         """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
@@ -89,6 +91,7 @@ class Cycle:
             self._promise_and_break()
             self._check()
         finally:
+            self._enter_replies()
             for name, since in begun.items():
                 # One that is dead may have no console to read; that must not cost what the others said.
                 with suppress(RigError):
@@ -158,7 +161,8 @@ class Cycle:
         # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
         # (docs/findings.md). The members are not on that file system.
         self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
-        with self._captured(), ledger.running():
+        self.replies = ReplyWatch(self.lab, ledger.workers, ledger.path.parent)
+        with self._captured(), self.replies.watching(ledger.path), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
@@ -209,6 +213,14 @@ class Cycle:
         with capturing(self.lab, self.files.path("capture", "nfs.pcapng")) as capture:
             yield
         self.files.write("wire", "wire.json", write_exchanges(capture.exchanges()))
+
+    def _enter_replies(self) -> None:
+        """Note when the server acknowledged the ledger's operations, as far as it was seen on the wire."""
+        if self.replies is not None:
+            self.replies.finish()
+            self.record.checks["replies"] = self.replies.seen
+            if self.replies.found is not None:
+                self.files.path("replies", self.replies.found.name)
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)

@@ -3,7 +3,7 @@
 Pure: functions of the state and the request. No clock, no thread, no socket.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from itertools import pairwise
@@ -82,6 +82,7 @@ _Pieces: TypeAlias = tuple[tuple[int, bytes], ...]
 _Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
 _PLAIN = 0
 _DURABLE = int(_Mark.DURABLE)
+_PROMISED = int(_Mark.PROMISED)
 
 
 class Member:
@@ -187,10 +188,11 @@ class Member:
         """What a flush that arrives now has to cover, as a number that only grows."""
         return self._forgotten + len(self._pending)
 
-    def flush(self, covered: int | None = None, lied: bool | None = None) -> None:
+    def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:
         """Make everything that was acknowledged durable, or, ``lied``, only say so; by default the mode decides.
 
         ``covered`` is what `acknowledged` was when the flush arrived: a slow one owes nothing to later writes.
+        ``kept``: of a lie, what `acknowledged` was before each request that it makes durable all the same, in order.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -203,6 +205,7 @@ class Member:
             self._promised = max(self._promised, min(count, len(self._pending)))
             if self._sunk:
                 self._sunk.promised = self._sunk.requests
+            self._keep(kept)
         elif count >= len(self._pending):
             self._forget()
         else:
@@ -251,6 +254,22 @@ class Member:
         twin._pending, twin._sunk = self._pending, self._sunk
         twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
         return twin._platter
+
+    def _keep(self, kept: Sequence[int]) -> None:
+        """Make some requests durable: as a forced write, each is later than what it overwrote."""
+        pending = self._pending
+        for number in kept:
+            place = number - self._forgotten
+            if 0 <= place < len(pending) and not pending[place][3] & _DURABLE:
+                offset, length, old, mark = pending[place]
+                pending[place] = (offset, length, old, (mark | _DURABLE) & ~_PROMISED)
+                self.pending_bytes -= length
+        # What begins the notes and is durable needs none, unless what it overwrote may still be undone.
+        count = next((place for place, one in enumerate(pending) if not one[3] & _DURABLE), len(pending))
+        if self._sunk is None and count:
+            del pending[:count]
+            self._forgotten += count
+            self._promised = max(0, self._promised - count)
 
     def _mark(self, lied: bool | None) -> int:
         return int(_Mark.PROMISED if (self._lies if lied is None else lied) else _Mark.DURABLE)

@@ -5,13 +5,16 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from harness.disk.cache import CacheMode
-from harness.disk.flaw import Flaw, FlawKind
+from harness.disk.flaw import PARTIAL, Flaw, FlawKind
 from harness.disk.messages import Power
 from harness.disk.writelog import Flag, Kind
 from harness.errors import RigError
 
 if TYPE_CHECKING:
     from harness.disk.engine import Engine
+
+
+_OF_FLUSHES = PARTIAL | {FlawKind.DROP_FLUSHES, FlawKind.EARLY_FLUSHES}
 
 
 def set_flaw(engine: "Engine", serial: str, flaw: Flaw) -> None:
@@ -26,8 +29,13 @@ def set_flaw(engine: "Engine", serial: str, flaw: Flaw) -> None:
         raise RigError(f"{serial} has {drive.spec.size} bytes, the flaw concerns {flaw.offset} to {end}")
     with engine.lock:
         mode = drive.member.mode
-        if flaw.kind is FlawKind.DROP_FLUSHES and mode is not CacheMode.VOLATILE:
+        if flaw.kind in _OF_FLUSHES and mode is not CacheMode.VOLATILE:
             raise RigError(f"{serial} has no cache that an honest flush would empty: it is {mode.value}")
+        if flaw.kind in PARTIAL:
+            # Of what comes from now on it is known what a flush has left out.
+            drive.member.flush(lied=False)
+            at = engine.clock()
+            engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (at, at))
         drive.set_flaw(flaw)
         engine.note(Kind.MARK, data=f"{serial}: {flaw.kind.value} from now on".encode())
 

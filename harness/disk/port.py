@@ -1,14 +1,16 @@
 """A connection to one member: the requests that NBD makes of it."""
 
 import errno
+from collections.abc import Sequence
+from threading import Timer
 from typing import TYPE_CHECKING
 
 from harness.disk.cache import CacheMode
 from harness.disk.drive import Drive
-from harness.disk.flaw import Flaws
+from harness.disk.flaw import Cached, Flaws
 from harness.disk.platter import Buffer
 from harness.disk.timing.request import Op
-from harness.disk.writelog import Flag, Kind
+from harness.disk.writelog import Flag, Kind, pack_kept
 from harness.waiting import pause
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class Port:
                     if landing is None:
                         return
                     offset = landing
+            self._taken(flaws, (offset, len(data)), forced=fua and not lied)
             drive.member.write(data, offset, fua, lied)
             flags = self._promised(lied) if fua else 0
             if engine.log is not None:
@@ -97,16 +100,22 @@ class Port:
         engine, drive = self.engine, self.drive
         issued = engine.clock()
         if (flaws := drive.flaws) is not None:
-            self._linger(flaws)
+            self._linger(flaws, flush=True)
         covered = self._take_time(Op.FLUSH, (0, 0))
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.FLUSH, False, (0, 0), issued)
             drive.flushes += 1
             lied = drive.member.mode is CacheMode.LYING if flaws is None else self._lies(flaws)
-            drive.member.flush(covered, lied)
+            kept: Sequence[Cached] = ()
+            if flaws is not None and not lied:
+                lied, kept = self._lies_in_part(flaws)
+            drive.member.flush(covered, lied, [one.number for one in kept])
             drive.lied += lied
-            engine.record(Kind.FLUSH, Flag.LIED if lied else 0, drive.index, (0, 0), (issued, engine.clock()))
+            flags, times = Flag.LIED if lied else 0, (issued, engine.clock())
+            engine.record(
+                Kind.FLUSH, flags, drive.index, (0, 0), times, data=pack_kept([one.sequence for one in kept])
+            )
 
     def discard(self, offset: int, length: int, fua: bool) -> None:
         """Take a discard: the region reads as zeroes afterwards.
@@ -139,6 +148,7 @@ class Port:
             if flaws is not None:
                 flaws.zero(offset, length)
                 lied = self._lies(flaws) if fua else None
+            self._taken(flaws, (offset, length), forced=fua and not lied)
             drive.member.zero(offset, length, fua, lied)
             flags = self._promised(lied) if fua else 0
             drive.discards += kind is Kind.DISCARD
@@ -164,16 +174,41 @@ class Port:
             engine.timekeeper.account(ticket)
         return covered
 
-    def _linger(self, flaws: Flaws) -> None:
+    def _linger(self, flaws: Flaws, *, flush: bool = False) -> None:
         """Take longer, without keeping anybody else from being served."""
         with self.engine.lock:
-            ms = flaws.delay_ms()
+            ms = flaws.delay_ms(flush=flush)
         if ms:
             pause(ms / 1000)
 
     def _lies(self, flaws: Flaws) -> bool:
         """Whether a flush now is a lie, by a flaw or by the mode."""
         return flaws.flush() or self.drive.member.mode is CacheMode.LYING
+
+    def _taken(self, flaws: Flaws | None, span: tuple[int, int], *, forced: bool) -> None:
+        """Note a change that is about to be made, where a flaw needs it."""
+        if flaws is not None:
+            sequence = self.engine.log.records if self.engine.log is not None else -1
+            flaws.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
+
+    def _lies_in_part(self, flaws: Flaws) -> tuple[bool, Sequence[Cached]]:
+        """Return whether a flaw makes less durable than a flush owes, and what it makes durable now."""
+        if us := flaws.early_us():
+            effect = Timer(us / 1e6, self._flush_late)
+            effect.daemon = True
+            effect.start()
+            return True, ()
+        kept = flaws.partly()
+        return kept is not None, kept or ()
+
+    def _flush_late(self) -> None:
+        """Let a flush take effect that was acknowledged before, unless the power has gone meanwhile."""
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving == self.epoch:
+                drive.member.flush(lied=False)
+                engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (issued, engine.clock()))
 
     def _tell_of(self, offset: int, length: int, landing: int | None) -> None:
         fate = "is lost" if landing is None else f"lands at {landing}"

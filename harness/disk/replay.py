@@ -6,9 +6,10 @@ from typing import TypeAlias
 
 from harness.disk.cache import CacheMode, CutPolicy, Member
 from harness.disk.drive import cut
-from harness.disk.writelog import Flag, Kind, LogError, Record, WriteLog
+from harness.disk.writelog import Flag, Kind, LogError, Record, WriteLog, kept_by
 
 _Handler: TypeAlias = Callable[[list[Member], Record], None]
+_CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
 
 
 def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
@@ -22,19 +23,29 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
     if not log.blank:
         raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
     members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
+    numbers: dict[int, int] = {}
     for record in log:
         if until_ns is not None and record.completed_ns > until_ns:
             break
         if record.flags & Flag.IN_FLIGHT:
             continue
         if record.kind is Kind.RESET:
-            old = json.loads(bytes(record.data) or b"[]")
-            for member, info in zip(members, log.members, strict=True):
-                member.mode = info.first_mode
-                member.blank(old=member.serial in old)
+            _reset(members, log, record)
+        elif record.kind is Kind.FLUSH:
+            kept = [numbers[sequence] for sequence in kept_by(record)]
+            members[record.member].flush(lied=bool(record.flags & Flag.LIED), kept=kept)
         elif handler := _HANDLERS.get(record.kind):
+            if record.kind in _CHANGES:
+                numbers[record.sequence] = members[record.member].acknowledged
             handler(members, record)
     return {member.serial: member for member in members}
+
+
+def _reset(members: list[Member], log: WriteLog, record: Record) -> None:
+    old = json.loads(bytes(record.data) or b"[]")
+    for member, info in zip(members, log.members, strict=True):
+        member.mode = info.first_mode
+        member.blank(old=member.serial in old)
 
 
 def _write(members: list[Member], record: Record) -> None:
@@ -47,10 +58,6 @@ def _zero(members: list[Member], record: Record) -> None:
 
 def _forced(record: Record) -> tuple[bool, bool]:
     return bool(record.flags & Flag.FUA), bool(record.flags & Flag.LIED)
-
-
-def _flush(members: list[Member], record: Record) -> None:
-    members[record.member].flush(lied=bool(record.flags & Flag.LIED))
 
 
 def _mode(members: list[Member], record: Record) -> None:
@@ -78,7 +85,6 @@ _HANDLERS: dict[Kind, _Handler] = {
     Kind.WRITE: _write,
     Kind.DISCARD: _zero,
     Kind.ZERO: _zero,
-    Kind.FLUSH: _flush,
     Kind.MODE: _mode,
     Kind.RESOLVE: _resolve,
     Kind.POWER_ON: _power_on,

@@ -14,7 +14,8 @@ A record is appended when its request completes, so the order of records is the 
 and a record's place is its sequence number. What was in flight is told by ``issued_ns``: at time t a request is in
 flight if issued_ns <= t < completed_ns. A request that a power cut caught unanswered has the flag IN_FLIGHT and 0 for
 ``completed_ns``: it never took effect. A write of nothing but zeroes has the flag ZEROES and no data. All times are
-CLOCK_MONOTONIC in nanoseconds. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data.
+CLOCK_MONOTONIC in nanoseconds. A FLUSH with the flag LIED may have data: the sequence numbers, u64 each, of the only
+requests that it made durable. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data.
 A log that was closed properly ends with a record END.
 """
 
@@ -81,7 +82,7 @@ class Flag(IntFlag):
 
     FUA = 1
     LIED = 2
-    """The disk acknowledged a FLUSH or FUA and kept nothing: by its mode, or by a flaw."""
+    """The disk acknowledged a FLUSH or FUA and kept nothing, or a FLUSH and kept a part: by its mode, or by a flaw."""
     IN_FLIGHT = 4
     """The request was never answered and never took effect: the power went away."""
     NO_DATA = 8
@@ -283,6 +284,17 @@ class WriteLog:
             yield Record(count, _KINDS[kind], Flag(flags), member, offset, length, issued_ns, completed_ns, data)
             at, count = end, count + 1
         self.ending = Ending(False, count, self._size - at)
+
+
+def pack_kept(sequences: Sequence[int]) -> bytes:
+    """Write what a FLUSH that is a lie made durable all the same: the sequence numbers of requests."""
+    logged = [one for one in sequences if one >= 0]
+    return struct.pack(f"<{len(logged)}Q", *logged)
+
+
+def kept_by(flush: Record) -> tuple[int, ...]:
+    """Return what `pack_kept` wrote."""
+    return struct.unpack(f"<{len(flush.data) // 8}Q", flush.data)
 
 
 def _zeroes(data: Buffer) -> bool:

@@ -64,7 +64,8 @@ def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None]
         return Finding("capture of NFS", Outcome.OK, "can run: dumpcap and tshark are here")
     said = ", ".join(str(one.command) for one in absent)
     remedy = "apt-get install " + " ".join("|".join(one.names) for one in absent)
-    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; scenarios/nfs needs it", remedy)
+    why = "without it a reply given milliseconds too early does not show, and scenarios/nfs is skipped"
+    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; {why}", remedy)
 
 
 def plugin_finding(dump: str | None) -> Finding:

@@ -6,14 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from typing import cast
 
 from harness.command import CommandFailed, run
+from harness.enclosure import Process
 from harness.errors import RequirementMissing, RigError
 from harness.export import NFS_PORT
 from harness.lab import EnclosedLab, Lab
 from harness.monitor.packets import Exchange, parse_connections, parse_packets
 from harness.network import BRIDGE
-from harness.waiting import Deadline, pause, wait_until
+from harness.waiting import Deadline, pause, realtime_ahead_ns, wait_until
 
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 15.0
@@ -61,11 +63,26 @@ def dropped(said: str) -> int:
     return int(found[1])
 
 
-def _printed(command: list[str]) -> str:
+def printed(command: list[str]) -> str:
+    """Return what a decoder prints.
+
+    Raises:
+        CommandFailed: it cannot read the capture.
+    """
     ended = run(command, environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
     if not ended.ok:
         raise CommandFailed(ended)
     return ended.stdout
+
+
+def why_no_capture(lab: Lab) -> RequirementMissing | None:
+    """Return why nothing of a lab's NFS can be captured and decoded; None if it can."""
+    if not isinstance(lab, EnclosedLab):
+        return RequirementMissing(
+            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
+        )
+    missing = [program for program in ("dumpcap", "tshark") if which(program) is None]
+    return RequirementMissing(f"host tool not found: {missing[0]}", remedy=PACKAGES) if missing else None
 
 
 @dataclass(frozen=True)
@@ -83,8 +100,71 @@ class Capture:
         """
         if which("tshark") is None:
             raise RequirementMissing("host tool not found: tshark", remedy=PACKAGES)
-        connections = parse_connections(_printed(connections_command(self.path)))
-        return parse_packets(_printed(decode_command(self.path)), connections)
+        connections = parse_connections(printed(connections_command(self.path)))
+        return parse_packets(printed(decode_command(self.path)), connections)
+
+
+class Tap:
+    """A capture that runs on a lab's bridge."""
+
+    def __init__(self, path: Path, process: Process, said: Path) -> None:
+        self.path = path
+        self.ahead_ns = realtime_ahead_ns()
+        """By how much the real-time clock, which stamps the packets, was ahead of the monotonic one at the begin."""
+        self._process = process
+        self._said = said
+
+    def wait_begun(self) -> None:
+        """Wait until nothing is missed any more.
+
+        Raises:
+            RigError: it has ended.
+            DeadlineExceeded: it does not begin.
+        """
+        wait_until(self._begun, Deadline.after(START_DEADLINE_S), "the capture to begin")
+
+    def _begun(self) -> bool:
+        self._process.require_running()
+        # It says so once the kernel's ring is open, and only then writes the file's header.
+        return self.path.exists() and b"File:" in self._said.read_bytes()
+
+    def end(self) -> None:
+        """End it when the kernel has handed over what it has.
+
+        Raises:
+            RigError: it ended early, or packets are missing.
+        """
+        try:
+            self._process.require_running()
+            pause(HANDED_OVER_S)
+        finally:
+            self.stop()
+        if lost := dropped(self._said.read_text(errors="replace")):
+            raise RigError(f"the capture lost {lost} packets: this host was too busy", remedy=f"see {self.path}")
+
+    def stop(self) -> None:
+        """End it as it is."""
+        if self._process.status is None:
+            self._process.terminate(Deadline.after(STOP_DEADLINE_S))
+
+    def discard(self) -> None:
+        """End it, and remove its files."""
+        self.stop()
+        self.path.unlink(missing_ok=True)
+        self._said.unlink(missing_ok=True)
+
+
+def tapping(lab: Lab, path: Path) -> Tap:
+    """Begin to capture NFS on a lab's bridge, into a file.
+
+    Raises:
+        RequirementMissing: the lab has no network of its own, or the host no program for it.
+    """
+    if (why := why_no_capture(lab)) is not None:
+        raise why
+    enclosure = cast("EnclosedLab", lab).enclosure
+    said = path.with_suffix(".log")
+    return Tap(path, enclosure.spawn(capture_command(path.absolute()), output=said), said)
 
 
 @contextmanager
@@ -95,28 +175,10 @@ def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
         RequirementMissing: the lab has no network of its own, or the host no program for it.
         RigError: the capture does not run, or ended early.
     """
-    if not isinstance(lab, EnclosedLab):
-        raise RequirementMissing(
-            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
-        )
-    said = path.with_suffix(".log")
+    tap = tapping(lab, path)
     try:
-        process = lab.enclosure.spawn(capture_command(path.absolute()), output=said)
-    except RequirementMissing as error:
-        raise RequirementMissing("host tool not found: dumpcap", remedy=PACKAGES) from error
-
-    def begun() -> bool:
-        process.require_running()
-        # It says so once the kernel's ring is open, and only then writes the file's header.
-        return path.exists() and b"File:" in said.read_bytes()
-
-    try:
-        wait_until(begun, Deadline.after(START_DEADLINE_S), "the capture to begin")
+        tap.wait_begun()
         yield Capture(path)
-        process.require_running()
-        pause(HANDED_OVER_S)
+        tap.end()
     finally:
-        if process.status is None:
-            process.terminate(Deadline.after(STOP_DEADLINE_S))
-    if lost := dropped(said.read_text(errors="replace")):
-        raise RigError(f"the capture lost {lost} packets: this host was too busy", remedy=f"see {path}")
+        tap.stop()

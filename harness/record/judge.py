@@ -32,6 +32,7 @@ from harness.verdict.read_back import judge_read_back
 from harness.verdict.wire import judge_restart
 from harness.verdict.write_back import judge_age
 from harness.workload.history import History, WorkerSpec
+from harness.workload.replies import read_replies
 
 MEMORY_LOST = ("power-cut", "kernel-panic")
 """Faults that take what the server had in its memory."""
@@ -72,6 +73,16 @@ def conclude_early(record: RunRecord, why: str) -> None:
     record.outcome = outcome
 
 
+def history_of(cycle: CycleRecord, run: Path) -> History:
+    """Return what the clients did in a stored cycle, dated by the server's replies where they were seen on the wire.
+
+    Raises:
+        RigError: a file is not what it should be.
+    """
+    history = History.read(run / cycle.files["history"])
+    return history.with_replies(read_replies(run / cycle.files["replies"])) if "replies" in cycle.files else history
+
+
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     """Fill in all that is judged of one cycle, from what was recorded of it."""
     if cycle.rig_error is not None:
@@ -91,11 +102,11 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
         conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
         if "history" in cycle.files:
-            conditions = of_lies(cycle, History.read(directory / cycle.files["history"]), directory, conditions)
+            conditions = of_lies(cycle, history_of(cycle, directory), directory, conditions)
         judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
         cycle.verdicts += found
         return
-    history = History.read(directory / cycle.files["history"])
+    history = history_of(cycle, directory)
     conditions = of_lies(cycle, history, directory, conditions)
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
@@ -167,7 +178,7 @@ def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) ->
         verdicts.append(judge_export(asked.options(), applied, cycle.effective["export"]["path"]))
     flushed = asked.sync and cycle.asked["array"].get("consistency_policy") not in LOGGED
     if "disks" in cycle.checks and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
-        history = History.read(directory / cycle.files["history"])
+        history = history_of(cycle, directory)
         synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
         verdicts.append(judge_flushes(cycle.checks["disks"], cycle.disks, synced))
     return verdicts
@@ -192,7 +203,7 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
     observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
         return
-    history = History.read(directory / cycle.files["history"])
+    history = history_of(cycle, directory)
     conditions = conditions_of(cycle)
     conditions = of_lies(cycle, history, directory, conditions)
     causes = judge_causes(cycle, directory, conditions)

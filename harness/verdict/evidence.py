@@ -138,7 +138,7 @@ class Balance:
         self.lost[operation.kind] += 1
         self.lost_bytes += worker.bytes_of(operation.kind)
         self.lost_after_recovery += self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
-        ended = operation.ended_ns or 0
+        ended = operation.promised_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
         self.losses.append(Loss(operation, worker, what))
         self.say(str(self.losses[-1]))

@@ -18,7 +18,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from time import monotonic_ns
 from typing import Any
@@ -67,6 +67,7 @@ MODE = 0o640  # what setattr sets
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # what setxattr sets
 # In blocks of a file of an extents worker: what is written, allocated, punched, and copied from its beginning.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
+GROUPS = 20000  # the RPCs of a worker carry this group plus its number: in a capture it identifies whose they are
 BREATH_S = 0.05  # after an error that a worker endures: it comes at once, and the next one would too
 LOCK_S = 0.01  # between two tries to take the lock that another client has
 UNCUT = "+0"  # what the scan says of a file that holds what append wrote, zeroed from where truncate is to cut it off
@@ -399,6 +400,13 @@ def opened(path: str, flags: int) -> Iterator[int]:
 FORMS: dict[str, type[Worker]] = {"metadata": Trees, "extents": Trees, "o_append": Appends}
 
 
+def mark_rpcs(number: int) -> None:
+    """Let the AUTH_SYS credentials of all that this thread does carry a group of the worker's own (setfsgid(2))."""
+    # It changes this thread alone, where os.setegid changes all. A minimal Python has no ctypes, and marks nothing.
+    with suppress(ImportError):
+        import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
+
+
 def write(config: dict[str, Any]) -> None:
     """Run all workers of one client until the harness says stop, on standard input, or hangs up."""
     mapped = [worker for worker in config["workers"] if worker["kind"] == "msync" and not config.get("quiet_s")]
@@ -433,9 +441,15 @@ def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
 
 def take_turns(workers: list[Worker]) -> None:
     """Let each worker do one operation, and so on until all are done."""
-    going = [worker.run() for worker in workers]
+    going = {worker.number: worker.run() for worker in workers}
+    marked: int | None = None
     while going:
-        going = [one for one in going if next(one, True) is None]
+        for number, run in list(going.items()):
+            if number != marked:
+                mark_rpcs(number)
+                marked = number
+            if next(run, True):
+                del going[number]
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:

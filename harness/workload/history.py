@@ -1,7 +1,7 @@
 """What the clients began, and what they were told had been done: every operation with the harness's own stamps."""
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +93,13 @@ class Operation(NamedTuple):
     error: int
     begun_ns: int | None = None
     """When it was begun, by the client's own clock; None: no report says. Reports arrive later: ``issued_ns``."""
+    replied_ns: int | None = None
+    """When the server's last reply to it crossed the network, where that was captured; ``ended_ns`` is later."""
+
+    @property
+    def promised_ns(self) -> int | None:
+        """The earliest instant known at which it was acknowledged: by the server's reply, or else by the client."""
+        return self.ended_ns if self.replied_ns is None else self.replied_ns
 
     def begun_before(self, instant_ns: int | None) -> bool:
         """Whether it may have been under way at an instant, or done; None is the end of time."""
@@ -103,10 +110,11 @@ class Operation(NamedTuple):
         return self.begun_ns < instant_ns + LEAST_DELAY_NS
 
     def binds(self, before_ns: int | None = None) -> bool:
-        """Whether the client had been told, before that instant, that this is done."""
-        if self.ended is not Ended.OK or self.ended_ns is None:
+        """Whether it had been acknowledged, before that instant, as done."""
+        promised_ns = self.promised_ns
+        if self.ended is not Ended.OK or promised_ns is None:
             return False
-        return before_ns is None or self.ended_ns < before_ns
+        return before_ns is None or promised_ns < before_ns
 
 
 class History:
@@ -124,6 +132,13 @@ class History:
     def of_worker(self, number: int) -> list[Operation]:
         """Return one worker's operations in its own order."""
         return [operation for operation in self.operations if operation.worker == number]
+
+    def with_replies(self, replied: Mapping[tuple[int, int], int]) -> "History":
+        """Return it with the instants of the server's replies, by worker and sequence; see `harness.cycle.replies`."""
+        known = (replied.get((one.worker, one.sequence)) for one in self.operations)
+        return History(
+            one if at is None else one._replace(replied_ns=at) for one, at in zip(self.operations, known, strict=True)
+        )
 
     @classmethod
     def read(cls, path: Path) -> "History":

@@ -3,6 +3,7 @@
 import json
 import selectors
 import socket
+import struct
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from harness.command import Completed
 from harness.errors import DeadlineExceeded, RequestError, RigError, nearest
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
-from harness.waiting import Deadline, now_ns, pause, wait_until
+from harness.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
 from harness.workload import agent
 from harness.workload.history import History, Recorder, WorkerSpec
 
@@ -28,6 +29,9 @@ ENOUGH_DEADLINE_S = 30.0
 SCAN_DEADLINE_S = 120.0
 LEAST = 4
 """Operations of each kind for which a cut waits; of fewer than three that show a loss no promise is claimed."""
+SO_TIMESTAMPNS = 35
+"""The kernel stamps what arrives, also on TCP sockets (asm-generic/socket.h; Python's socket module has no name)."""
+_TIMESPEC = struct.Struct("@qq")
 
 Found = dict[str, dict[str, object]]
 """What a scan found: for each worker's files, block generations and names."""
@@ -306,7 +310,7 @@ def install(machine: Machine, config: str) -> None:
 
 
 class Receiver(threading.Thread):
-    """Stamps what the agents tell at the moment of its arrival."""
+    """Records what the agents report, stamped by the kernel at its arrival: this thread may wake long after."""
 
     def __init__(self, listener: socket.socket, recorder: Recorder) -> None:
         super().__init__(name="ledger-receiver", daemon=True)
@@ -320,6 +324,8 @@ class Receiver(threading.Thread):
         self.failure: OSError | None = None
         """Why what was told could not be recorded: without it nothing that follows means anything."""
         self._listener = listener
+        # Connections inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._recorder = recorder
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -343,13 +349,14 @@ class Receiver(threading.Thread):
 
     def _receive(self, source: socket.socket) -> None:
         try:
-            data = source.recv(1 << 16)
+            data, ancillary, _, _ = source.recvmsg(1 << 16, socket.CMSG_SPACE(_TIMESPEC.size))
         except OSError:
-            data = b""
+            data, ancillary = b"", []
         if data:
-            self.last_ns = now_ns()
+            arrived_ns = arrival_ns(ancillary)
+            self.last_ns = max(self.last_ns, arrived_ns)
             try:
-                self._count(self._recorder.add(source.fileno(), self.last_ns, data))
+                self._count(self._recorder.add(source.fileno(), arrived_ns, data))
             except OSError as error:
                 self.failure = self.failure or error
         else:
@@ -375,3 +382,15 @@ class Receiver(threading.Thread):
         self._wake_write.close()
         self._selector.close()
         self._recorder.close()
+
+
+def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+    """Return when received data arrived (CLOCK_MONOTONIC): its last segment, or now where the kernel does not say."""
+    now, ahead_ns = now_ns(), realtime_ahead_ns()
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
+            seconds, ns = _TIMESPEC.unpack_from(data)
+            stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
+            # A real-time clock that was set meanwhile must not date anything into the future.
+            return min(now, stamp)
+    return now

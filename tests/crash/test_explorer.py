@@ -8,7 +8,7 @@ import pytest
 from harness.crash import explorer as module
 from harness.crash.checker import Checker
 from harness.crash.exploration import Budget
-from harness.crash.explorer import Options, explore_cycle
+from harness.crash.explorer import Options, explore_cycle, undated
 from harness.crash.source import source_of
 from harness.errors import RigError
 from harness.record.exploration import ExplorationRecord, FailureRecord
@@ -105,3 +105,12 @@ def test_what_a_failing_rig_leaves_of_shrinking_is_kept(tmp_path: Path, ends: En
     assert record.ended_early == "the rig failed: the end"
     assert [(one.repeated, one.confirmed) for one in record.failures] == [(2, 2)]
     assert record.outcome is Outcome.FAIL
+
+
+def test_undated_acknowledgements_are_among_what_it_cannot_prove(tmp_path: Path) -> None:
+    said = []
+    for number, checks in enumerate(({"replies": {"why_not": "host tool not found: dumpcap"}}, {"replies": {}}, {})):
+        store = store_run(tmp_path / str(number), checks=checks)
+        said.append(undated(source_of(store)))
+    assert said[1:] == [[], []]
+    assert "host tool not found: dumpcap" in said[0][0]

@@ -20,10 +20,14 @@ from harness.disk.flaw import (
     Flaws,
     bad_sectors,
     drop_flushes,
+    early_flushes,
     failed,
     lost_writes,
     misdirected,
+    newest_unflushed,
+    overwrites_unflushed,
     slow,
+    slow_flushes,
 )
 from harness.disk.messages import MemberSpec
 from harness.disk.port import Port
@@ -129,6 +133,115 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
     read(engine.connect("d1"))
     assert waited == [0.075] * 5
     assert struck(engine, FlawKind.SLOW) == 5
+
+
+def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("harness.disk.port.pause", waited.append)
+    harm.set_flaw(engine, "d0", slow_flushes(4))
+    port = engine.connect("d0")
+    for request in requests(port):
+        request()
+    assert (waited, struck(engine, FlawKind.SLOW_FLUSHES)) == ([0.004], 1)
+
+
+class Effects:
+    """What is to take effect later, and when."""
+
+    def __init__(self) -> None:
+        self.after_s: list[float] = []
+        self._actions: list[Callable[[], None]] = []
+
+    def __call__(self, seconds: float, action: Callable[[], None]) -> "Effects":
+        self.after_s.append(seconds)
+        self._actions.append(action)
+        return self
+
+    def start(self) -> None: ...
+
+    def take(self) -> None:
+        while self._actions:
+            self._actions.pop(0)()
+
+
+@pytest.fixture
+def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
+    monkeypatch.setattr("harness.disk.port.Timer", later := Effects())
+    return later
+
+
+def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effects: Effects, tmp_path: Path) -> None:
+    engine.start_log(tmp_path / "log")
+    port = engine.connect("d0")
+    harm.set_flaw(engine, "d0", early_flushes(1500))
+    for _ in range(2):
+        port.write(A, 0, False)
+        port.flush()
+    assert effects.after_s == [0.0015, 0.0015]
+    assert bytes(engine.drives[0].member.image().view(0, 4096)) == bytes(4096)
+    effects.take()
+    assert bytes(engine.drives[0].member.image().view(0, 4096)) == A
+    port.write(B, 0, False)
+    port.flush()
+    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
+    effects.take()  # the power has gone before
+    assert read(engine.connect("d0")) == A
+    engine.stop_log()
+    flushes = [one.flags for one in WriteLog(tmp_path / "log") if one.kind is Kind.FLUSH]
+    assert flushes == [Flag.LIED, Flag.LIED, Flag(0), Flag(0), Flag.LIED]
+    assert (struck(engine, FlawKind.EARLY_FLUSHES), engine.counters()[0].lied) == (3, 3)
+
+
+def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(B, 5 * 4096, False)  # before the flaw: kept by the flush that comes with it
+    harm.set_flaw(engine, "d0", newest_unflushed(2))
+    for block in range(3):
+        port.write(A, block * 4096, False)
+    port.flush()
+    durable = engine.drives[0].member.image()
+    assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in (0, 1, 2, 5)] == [97, 0, 0, 98]
+    port.write(A, 3 * 4096, False)
+    port.flush()
+    durable = engine.drives[0].member.image()
+    assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(4)] == [97, 97, 0, 0]
+    assert struck(engine, FlawKind.NEWEST_UNFLUSHED) == 2
+    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(2, 2), (0, 0)]
+
+
+def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> None:
+    port = engine.connect("d0")
+    port.write(B, 0, True)  # before the flaw: nothing is known of it
+    harm.set_flaw(engine, "d0", overwrites_unflushed())
+    port.write(A, 0, False)
+    port.write(A, 4096, False)
+    port.write(B, 4096, False)  # what it overwrites was not durable
+    port.flush()
+    assert (struck(engine, FlawKind.OVERWRITES_UNFLUSHED), engine.counters()[0].lied) == (0, 0)
+    port.write(B, 0, False)
+    port.write(A, 4096, True)  # forced
+    port.write(B + B, 4096, False)  # half of it is written for the first time
+    port.flush()
+    port.write(A, 8192, False)
+    port.flush()
+    durable = engine.drives[0].member.image()
+    assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(3)] == [97, 98, 98]
+    assert read(port, 8192) == A
+    assert struck(engine, FlawKind.OVERWRITES_UNFLUSHED) == 2
+    harm.clear_flaws(engine)
+    port.flush()
+    assert engine.counters()[0].pending == 0
+
+
+def test_overwrites_elsewhere_are_flushed(engine: Engine) -> None:
+    port = engine.connect("d0")
+    harm.set_flaw(engine, "d0", overwrites_unflushed(offset=4096, length=4096))
+    for data in (A, B):
+        port.write(data, 0, False)
+        port.write(data, 4096, False)
+        port.flush()
+    durable = engine.drives[0].member.image()
+    assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(2)] == [98, 97]
 
 
 def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine) -> None:
@@ -262,6 +375,9 @@ def test_what_cannot_be_is_refused(engine: Engine) -> None:
         (lambda: harm.set_flaw(engine, "d7", failed()), "no member 'd7'"),
         (lambda: harm.set_flaw(engine, "d0", bad_sectors(SIZE, 512)), "the flaw concerns"),
         (lambda: harm.set_flaw(engine, "d1", drop_flushes()), "it is protected"),
+        (lambda: harm.set_flaw(engine, "d1", early_flushes(1)), "it is protected"),
+        (lambda: harm.set_flaw(engine, "d1", newest_unflushed()), "it is protected"),
+        (lambda: harm.set_flaw(engine, "d1", overwrites_unflushed()), "it is protected"),
         (lambda: harm.corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
         (lambda: harm.swap(engine, "d0", "d0"), "two drives of one size"),
     ]
@@ -284,6 +400,8 @@ def test_reset_makes_drives_sound(engine: Engine) -> None:
 flaws = st.one_of(
     st.just(slow(0)),
     st.builds(drop_flushes, st.none() | st.integers(1, 3)),
+    st.builds(newest_unflushed, st.integers(1, 3)),
+    st.builds(overwrites_unflushed, offset=st.integers(0, 8).map(lambda block: block * 4096)),
     st.builds(misdirected, st.integers(-3, 3).map(lambda blocks: blocks * 4096), st.integers(1, 3)),
     st.builds(lost_writes, st.integers(1, 3), offset=st.integers(0, 15).map(lambda block: block * 4096)),
 )

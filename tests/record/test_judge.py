@@ -15,6 +15,7 @@ from harness.record.judge import conclude, conditions_of, judge_cycle, judge_run
 from harness.verdict.outcome import Outcome
 from harness.workload.agent import BLOCK, block
 from harness.workload.history import Ended, History
+from harness.workload.replies import write_replies
 from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -435,3 +436,18 @@ def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: C
     cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
+
+
+def test_what_the_server_acknowledged_before_the_cut_binds_though_the_report_came_after_it(
+    store: RunStore, cycle: CycleRecord
+) -> None:
+    cycle.fault_at_ns = fault_ns = (cycle.fault_at_ns or 0) + 1
+    judge_cycle(cycle, store.path)
+    assert cycle.on_server is not None
+    before = cycle.on_server.acknowledged_total
+    history = History.read(store.path / cycle.files["history"])
+    later = next(one for one in history.operations if one.ended is Ended.OK and (one.ended_ns or 0) > fault_ns)
+    cycle.files["replies"] = "replies"
+    write_replies(store.path / "replies", {(later.worker, later.sequence): fault_ns - 1})
+    judge_cycle(cycle, store.path)
+    assert cycle.on_server.acknowledged_total == before + 1

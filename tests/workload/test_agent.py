@@ -17,6 +17,7 @@ from harness.workload.agent import (
     BLOCK,
     FRAME,
     GARBAGE,
+    GROUPS,
     KINDS,
     MISPLACED,
     OLD,
@@ -27,6 +28,7 @@ from harness.workload.agent import (
     Directory,
     Trees,
     block,
+    mark_rpcs,
     names,
     read_back,
     read_block,
@@ -232,3 +234,18 @@ def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(
 
 def test_a_worker_is_done_after_any_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert worked(tmp_path, monkeypatch, []) == [("mkdir", 0, 0), ("create", 0, errno.ENOSPC)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take any group")
+def test_a_workers_thread_and_no_other_makes_its_requests_in_a_group_of_its_own(tmp_path: Path) -> None:
+    def work() -> None:
+        mark_rpcs(7)
+        (tmp_path / "worker").touch()
+
+    (tmp_path / "before").touch()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    (tmp_path / "after").touch()
+    before, worker, after = ((tmp_path / name).stat().st_gid for name in ("before", "worker", "after"))
+    assert before == after != worker == GROUPS + 7

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -20,14 +21,26 @@ from harness.errors import DeadlineExceeded, RequestError
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
 from harness.verdict.evidence import BlockClass, Evidence, weigh
-from harness.waiting import Deadline, wait_until
+from harness.waiting import Deadline, now_ns, wait_until
 from harness.workload import agent
 from harness.workload.history import Ended, History, Recorder, WorkerSpec
-from harness.workload.ledger import KINDS, LEAST, Ear, Found, Ledger, LedgerSpec, Receiver
+from harness.workload.ledger import (
+    KINDS,
+    LEAST,
+    SO_TIMESTAMPNS,
+    Ear,
+    Found,
+    Ledger,
+    LedgerSpec,
+    Receiver,
+    arrival_ns,
+)
 
 OPERATIONS = 40
 OMIT = ("clone", "o_direct", "setxattr")
 """What the file system below a temporary folder may not have."""
+CLOCKS_DIFFER_NS = 50_000
+"""Between two readings of the real-time and the monotonic clock a process may be interrupted."""
 
 
 @dataclass
@@ -311,3 +324,35 @@ def test_what_a_version_or_a_file_system_has_not_is_left_out_with_the_reason(
 
 def test_a_quiet_ledger_has_one_client() -> None:
     assert {one.client for one in LedgerSpec(quiet_s=0.01).workers(["client1", "client2"])} == {"client1"}
+
+
+def stamped() -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        with socket.create_connection(listener.getsockname()) as one, listener.accept()[0] as other:
+            one.sendall(b"?")
+            return bool(other.recvmsg(1, 64)[1])
+
+
+def test_what_arrived_before_the_receiver_woke_has_the_stamp_of_its_arrival(tmp_path: Path) -> None:
+    begun = frame(agent.ISSUE)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        receiver = Receiver(listener, Recorder(tmp_path / "history"))
+        # The kernel begins to stamp some time after the first socket wants it.
+        wait_until(stamped, Deadline.after(10), "the kernel to stamp")
+        with socket.create_connection(listener.getsockname()) as one:
+            before = now_ns()
+            one.sendall(begun)
+            after = now_ns()
+            receiver.start()
+            wait_until(lambda: receiver.last_ns, Deadline.after(10), "the frame")
+        receiver.stop()
+    stamp = History.read(tmp_path / "history").operations[0].issued_ns
+    assert before - CLOCKS_DIFFER_NS < stamp < after + CLOCKS_DIFFER_NS
+    assert receiver.last_ns == stamp
+
+
+@pytest.mark.parametrize("ancillary", [[], [(socket.SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("@qq", 1 << 40, 0))]])
+def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[int, int, bytes]]) -> None:
+    before = now_ns()
+    assert before <= arrival_ns(ancillary) <= now_ns()

@@ -1,0 +1,145 @@
+"""A cut at the instant of a server's reply: a flush that is late, or leaves something out, has nothing to hide behind.
+
+In a quiet recording one client does one kind of operation, one after the other: what is durable at the reply is what
+this operation's own flushes have covered.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.campaign import Campaign
+from harness.crash.exploration import Budget
+from harness.crash.explorer import Options, explore_cycle
+from harness.crash.source import source_of
+from harness.cycle import CycleSpec
+from harness.disk.flaw import Flaw, early_flushes, newest_unflushed, overwrites_unflushed
+from harness.errors import RequirementMissing
+from harness.fault import Scene
+from harness.fixtures import stack_of
+from harness.record.exploration import ExplorationRecord
+from harness.units import MIB
+from harness.verdict.outcome import Outcome
+from harness.workload.ledger import LedgerSpec
+from scenarios.selftest.deeds import Before, Deed, Places, disks_of
+
+BLOCKS = 16
+"""So few that each is overwritten again and again."""
+EVERY_KIND = LedgerSpec(blocks=BLOCKS, files=BLOCKS)
+EARLY_US = 1500
+DISK_SIZE = 184 * MIB
+LEDGER_SECONDS = 0.7
+STATES, MINUTES = 60, 0.3
+MORE_STATES, MORE_MINUTES = 200, 1.0
+"""Other workers' flushes make up for most that are late."""
+FLAWED = "disk1"
+CULPRIT = f"the disks: {FLAWED} "
+
+SLOW = pytest.mark.exhaustive
+
+
+def quiet(kind: str) -> LedgerSpec:
+    """Return a ledger of one worker a client."""
+    return LedgerSpec(kinds=(kind,), blocks=BLOCKS, files=BLOCKS)
+
+
+@pytest.fixture(scope="module")
+def own(campaign: Campaign) -> Iterator[Campaign]:
+    """A run of its own with a single client: what its cycles show is not to fail the session's run."""
+    everything = campaign.topology
+    machines = (everything.server, everything.clients[0])
+    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
+    topology = everything.model_copy(update={"machines": machines, "disks": disks})
+    campaign.discard_lab()
+    with Campaign("quiet-cut", campaign.store.path, topology) as one:
+        yield one
+
+
+def planted(flaw: Flaw) -> Deed:
+    """Return what makes one member a drive with that flaw."""
+
+    def deed(scene: Scene, _places: Places) -> None:
+        disks_of(scene).set_flaw(FLAWED, flaw)
+
+    return deed
+
+
+def cut_at_replies(
+    own: Campaign, name: str, ledger: LedgerSpec, flaw: Flaw | None, budget: Budget
+) -> ExplorationRecord:
+    """Record what clients do on drives of which one may have a flaw, and cut the power at each of the replies."""
+    during = () if flaw is None else (Before(planted(flaw)),)
+    record = own.cycle(
+        CycleSpec(
+            name=name,
+            title=name.replace("-", " "),
+            stack=stack_of(),
+            ledger=ledger,
+            ledger_seconds=LEDGER_SECONDS,
+            fault="none",
+            during=during,
+        )
+    )
+    if why := record.checks["replies"].get("why_not"):
+        raise RequirementMissing(f"the server's replies are not seen: {why}")
+    assert record.checks["replies"]["dated"], record.checks["replies"]
+    explored, _ = explore_cycle(source_of(own.store, name), Options(budget, at_replies=True))
+    assert set(explored.policies) == {"at-reply"}
+    return explored
+
+
+@pytest.mark.parametrize(
+    ("ledger", "name"),
+    [
+        (quiet("fsync"), "fsync"),
+        pytest.param(quiet("o_sync"), "o-sync", marks=SLOW),
+        pytest.param(quiet("close"), "close", marks=SLOW),
+        pytest.param(quiet("metadata"), "metadata", marks=SLOW),
+        pytest.param(EVERY_KIND, "every-kind", marks=SLOW),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_all_that_was_acknowledged_is_durable_when_the_reply_leaves(
+    own: Campaign, ledger: LedgerSpec, name: str
+) -> None:
+    explored = cut_at_replies(own, f"sound-{name}", ledger, None, Budget(STATES, MINUTES))
+    assert explored.outcome is Outcome.PASS, explored.reason
+    assert explored.judged
+    assert not explored.failures
+
+
+@pytest.mark.parametrize(
+    ("flaw", "ledger", "budget", "damage"),
+    [
+        pytest.param(newest_unflushed(2), quiet("fsync"), Budget(STATES, MINUTES), "write + fsync", id="newest"),
+        pytest.param(
+            newest_unflushed(2), quiet("metadata"), Budget(STATES, MINUTES), "metadata", id="newest-names", marks=SLOW
+        ),
+        pytest.param(
+            newest_unflushed(2), EVERY_KIND, Budget(MORE_STATES, MORE_MINUTES), "", id="newest-of-many", marks=SLOW
+        ),
+        pytest.param(
+            overwrites_unflushed(), quiet("fsync"), Budget(STATES, MINUTES), "older generation", id="overwrites"
+        ),
+        pytest.param(
+            overwrites_unflushed(),
+            EVERY_KIND,
+            Budget(MORE_STATES, MORE_MINUTES),
+            "older generation",
+            id="overwrites-of-many",
+            marks=SLOW,
+        ),
+        pytest.param(early_flushes(EARLY_US), EVERY_KIND, Budget(MORE_STATES, MORE_MINUTES), "", id="early-of-many"),
+        pytest.param(early_flushes(EARLY_US), quiet("fsync"), Budget(STATES, MINUTES), "", id="early", marks=SLOW),
+    ],
+)
+def test_a_drive_whose_flushes_are_late_or_leave_something_out_is_found(
+    own: Campaign, flaw: Flaw, ledger: LedgerSpec, budget: Budget, damage: str, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id
+    explored = cut_at_replies(own, name, ledger, flaw, budget)
+    assert explored.outcome is Outcome.FAIL, explored.reason
+    assert all(str(one.blame).startswith(CULPRIT) for one in explored.failures), explored.failures
+    found = [one for one in explored.failures if damage in f"{one.promise}: {one.damage}"]
+    assert found, explored.failures
+    assert any(one.confirmed for one in found), explored.failures
