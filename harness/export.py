@@ -23,6 +23,7 @@ from harness.layer import (
 )
 from harness.topology import SUBNET
 from harness.units import KIB, MIB, Size, format_size
+from harness.waiting import Deadline, wait_until
 
 USUAL_LEASE_S = 90
 """The kernel's default for the lease and for the grace period."""
@@ -31,6 +32,9 @@ NFS_PORT = 2049
 """Where nfsd listens, and where an NFSv4 client looks for it, unless told otherwise."""
 
 _NFSD = "/proc/fs/nfsd"
+GRACE_ENDED = f"{_NFSD}/v4_end_grace"
+"""Reads Y once the grace period is over; whoever writes Y ends it."""
+_GRACE_ENDS_S = 10.0
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
 _FILES = (
@@ -238,6 +242,25 @@ class Export:
         self.machine.succeed(["rpc.nfsd", "0"])
         self._start_nfsd()
         return self.require_effective()
+
+    def end_grace(self) -> None:
+        """End the grace period of an export that no client has mounted: nothing of it can be reclaimed.
+
+        Without this nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
+        clients stay there, as unmounting does not take them out, so the next export would wait for its whole grace
+        period.
+
+        Raises:
+            DeadlineExceeded: it goes on.
+        """
+        if self._grace_ended():
+            return
+        # Refused (EBUSY) if it ended meanwhile, and otherwise done by another thread of the kernel.
+        self.machine.run(["tee", GRACE_ENDED], stdin="Y\n")
+        wait_until(self._grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
+
+    def _grace_ended(self) -> bool:
+        return self.machine.succeed(["cat", GRACE_ENDED]).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
         """Stop exporting, and the servers; every step is tried even if another failed.

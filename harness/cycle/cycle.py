@@ -5,11 +5,12 @@ test: the server's own view is read before clients can write again, the clients'
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from harness.command import CommandFailed
@@ -32,9 +33,9 @@ from harness.workload.fio import FioSpec, fio_command, parse_fio
 from harness.workload.ledger import Ledger
 
 LEDGER_DIRECTORY = "ledger"
-RESUME_DEADLINE_S = 90.0
-"""NFSv4's default lease is 90 s: a client that has not come back by then never will."""
+RESUME_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 60.0
+"""Both beyond the time that NFS itself may take; see `protocol_s`."""
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
 
@@ -142,7 +143,7 @@ class Cycle:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
-            ledger.stop(Deadline.after(STOP_DEADLINE_S))
+            ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
         if self.fault is None:
             self._end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
@@ -214,7 +215,8 @@ class Cycle:
             recovery.boot_s = timed(partial(fault.heal, self.scene))
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
-        wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
+        deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
+        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")
 
     def _rouse_clients(self) -> None:
         """Let every client ask for something new.
@@ -257,6 +259,15 @@ class Cycle:
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
+
+
+def protocol_s(effective: Mapping[str, Any]) -> float:
+    """Return for how long NFSv4 may keep a client waiting after its server has restarted.
+
+    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of the
+    grace period, which NFSv4.0 clients cannot shorten.
+    """
+    return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
 
 
 def timed(action: Callable[[], object]) -> float:

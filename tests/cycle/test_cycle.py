@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.cycle import CycleFiles, CycleSpec, fault_of
+from harness.cycle.cycle import protocol_s
 from harness.disk.cache import CutPolicy
 from harness.errors import RequestError
 from harness.fault import KernelPanic, NfsdRestart, PowerCut
@@ -106,3 +107,9 @@ def test_a_scenario_may_run_several_cycles() -> None:
     cycle(stack_of())
     cycle(stack_of(), seed=2)
     assert campaign.names == ["twice", "twice-2"]
+
+
+def test_clients_are_waited_for_as_long_as_nfs_may_keep_them() -> None:
+    # What a plan sets by default, and the kernel's own.
+    assert protocol_s({"export": {"lease_s": 10, "grace_s": 10}}) == 20
+    assert protocol_s({"export": {"lease_s": 90, "grace_s": 90}}) == 180
