@@ -147,7 +147,9 @@ def test_nfsdcld_comes_before_nfsd() -> None:
 class InGrace(NfsServer):
     """One whose grace period goes on until somebody ends it, and one reading longer."""
 
-    readings = ["N", "N", "Y"]
+    def __init__(self) -> None:
+        super().__init__()
+        self.readings = ["N", "N", "Y"]
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S

@@ -264,8 +264,8 @@ class Cycle:
 def protocol_s(effective: Mapping[str, Any]) -> float:
     """Return for how long NFSv4 may keep a client waiting after its server has restarted.
 
-    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of the
-    grace period, which NFSv4.0 clients cannot shorten.
+    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of
+    the grace period, which NFSv4.0 clients cannot shorten.
     """
     return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
 

@@ -9,7 +9,6 @@ from harness.plan.axes import Settings, axis_of, level_of
 from harness.plan.hardware import Duty, Hardware
 from harness.stack import StackSpec
 
-
 LEASE_S = 10
 """The lease where a plan says nothing, in seconds: the shortest that nfsd takes, or each power cut under NFSv4.0 would
 wait for the kernel's grace period of 90 s."""

@@ -162,7 +162,7 @@ AXES: dict[str, Axis] = {
         _number("threads", "export.threads", "threads of nfsd"),
         _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
         _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
-        _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; as the lease, if not said"),
+        _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
         Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
         Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
         Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
