@@ -42,7 +42,8 @@ def headline(matrix: Matrix) -> list[str]:
         f"workload: {', '.join(names(plan.workload))}",
         f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}"
         + (f", only {' '.join(run.only.split())}" if run.only else ""),
-        f"first resync: {resync}; power cut: {'once in each cell' if run.cut else 'none'}"
+        f"first resync: {resync}; power cut: "
+        + ("once in each cell, after two controls" if run.cut else "none")
         + (f", and {run.explore_states:,} crash states of it" if run.cut == "explore" else ""),
     ]
 
