@@ -31,6 +31,7 @@ from harness.stack import Stack, on_disks
 from harness.waiting import Deadline, now_ns, wait_until
 from harness.workload.fio import FioSpec, fio_command, parse_fio
 from harness.workload.ledger import Ledger
+from harness.workload.machines import on_all
 
 LEDGER_DIRECTORY = "ledger"
 RESUME_DEADLINE_S = 30.0
@@ -240,8 +241,7 @@ class Cycle:
         mount = self.stack.mounts[client.name]
         mount.deactivate()
         mount.activate()
-        for machine in (self.lab.server, client):
-            machine.succeed(DROP_CACHES, stdin="3\n")
+        on_all([self.lab.server, client], lambda machine: machine.succeed(DROP_CACHES, stdin="3\n"))
         before = fetched(client, mount.directory)
         found = ledger.scan(client, ledger.root)
         counted = fetched(client, mount.directory).since(before)
