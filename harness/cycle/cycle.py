@@ -39,6 +39,11 @@ STOP_DEADLINE_S = 60.0
 """Both beyond the time that NFS itself may take; see `protocol_s`."""
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
+_AT_ONCE = """
+import os, sys, threading
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
+"""
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -224,9 +229,11 @@ class Cycle:
 
         One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
         on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
+        NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
         """
+        connections = self.spec.stack.mount.nconnect or 1
         for client in self.lab.clients:
-            client.start_command(["stat", "--file-system", self.stack.mounts[client.name].directory])
+            client.start_command(rousing_command(self.stack.mounts[client.name].directory, connections))
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
@@ -259,6 +266,17 @@ class Cycle:
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
+
+
+def rousing_command(directory: str, connections: int) -> list[str]:
+    """Ask something new of a mount, on each of its connections.
+
+    With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
+    it while others are busy. So many are asked at once.
+    """
+    if connections == 1:
+        return ["stat", "--file-system", directory]
+    return ["python3", "-c", _AT_ONCE, directory, str(8 * connections)]
 
 
 def protocol_s(effective: Mapping[str, Any]) -> float:
