@@ -232,8 +232,13 @@ class Cycle:
         NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
         """
         connections = self.spec.stack.mount.nconnect or 1
-        for client in self.lab.clients:
-            client.start_command(rousing_command(self.stack.mounts[client.name].directory, connections))
+        # At once: whoever is back first waits, at growing intervals, until the others have reclaimed too.
+        on_all(
+            self.lab.clients,
+            lambda client: client.start_command(
+                rousing_command(self.stack.mounts[client.name].directory, connections)
+            ),
+        )
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
