@@ -92,13 +92,13 @@ def options(
 @app.command("test")
 def run_tests(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of them by default")
+        list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of these by default; or fuzz")
     ] = None,
 ) -> None:
     """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
     from tox.run import main as tox  # noqa: PLC0415
 
-    arguments = tox_arguments(parts or [], tox_environments((HOME / "tox.ini").read_text()))
+    arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
     # In this process, so that SIGTERM reaches tox as Ctrl-C does: it then interrupts what it runs.
     failed = tox(arguments) != Status.PASS
     raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
@@ -306,14 +306,15 @@ def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platfor
     return platform_for(asked.params, plan.run if plan else None)
 
 
-def tox_environments(ini: str) -> list[str]:
-    """Return the names of the environments that tox.ini lists."""
+def tox_environments(ini: str) -> tuple[list[str], list[str]]:
+    """Return the environments that tox.ini lists, which are run by default, and all that it has."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(ini)
-    return [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
+    listed = [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
+    return listed, [name.removeprefix("testenv:") for name in parser.sections() if name.startswith("testenv:")]
 
 
-def tox_arguments(parts: Sequence[str], known: Sequence[str]) -> list[str]:
+def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return tox's arguments for these parts, in the running environment instead of one of tox's making.
 
     Raises:
@@ -323,7 +324,7 @@ def tox_arguments(parts: Sequence[str], known: Sequence[str]) -> list[str]:
         if part not in known:
             raise RequestError(f"no part {part!r} of the tests", remedy=nearest(part, known))
     config = ["--conf", str(HOME / "tox.ini")]
-    return ["run", "--current-env", *config, "-e", ",".join(parts or known)]
+    return ["run", "--current-env", *config, "-e", ",".join(parts or listed)]
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:

@@ -8,17 +8,17 @@ from typing import TypeVar
 from harness.campaign import Campaign
 from harness.doctor import require_host
 from harness.errors import RequestError, RequirementMissing, RigError
-from harness.execution import Execution, record_of, time_left
+from harness.execution import Execution, record_of
 from harness.lab import prepare
 from harness.log import progress, say, step
 from harness.plan.cell import Matrix
 from harness.plan.duration import expect, in_words
+from harness.plan.forecast import left_in_words
 from harness.record import RunStore
 from harness.record.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
 from harness.report.comparison_html import write_comparison
 from harness.topology import Platform, SoftwareSpec
 from harness.units import GIB
-from harness.waiting import now_ns
 
 T = TypeVar("T")
 ROLES = ("server", "clients")
@@ -126,9 +126,9 @@ def measure(executions: Sequence[Execution]) -> None:
         for round_, cell in left
         for place in in_turn(round_, executions[0].cells[cell].index)
     ]
-    begun = now_ns()
-    for done, (name, round_, cell) in enumerate(turns):
-        named[name].turn(round_, cell, who=f"{name}, ", left=time_left(begun, done, len(turns)))
+    forecasts = [execution.forecast for execution in executions]
+    for name, round_, cell in turns:
+        named[name].turn(round_, cell, who=f"{name}, ", left=left_in_words(*forecasts))
     for name, execution in named.items():
         if execution.plan.run.cut is not None:
             step(f"{name}: power cuts")

@@ -1,8 +1,7 @@
-"""A plan carried out: every cell visited once in each round, in one lab; then, if asked, its power cut."""
+"""A plan carried out: every cell visited once in each round, in one lab; then, if asked, controls and power cuts."""
 
 from collections import Counter
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from pathlib import Path
 
@@ -11,15 +10,21 @@ from harness.cell import Standing, visit
 from harness.crash.explorer import explored
 from harness.cycle import CycleSpec
 from harness.disk.assignment import riskiest_mode
+from harness.disk.cache import CacheMode
 from harness.errors import ProductError, RequestError, RigError
+from harness.fault import CleanReboot
 from harness.log import logger, say, step
 from harness.plan.axes import write_value
 from harness.plan.cell import Cell, Matrix
+from harness.plan.duration import CUT_S, cut_s, exploration_s, timed_s, visit_overheads
+from harness.plan.forecast import CONTROL, CUT, EXPLORATION, VISIT, Forecast, left_in_words
 from harness.plan.order import visits_of
 from harness.plan.plan import Plan
 from harness.plan.works import CLIENTS
 from harness.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
 from harness.record.ranking import judge_cells
+from harness.record.run import ControlSpec, CycleRecord
+from harness.stack import StackSpec
 from harness.verdict.outcome import Outcome
 from harness.waiting import now_ns
 from harness.workload.ledger import LedgerSpec
@@ -28,6 +33,7 @@ from harness.workload.tools import workload_of
 GIVE_UP_AFTER = 3
 """Failed visits after which a cell is not visited again, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
+CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
 class Execution:
@@ -44,6 +50,24 @@ class Execution:
         self.order = [(one.round, one.cell.name) for one in visits_of(cells, plan.run.repeats, plan.run.seed)]
         self._standing: Standing | None = None
         self._failed: Counter[str] = Counter()
+        self.forecast = self._expected(matrix)
+
+    def _expected(self, matrix: Matrix) -> Forecast:
+        """Return what is to come, as it is expected before anything has been measured."""
+        forecast = Forecast()
+        for (round_, name), overhead in visit_overheads(matrix).items():
+            if not self._visited(round_, name):
+                forecast.add(VISIT, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
+        cycles = self.campaign.record.cycles
+        cut = {cycle.name for cycle in cycles}
+        left = [cell for cell in matrix.cells if self.records[cell.name].cycle not in cut] if self.plan.run.cut else []
+        for cell in left:
+            forecast.add(CUT, key_of(cell), cut_s(cell))
+            forecast.add(EXPLORATION, key_of(cell), exploration_s(self.plan))
+        for title in CONTROLS if left else ():
+            if title not in {cycle.title for cycle in cycles}:
+                forecast.add(CONTROL, title, CUT_S)
+        return forecast
 
     def run(self) -> None:
         """Make every visit that has not been made, then every cut.
@@ -52,10 +76,8 @@ class Execution:
             RequirementMissing: a machine lacks the program of a workload; no visit has been made.
             RigError: the lab does not boot.
         """
-        left = self.begin()
-        begun = now_ns()
-        for done, (round_, name) in enumerate(left):
-            self.turn(round_, name, left=time_left(begun, done, len(left)))
+        for round_, name in self.begin():
+            self.turn(round_, name, left=left_in_words(self.forecast))
         self.finish()
 
     def begin(self) -> list[tuple[int, str]]:
@@ -80,10 +102,14 @@ class Execution:
         Raises:
             RigError: the lab does not boot.
         """
-        if not self._visited(round_, name):
-            number = self.order.index((round_, name)) + 1
-            step(f"{who}visit {number} of {len(self.order)}: {name}{left}")
-            self.visit(round_, self.cells[name])
+        if self._visited(round_, name):
+            self.forecast.dropped(VISIT, (round_, name))
+            return
+        number = self.order.index((round_, name)) + 1
+        step(f"{who}visit {number} of {len(self.order)}: {name}{left}")
+        begun = now_ns()
+        self.visit(round_, self.cells[name])
+        self.forecast.ended(VISIT, (round_, name), (now_ns() - begun) / 1e9)
 
     def finish(self) -> None:
         """Make every cut, if the plan asks for cuts."""
@@ -193,19 +219,47 @@ class Execution:
         by_stack: dict[str, str] = {}
         for cell in self.cells.values():
             if (name := self.records[cell.name].cycle) in made and name is not None:
-                by_stack[cell.stack.model_dump_json()] = name
-        for cell in self.cells.values():
-            mine, key = self.records[cell.name], cell.stack.model_dump_json()
-            if not mine.measured:
-                continue
+                by_stack[key_of(cell)] = name
+        measured = [cell for cell in self.cells.values() if self.records[cell.name].measured]
+        keys = {key_of(cell) for cell in measured}
+        for key in {key_of(cell) for cell in self.cells.values()} - keys:
+            self.forecast.dropped(CUT, key)
+            self.forecast.dropped(EXPLORATION, key)
+        if not keys <= {*by_stack} and not self._controls_behave(measured):
+            say("a control misbehaved: no power cut would count, so none is made")
+            return
+        for cell in measured:
+            mine, key = self.records[cell.name], key_of(cell)
             if key not in by_stack:
-                name = by_stack[key] = self._name_of_cut(cell)
-                step(f"power cut: {cell.name}")
-                self.campaign.cycle(cut_of(self.plan, cell, name))
+                name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
+                step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
+                self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
             mine.cycle = by_stack[key]
             if self.plan.run.cut == "explore":
+                begun = now_ns()
                 mine.explored = self._explored(mine.cycle)
+                self.forecast.ended(EXPLORATION, key, (now_ns() - begun) / 1e9)
             self._save()
+
+    def _controls_behave(self, cells: list[Cell]) -> bool:
+        """Run the controls that have not been run; return whether none of them has misbehaved.
+
+        What the rig broke off, or these disks cannot show, does not misbehave: how the run ends says it.
+        """
+        made = {cycle.title for cycle in self.campaign.record.cycles if cycle.control is not None}
+        for spec in controls_of(self.plan, stack_of_controls(cells)):
+            if spec.title not in made:
+                step(f"{spec.title}{left_in_words(self.forecast)}")
+                free = spec.model_copy(update={"name": self._free_name(spec.name)})
+                self._timed_cycle(free, CONTROL, spec.title)
+        controls = [cycle for cycle in self.campaign.record.cycles if cycle.control is not None]
+        return all(cycle.outcome is not Outcome.INVALID for cycle in controls)
+
+    def _timed_cycle(self, spec: CycleSpec, kind: str, part: str) -> CycleRecord:
+        begun = now_ns()
+        made = self.campaign.cycle(spec)
+        self.forecast.ended(kind, part, (now_ns() - begun) / 1e9)
+        return made
 
     def _explored(self, name: str) -> Explored | None:
         """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at.
@@ -214,16 +268,15 @@ class Execution:
         """
         if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
             return None
-        step(f"crash states: {name}")
+        step(f"crash states: {name}{left_in_words(self.forecast)}")
         try:
             return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
         except RequestError as error:
             say(f"no crash states: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
 
-    def _name_of_cut(self, cell: Cell) -> str:
+    def _free_name(self, stem: str) -> str:
         """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""
-        stem = f"cut-{cell.index:03}"
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
         return next(name for name in names if not (self.campaign.store.path / name).exists())
 
@@ -256,6 +309,47 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:
     )
 
 
+def key_of(cell: Cell) -> str:
+    """Return what cells have in common that share their power cut."""
+    return cell.stack.model_dump_json()
+
+
+def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
+    """Return the configuration that controls are run on: one of the plan's, with a `sync` export.
+
+    An NFSv4.0 one is the last choice: it would wait for its grace period.
+    """
+    stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
+    return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True})})
+
+
+def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:
+    """Return the cycles whose ends are known beforehand: a loss that must be seen, and none."""
+    ledger = LedgerSpec(seed=plan.run.seed)
+    lying = CycleSpec(
+        name="control-lying-disks",
+        title=LYING_DISKS,
+        stack=stack,
+        cache_mode=CacheMode.LYING,
+        seed=plan.run.seed,
+        ledger=ledger,
+        ledger_seconds=LEDGER_SECONDS,
+        control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+    )
+    clean = CycleSpec(
+        name="control-clean-reboot",
+        title=CLEAN_REBOOT,
+        stack=stack,
+        cache_mode=riskiest_mode(plan.hardware.topology()),
+        fault=CleanReboot.name,
+        seed=plan.run.seed,
+        ledger=ledger,
+        ledger_seconds=LEDGER_SECONDS,
+        control=ControlSpec(expects_loss=False),
+    )
+    return lying, clean
+
+
 def new_record(cell: Cell) -> CellRecord:
     """Return the record of a cell that was not visited yet."""
     return CellRecord(
@@ -267,14 +361,6 @@ def new_record(cell: Cell) -> CellRecord:
         asked=cell.stack.model_dump(mode="json"),
         resync="skipped: blank members agree" if cell.stack.array.assume_clean else "waited for",
     )
-
-
-def time_left(begun_ns: int, done: int, total: int) -> str:
-    """Say how long the rest takes if it goes on like this; empty at the beginning."""
-    if not done:
-        return ""
-    seconds = (now_ns() - begun_ns) / 1e9 / done * (total - done)
-    return f" (about {timedelta(seconds=round(seconds))} left)"
 
 
 def _causes(error: Exception) -> Iterator[Exception]:

@@ -17,6 +17,8 @@ logger = logging.getLogger("raidproof")
 _stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__stderr__ else sys.stderr
 console = Console(file=_stream, highlight=False)
 _status: Status | None = None
+_step = ""
+"""What is shown as being done now."""
 
 
 @contextmanager
@@ -53,6 +55,8 @@ def say(message: str) -> None:
 
 def step(message: str) -> None:
     """Tell the user what is being done now: replaces the last step on a terminal, a line of its own elsewhere."""
+    global _step  # noqa: PLW0603  there is one screen
+    _step = message
     logger.info(message)
     if _status is not None:
         _status.update(message)
@@ -60,14 +64,24 @@ def step(message: str) -> None:
         console.print(message, markup=False)
 
 
+def aside(message: str) -> None:
+    """Tell the user what the present step waits for: beside it on a terminal, a line of its own elsewhere."""
+    logger.info(message)
+    if _status is not None:
+        _status.update(f"{_step}; {message}")
+    elif not console.is_terminal:
+        console.print(message, markup=False)
+
+
 @contextmanager
 def progress(message: str) -> Iterator[None]:
     """Show a spinner with the current step while the body runs, where there is a terminal."""
-    global _status  # noqa: PLW0603  there is one terminal
+    global _status, _step  # noqa: PLW0603  there is one terminal
     if _status is not None or not console.is_terminal:
         step(message)
         yield
         return
+    _step = message
     with console.status(message) as _status:
         try:
             yield

@@ -183,11 +183,14 @@ class Stack:
     def activate(self) -> StackState:
         """Bring server and clients online, and check that every layer is what was asked.
 
+        No client has a mount before this, so the server's grace period is ended at once.
+
         Raises:
             NotEffective: one is not.
         """
         for step in self.server_steps():
             step.run()
+        self.export.end_grace()
         return self.activate_clients()
 
     def activate_clients(self) -> StackState:

@@ -53,6 +53,13 @@ def _scaled(text: str, factors: dict[str, int]) -> int | None:
     return int(scaled) if scaled == int(scaled) else None
 
 
+def _number(value: object, smallest: str, factors: dict[str, int]) -> int | None:
+    """Read a whole number of the smallest unit, or text with a unit; None for all else that TOML can hold."""
+    if isinstance(value, str):
+        return _scaled(f"{value}{smallest}" if value.isdecimal() else value, factors)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 _RATES = {prefix + unit: factor * bits for prefix, factor in _PREFIXES.items() for unit, bits in _BITS.items()}
 
 
@@ -62,7 +69,7 @@ def parse_rate(text: str | int) -> int:
     Raises:
         RequestError: the text is no rate.
     """
-    rate = text if isinstance(text, int) else _scaled(f"{text}bit" if text.isdecimal() else text, _RATES)
+    rate = _number(text, "bit", _RATES)
     if rate is None or rate < 0:
         raise RequestError(f"not a rate: {text!r}", remedy="write for example 1Gbit or 300MB/s")
     return rate
@@ -86,7 +93,7 @@ def parse_duration(text: str | int) -> int:
     Raises:
         RequestError: the text is no duration.
     """
-    duration = text if isinstance(text, int) else _scaled(f"{text}ns" if text.isdecimal() else text, _NANOSECONDS)
+    duration = _number(text, "ns", _NANOSECONDS)
     if duration is None or duration < 0:
         raise RequestError(f"not a duration: {text!r}", remedy="write for example 100us or 5ms")
     return duration

@@ -13,8 +13,11 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from harness.errors import DeadlineExceeded
+from harness.log import aside
 
 T = TypeVar("T")
+LONG_S = 5.0
+"""Whatever waits for longer says for what."""
 
 
 def now_ns() -> int:
@@ -64,6 +67,20 @@ class Deadline:
         return now_ns() >= self.at_ns
 
 
+class LongWait:
+    """Says what is waited for, once, when it takes longer than ``LONG_S``."""
+
+    def __init__(self, what: str) -> None:
+        self._what: str | None = what
+        self._from = Deadline.after(LONG_S)
+
+    def goes_on(self) -> None:
+        """Called again and again while the wait goes on."""
+        if self._what is not None and self._from.passed:
+            aside(f"waiting for {self._what}")
+            self._what = None
+
+
 def wait_until(
     condition: Callable[[], T | None],
     deadline: Deadline,
@@ -75,11 +92,13 @@ def wait_until(
     Raises:
         DeadlineExceeded: it did not in time; the message says what was awaited.
     """
+    wait = LongWait(what)
     while True:
         if value := condition():
             return value
         if deadline.passed:
             raise DeadlineExceeded(f"gave up waiting for {what}")
+        wait.goes_on()
         pause(min(interval_s, deadline.remaining_s))
 
 

@@ -204,7 +204,7 @@ def test_activation_creates_nothing() -> None:
 
 def test_a_check_that_ran_is_counted() -> None:
     checked = change(change(TEXT, "last_sync_action", "check"), "mismatch_cnt", "8")
-    machine = ArrayMachine(TEXT, TEXT, change(TEXT, "sync_action", "check"), checked)
+    machine = ArrayMachine(TEXT, change(TEXT, "sync_action", "check"), checked)
     scrub = Array(RAID5, machine).scrub()
     assert scrub.mismatches == 8
     # The fake array stays as it is, whatever is repaired.
@@ -220,9 +220,23 @@ def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
 
 def test_what_the_resync_before_it_put_right_is_told_apart() -> None:
     resynced = change(change(TEXT, "last_sync_action", "resync"), "mismatch_cnt", "24")
-    machine = ArrayMachine(resynced, resynced, change(TEXT, "last_sync_action", "check"))
+    machine = ArrayMachine(resynced, change(TEXT, "last_sync_action", "check"))
     scrub = Array(RAID5, machine).scrub()
     assert (scrub.resynced, scrub.mismatches) == ({"/dev/md0": 24}, 0)
+
+
+def test_a_wait_looks_up_the_disks_once() -> None:
+    waiting = change(TEXT, "sync_action", "resync")
+    machine = ArrayMachine(waiting, waiting, waiting, TEXT)
+    Array(RAID5, machine).wait_clean()
+    # Once for what it finds at first, once for all readings after that.
+    assert [command[0] for command in machine.ran] == ["realpath", "grep", "realpath", "grep", "grep", "grep"]
+
+
+def test_an_array_that_does_not_resync_by_itself_is_made_to_and_read_again() -> None:
+    machine = ArrayMachine(change(TEXT, "array_state", "read-auto"), TEXT)
+    assert Array(RAID5, machine).wait_clean().top.array_state != "read-auto"
+    assert machine.mdadm == ["--readwrite"]
 
 
 def test_a_check_that_never_ran_proves_nothing() -> None:

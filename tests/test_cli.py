@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from harness import cli
 from harness.cli import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
@@ -156,10 +157,17 @@ def test_a_reader_that_went_away() -> None:
 
 
 def test_parts_are_those_of_tox() -> None:
-    known = tox_environments((HOME / "tox.ini").read_text())
-    assert known == ["lint", "type", "unit", "scenarios"]
-    assert tox_arguments([], known)[-1] == "lint,type,unit,scenarios"
-    assert tox_arguments(["unit"], known)[-1] == "unit"
+    listed, known = tox_environments((HOME / "tox.ini").read_text())
+    assert listed == ["lint", "type", "unit", "scenarios"]
+    assert tox_arguments([], listed, known)[-1] == "lint,type,unit,scenarios"
+    assert tox_arguments(["unit"], listed, known)[-1] == "unit"
+    # Does not decide, so it is no part of them; whoever wants it says so.
+    assert tox_arguments(["fuzz"], listed, known)[-1] == "fuzz"
+
+
+def test_generated_examples_are_the_same_at_each_run() -> None:
+    assert settings().derandomize
+    assert not settings.get_profile("fuzz").derandomize
 
 
 @pytest.mark.parametrize(("tox_status", "status"), [(0, Status.PASS), (1, Status.FAIL), (5, Status.FAIL)])

@@ -15,6 +15,7 @@ from harness.errors import RequestError, RequirementMissing, RigError
 from harness.execution import Execution
 from harness.interrupt import unwinding_on_signals
 from harness.plan.cell import Matrix, matrix_of
+from harness.plan.forecast import Forecast
 from harness.plan.plan import read_plan
 from harness.record import RunRecord
 from harness.record.environment import Environment, MachineRecord
@@ -114,6 +115,7 @@ class FakeExecution:
         topology = {"kernel": self.side}
         record = RunRecord(run=self.side, started=wall_clock(), command=[], topology=topology)
         self.campaign = SimpleNamespace(record=record)
+        self.forecast = Forecast()
 
     def begin(self) -> list[tuple[int, str]]:
         self.told.append(f"{self.side} begins")

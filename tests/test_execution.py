@@ -10,8 +10,9 @@ import pytest
 from harness.campaign import Campaign
 from harness.cycle import CycleSpec
 from harness.errors import NotEffective, RequestError, RequirementMissing, RigError
-from harness.execution import GIVE_UP_AFTER, Execution, record_of
+from harness.execution import GIVE_UP_AFTER, Execution, record_of, stack_of_controls
 from harness.plan.cell import Cell, Matrix, matrix_of
+from harness.plan.duration import CUT_S
 from harness.plan.plan import read_plan
 from harness.record import CycleRecord, RunRecord, RunStore
 from harness.record.cell import CellRecord, Explored, PlanRecord, Repeat
@@ -19,6 +20,7 @@ from harness.record.judge import conclude_run
 from harness.verdict.outcome import Outcome
 from harness.waiting import wall_clock
 
+CONTROLS = ["control-lying-disks", "control-clean-reboot"]
 Happens = Callable[[Cell, Repeat], None]
 
 
@@ -48,7 +50,7 @@ class FakeCampaign:
         self.store, self.record = RunStore(path), record
         self.cut: list[str] = []
         self.boots = 0
-        self.cycle_ends = Outcome.PASS
+        self.cycle_ends = self.control_ends = Outcome.PASS
         self._lab: FakeLab | None = None
 
     @property
@@ -67,7 +69,8 @@ class FakeCampaign:
         failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
         one = CycleRecord(
             name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
-            outcome=self.cycle_ends, rig_error=failed,
+            outcome=self.control_ends if spec.control else self.cycle_ends, rig_error=failed, control=spec.control,
+            reason="so",
         )  # fmt: skip
         self.record.cycles.append(one)
         return one
@@ -266,7 +269,7 @@ def test_a_visit_that_was_too_short_is_flagged(house: House) -> None:
 
 def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> None:
     campaign = house.run(tiny(workloads=2, repeats=1, cut="power"))
-    assert campaign.cut == ["cut-000", "cut-001"]
+    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
     assert sorted(cell.cycle or "" for cell in campaign.record.cells) == ["cut-000", "cut-000", "cut-001", "cut-001"]
     assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
 
@@ -308,6 +311,84 @@ def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monke
     assert [cell.rankable for cell in campaign.record.cells] == [False, True]
 
 
+def test_controls_come_once_and_before_any_cut(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    campaign = house.run(matrix)
+    assert campaign.cut[:2] == CONTROLS
+    lying, clean = campaign.record.cycles[:2]
+    assert lying.control is not None
+    assert clean.control is not None
+    assert (lying.control.expects_loss, lying.control.expects_blame, clean.control.expects_loss) == (
+        True,
+        "the disks",
+        False,
+    )
+    conclude_run(campaign.record)
+    assert campaign.record.outcome is Outcome.PASS
+    assert campaign.record.reason.endswith("the controls behaved")
+    # Cells that a resumed run has still to cut are cut under the controls of the same run.
+    campaign.record.cells[1].cycle = None
+    campaign.record.cycles.pop()
+    campaign.store.save(campaign.record)
+    assert house.run(matrix).cut == ["cut-001-2"]
+
+
+def test_a_control_that_misbehaves_makes_the_run_invalid(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.INVALID
+    execution.run()
+    assert campaign.cut == CONTROLS
+    conclude_run(campaign.record)
+    assert (campaign.record.outcome, campaign.record.reason.endswith("control: lying disks: so")) == (
+        Outcome.INVALID,
+        True,
+    )
+    assert {(cell.outcome, cell.rank) for cell in campaign.record.cells} == {(Outcome.INVALID, None)}
+
+
+def test_a_control_that_these_disks_cannot_show_is_said(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.SKIP
+    execution.run()
+    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
+    conclude_run(campaign.record)
+    assert campaign.record.outcome is Outcome.PASS
+    assert "control: lying disks is not possible here: so" in campaign.record.reason
+
+
+def test_a_control_that_the_rig_broke_off_leaves_the_cuts_unproved(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.ERROR
+    execution.run()
+    conclude_run(campaign.record)
+    assert (campaign.record.outcome, campaign.record.reason) == (Outcome.ERROR, "control: lying disks: so")
+
+
+def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> None:
+    axes = {"export": ["async", "sync"], "vers": ["4.0", "4.2"]}
+    plan = read_plan({"axes": axes, "workload": {"tool": "dd"}}, source="here.toml", name="here")
+    cells = matrix_of(plan).cells
+    stack = stack_of_controls(cells)
+    assert (stack.export.sync, stack.mount.vers) == (True, "4.2")
+    alone = stack_of_controls([cell for cell in cells if not cell.stack.export.sync])
+    assert (alone.export.sync, alone.mount.vers) == (True, "4.2")
+
+
+def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("harness.execution.step", said.append)
+    execution, _ = house.execution(tiny(repeats=1, cut="power"))
+    assert execution.forecast.left_s > 4 * CUT_S
+    execution.run()
+    assert execution.forecast.left_s == 0
+    assert "left)" not in said[0]
+    assert [line.partition(" (")[0] for line in said[1:] if line.endswith(" left)")] == [
+        "visit 2 of 2: level=10" if "level=5" in said[0] else "visit 2 of 2: level=5",
+        *("control: lying disks", "control: clean reboot", "power cut: level=5", "power cut: level=10"),
+    ]
+    assert house.execution(tiny(repeats=1, cut="power"))[0].forecast.left_s == 0
+
+
 def test_nothing_is_cut_unless_asked(house: House) -> None:
     assert house.run(tiny(repeats=1)).cut == []
 
@@ -325,12 +406,12 @@ def test_what_was_never_measured_is_not_cut(house: House) -> None:
 def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
     execution, campaign = house.execution(matrix)
-    campaign.cycle_ends = Outcome.ERROR
+    campaign.cycle_ends = campaign.control_ends = Outcome.ERROR
     execution.run()
     again = house.run(matrix)
-    assert again.cut == ["cut-000-2", "cut-001-2"]
-    assert [cell.cycle for cell in again.record.cells] == again.cut
-    assert [one.outcome for one in again.record.cycles] == [Outcome.PASS, Outcome.PASS]
+    assert again.cut == [f"{name}-2" for name in (*CONTROLS, "cut-000", "cut-001")]
+    assert [cell.cycle for cell in again.record.cells] == again.cut[2:]
+    assert [one.outcome for one in again.record.cycles] == [Outcome.PASS] * 4
 
 
 def test_a_broken_promise_is_not_cut_away(house: House) -> None:

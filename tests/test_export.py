@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from harness.errors import NotEffective, RequestError, RigError
 from harness.export import (
+    GRACE_ENDED,
     Export,
     ExportSpec,
     export_command,
@@ -141,6 +142,35 @@ def test_nfsdcld_comes_before_nfsd() -> None:
     assert server.ran.index("nfsdcld") < server.ran.index("rpc.nfsd")
     assert server.ran.index("exportfs") < server.ran.index("rpc.nfsd")
     assert server.ran[-2:] == ["grep", "dmesg"]
+
+
+class InGrace(NfsServer):
+    """One whose grace period goes on until somebody ends it, and one reading longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readings = ["N", "N", "Y"]
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        super().run(argv)
+        assert argv[1] == GRACE_ENDED
+        assert stdin in {None, "Y\n"}
+        return Completed(tuple(argv), 0, self.readings.pop(0) if argv[0] == "cat" else "", "", self.name)
+
+
+def test_a_grace_period_is_ended_and_its_end_is_seen() -> None:
+    server = InGrace()
+    Export(SPEC, server).end_grace()
+    assert server.ran == ["cat", "tee", "cat", "cat"]
+
+
+def test_a_grace_period_that_is_over_is_left_alone() -> None:
+    server = InGrace()
+    server.readings = ["Y"]
+    Export(SPEC, server).end_grace()
+    assert server.ran == ["cat"]
 
 
 def test_a_restart_touches_only_nfsd() -> None:

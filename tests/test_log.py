@@ -43,6 +43,25 @@ def test_steps_replace_each_other_on_a_terminal(screen: io.StringIO) -> None:
     assert "\x1b[" in screen.getvalue()
 
 
+def test_what_a_step_waits_for_stands_beside_it(screen: io.StringIO) -> None:
+    log.step("boot")
+    log.aside("waiting for SSH")
+    assert screen.getvalue() == "boot\nwaiting for SSH\n"
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_on_a_terminal_it_goes_with_the_next_step(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    with log.progress("starting"):
+        assert log._status is not None
+        monkeypatch.setattr(log._status, "update", shown.append)
+        log.aside("waiting for a lock")
+        log.step("boot")
+        log.aside("waiting for SSH")
+        log.step("mount")
+    assert shown == ["starting; waiting for a lock", "boot", "boot; waiting for SSH", "mount"]
+
+
 def test_the_file_has_everything(screen: io.StringIO, log_file: Path) -> None:
     log.say("said")
     log.step("stepped")

@@ -78,13 +78,13 @@ def test_durations(text: str | int, nanoseconds: int) -> None:
     assert parse_duration(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", ["", "fast", "1Gb", "-1Gbit", "1.5", "0.3bit", -1])
+@pytest.mark.parametrize("text", ["", "fast", "1Gb", "-1Gbit", "1.5", "0.3bit", -1, 0.0, 1e9, True])
 def test_no_rate(text: str | int) -> None:
     with pytest.raises(RequestError, match="not a rate"):
         parse_rate(text)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5m", "-1ms", "0.5ns", -1])
+@pytest.mark.parametrize("text", ["", "soon", "5m", "-1ms", "0.5ns", -1, 0.0, 1.5, False])
 def test_no_duration(text: str | int) -> None:
     with pytest.raises(RequestError, match="not a duration"):
         parse_duration(text)

@@ -21,6 +21,18 @@ def test_asks_at_least_once_even_if_the_time_is_up() -> None:
     assert wait_until(lambda: "there", Deadline(at_ns=0), "it") == "there"
 
 
+def test_what_waits_long_says_for_what_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("harness.waiting.aside", said.append)
+    answers = iter([None, None, "there"])
+    assert wait_until(lambda: next(answers), Deadline.after(60), "the array", interval_s=0) == "there"
+    assert not said
+    monkeypatch.setattr("harness.waiting.LONG_S", 0.0)
+    answers = iter([None, None, "there"])
+    assert wait_until(lambda: next(answers), Deadline.after(60), "the array", interval_s=0) == "there"
+    assert said == ["waiting for the array"]
+
+
 def test_a_broken_condition_is_not_waited_out() -> None:
     with pytest.raises(ZeroDivisionError):
         wait_until(lambda: 1 / 0, Deadline.after(60), "it")

@@ -1,6 +1,6 @@
 """An md array of a machine: created, activated, deactivated, destroyed, checked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from harness.layer import Machine, State, read_files, require_effective
 from harness.waiting import Deadline, wait_until
 
 SYNC_DEADLINE_S = 600.0
-_POLL_S = 0.25
+_POLL_S = 0.1
 START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
 """Whether md starts an array that is dirty and degraded (Documentation/admin-guide/md.rst)."""
 
@@ -107,7 +107,9 @@ class Array:
         Raises:
             RigError: it is not online.
         """
-        names = self._names()
+        return self._state(self._names())
+
+    def _state(self, names: Mapping[str, str]) -> ArrayState:
         paths = [path for md in self.spec.devices for path in state_paths(md, names)]
         content = read_files(self.machine, paths)
         return ArrayState(devices=tuple(parse_md(md, names, content) for md in self.spec.devices))
@@ -147,8 +149,8 @@ class Array:
         Raises:
             DeadlineExceeded: it took longer.
         """
-        self._leave_read_auto()
-        return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync")
+        state = self._leave_read_auto()
+        return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync", state)
 
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
         """Let md read everything and compare; wait for the end.
@@ -162,8 +164,7 @@ class Array:
             RigError: md never ran the check.
         """
         deadline = Deadline.after(deadline_s)
-        self._leave_read_auto()
-        state = self._wait(_settled, deadline, "to end its resync")
+        state = self._wait(_settled, deadline, "to end its resync", self._leave_read_auto())
         unchecked = {
             found.device: reason
             for md, found in zip(self.spec.devices, state.devices, strict=True)
@@ -194,18 +195,30 @@ class Array:
             raise RigError(f"no check was run on {', '.join(never)}")
         return {found.device: found.mismatch_cnt for found in counted}
 
-    def _leave_read_auto(self) -> None:
-        # An array that was only assembled is `read-auto`: until the first write to it, it does not even resync.
-        waiting = [device.device for device in self.state().devices if device.array_state == "read-auto"]
-        if waiting:
-            self.machine.succeed(readwrite_command(waiting))
+    def _leave_read_auto(self) -> ArrayState | None:
+        """Let an array that was only assembled begin its resync; return its state if it needed nothing for that."""
+        # It is `read-auto`: until the first write to it, it does not even resync.
+        state = self.state()
+        waiting = [device.device for device in state.devices if device.array_state == "read-auto"]
+        if not waiting:
+            return state
+        self.machine.succeed(readwrite_command(waiting))
+        return None
 
-    def _wait(self, condition: Callable[[MdState], bool], deadline: Deadline, what: str) -> ArrayState:
-        def state() -> ArrayState | None:
-            found = self.state()
+    def _wait(
+        self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
+    ) -> ArrayState:
+        """Wait until a condition holds for all md devices; ``state`` was read just before."""
+        if state is not None and all(map(condition, state.devices)):
+            return state
+        # They stay what they are for as long as this waits.
+        names = self._names()
+
+        def reached() -> ArrayState | None:
+            found = self._state(names)
             return found if all(map(condition, found.devices)) else None
 
-        return wait_until(state, deadline, f"{self.device} {what}", _POLL_S)
+        return wait_until(reached, deadline, f"{self.device} {what}", _POLL_S)
 
     def _names(self) -> dict[str, str]:
         """The kernel's name of every disk: another one after each boot."""

@@ -190,6 +190,7 @@ def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
     if built == "export":
         try_all((old.deactivate_clients, old.export.deactivate), "the old export did not go offline")
         new.export.activate()
+        new.export.end_grace()
     elif built == "mount":
         old.deactivate_clients()
     state = new.state() if built == NOTHING else new.activate_clients()

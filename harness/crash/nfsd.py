@@ -9,8 +9,6 @@ from harness.layer import Machine
 from harness.mount import Mount, mount_command
 from harness.stack import StackSpec
 
-_GRACE_ENDS = ["tee", "/proc/fs/nfsd/v4_end_grace"]
-
 
 def start_nfsd(export: Export) -> None:
     """Export as a run does, with no period of grace.
@@ -20,8 +18,7 @@ def start_nfsd(export: Export) -> None:
         RigError: a command failed, or nfsd keeps no client records.
     """
     export.activate()
-    # Nobody has anything to reclaim.
-    export.machine.run(_GRACE_ENDS, stdin="Y\n")
+    export.end_grace()
 
 
 def mount_of(stack: StackSpec, machine: Machine) -> Mount:

@@ -6,11 +6,12 @@ test: the server's own view is read before clients can write again, the clients'
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 from harness.array import holders_of_old_data
@@ -36,14 +37,20 @@ from harness.stack import Stack, on_disks
 from harness.waiting import Deadline, now_ns, wait_until
 from harness.workload.fio import FioSpec, fio_command, parse_fio
 from harness.workload.ledger import Ledger
+from harness.workload.machines import on_all
 
 LEDGER_DIRECTORY = "ledger"
-RESUME_DEADLINE_S = 90.0
-"""NFSv4's default lease is 90 s: a client that has not come back by then never will."""
+RESUME_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 60.0
+"""Both beyond the time that NFS itself may take; see `protocol_s`."""
 CLIENT_RECORDS = "/var/lib/nfs"
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 FIO_DEADLINE_S = 300.0
+_AT_ONCE = """
+import os, sys, threading
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
+"""
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -173,7 +180,7 @@ class Cycle:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
-            ledger.stop(Deadline.after(STOP_DEADLINE_S))
+            ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
             # Each client was served again, or it would not have come to its end.
             for name, since in before.items():
                 said = said_since(self.lab.machines[name], since)
@@ -275,7 +282,8 @@ class Cycle:
             recovery.boot_s = timed(partial(fault.heal, self.scene))
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
-        wait_until(lambda: ledger.heard_since(resumed_ns), Deadline.after(RESUME_DEADLINE_S), "a client to go on")
+        deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
+        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")
 
     def _disk_counters(self) -> object:
         """Return what the disks have done so far, as the engine counts it; None where nothing counts it."""
@@ -286,9 +294,16 @@ class Cycle:
 
         One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
         on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
+        NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
         """
-        for client in self.lab.clients:
-            client.start_command(["stat", "--file-system", self.stack.mounts[client.name].directory])
+        connections = self.spec.stack.mount.nconnect or 1
+        # At once: whoever is back first waits, at growing intervals, until the others have reclaimed too.
+        on_all(
+            self.lab.clients,
+            lambda client: client.start_command(
+                rousing_command(self.stack.mounts[client.name].directory, connections)
+            ),
+        )
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
@@ -303,8 +318,7 @@ class Cycle:
         mount = self.stack.mounts[client.name]
         mount.deactivate()
         mount.activate()
-        for machine in (self.lab.server, client):
-            machine.succeed(DROP_CACHES, stdin="3\n")
+        on_all([self.lab.server, client], lambda machine: machine.succeed(DROP_CACHES, stdin="3\n"))
         before = fetched(client, mount.directory)
         found = ledger.scan(client, ledger.root)
         counted = fetched(client, mount.directory).since(before)
@@ -322,6 +336,26 @@ class Cycle:
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
+
+
+def rousing_command(directory: str, connections: int) -> list[str]:
+    """Ask something new of a mount, on each of its connections.
+
+    With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
+    it while others are busy. So many are asked at once.
+    """
+    if connections == 1:
+        return ["stat", "--file-system", directory]
+    return ["python3", "-c", _AT_ONCE, directory, str(8 * connections)]
+
+
+def protocol_s(effective: Mapping[str, Any]) -> float:
+    """Return for how long NFSv4 may keep a client waiting after its server has restarted.
+
+    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of
+    the grace period, which NFSv4.0 clients cannot shorten.
+    """
+    return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
 
 
 def timed(action: Callable[[], object]) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.errors import RequirementMissing, RigError
+from harness.export import GRACE_ENDED
 from harness.fault.fault import Injected, NobodyGoesDown, Scene, given_up
 from harness.lab import EnclosedLab
 from harness.machine.machine import Machine
@@ -11,7 +12,6 @@ from harness.network import Port, Way
 from harness.waiting import Deadline, now_ns, pause, wait_until
 
 HELD_S = 2.0
-GRACE_ENDED = "/proc/fs/nfsd/v4_end_grace"
 GRACE_DEADLINE_S = 120.0
 """Longer than the longest usual grace period, 90 s."""
 TAKE_DEADLINE_S = 150.0

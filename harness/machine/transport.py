@@ -13,9 +13,11 @@ from paramiko.ssh_exception import IncompatiblePeer
 from harness.command import Completed
 from harness.errors import DeadlineExceeded, RigError
 from harness.machine.login import Login, Way
-from harness.waiting import Deadline, at_deadline, wait_until
+from harness.waiting import Deadline, LongWait, at_deadline, wait_until
 
 CHUNK = 1 << 16
+SHOWN = 100
+"""Characters of a command that are shown where it takes long."""
 ATTEMPT_S = 5.0
 """What one attempt to log in may take, once the machine has accepted the connection."""
 
@@ -57,7 +59,9 @@ class RemoteCommand:
         channel.setblocking(0)
         streams = (bytearray(), bytearray())
         try:
+            wait = LongWait(f"{self.where}: {shlex.join(self.argv)[:SHOWN]}")
             while True:
+                wait.goes_on()
                 stdin = self._feed(stdin)
                 # Ask before draining: what is said before the end is in the buffers once the end is known.
                 over = channel.exit_status_ready() or channel.closed

@@ -9,6 +9,10 @@ from harness.plan.axes import Settings, axis_of, level_of
 from harness.plan.hardware import Duty, Hardware
 from harness.stack import StackSpec
 
+LEASE_S = 10
+"""The lease where a plan says nothing, in seconds: the shortest that nfsd takes, or each power cut under NFSv4.0 would
+wait for the kernel's grace period of 90 s."""
+
 
 def wanted(settings: Settings) -> dict[Duty, int]:
     """Return how many disks these settings want beside the members."""
@@ -39,6 +43,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
         RequestError: it cannot be.
     """
     layers: dict[str, dict[str, Any]] = {
+        "export": {"lease_s": LEASE_S},
         "array": {"assume_clean": assume_clean},
         "filesystem": {"type": "xfs"},
         "link": hardware.network.model_dump(),
@@ -47,6 +52,8 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
         layer, _, field = axis_of(name).field.partition(".")
         if field:
             layers.setdefault(layer, {})[field] = value
+    # A grace period shorter than the lease ends before a silent client has noticed that the server was away.
+    layers["export"].setdefault("grace_s", layers["export"]["lease_s"])
     array = layers["array"]
     # Said by name even where it is the default: the record of a cell needs no knowledge of defaults.
     array.setdefault("level", level_of(settings).value)

@@ -13,9 +13,11 @@ from harness.plan.values import (
     read_switch,
     read_sync,
     read_text,
+    read_whole_seconds,
     require_known,
     word_of,
     write_plain,
+    write_seconds,
     write_size,
     write_sync,
 )
@@ -96,6 +98,10 @@ def _number(name: str, field: str, text: str, where: Where | None = None) -> Axi
     return Axis(name, field, text, read_number, write_plain, where)
 
 
+def _seconds(name: str, field: str, text: str) -> Axis:
+    return Axis(name, field, text, read_whole_seconds, write_seconds)
+
+
 def _read_rate(value: Any) -> int:
     return parse_rate(read_text(value))
 
@@ -155,6 +161,8 @@ AXES: dict[str, Axis] = {
         Axis("wdelay", "export.wdelay", "whether nfsd waits for more to write", read_switch, write_plain, ON_SYNC),
         _number("threads", "export.threads", "threads of nfsd"),
         _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
+        _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
+        _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
         Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
         Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
         Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),

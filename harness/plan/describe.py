@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from harness.export import USUAL_LEASE_S
 from harness.plan.axes import AXES, write_value
 from harness.plan.cell import Impossible, Matrix
 from harness.plan.duration import expect
@@ -37,12 +38,24 @@ def headline(matrix: Matrix) -> list[str]:
         f"plan: {plan.name}{f': {plan.title}' if plan.title else ''}",
         f"hardware: {plan.hardware}",
         *([f"fixed: {fixed}"] if fixed else []),
+        *_periods(matrix),
         f"workload: {', '.join(names(plan.workload))}",
         f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}"
         + (f", only {' '.join(run.only.split())}" if run.only else ""),
-        f"first resync: {resync}; power cut: {'once in each cell' if run.cut else 'none'}"
+        f"first resync: {resync}; power cut: "
+        + ("once in each cell, after two controls" if run.cut else "none")
         + (f", and {run.explore_states:,} crash states of it" if run.cut == "explore" else ""),
     ]
+
+
+def _periods(matrix: Matrix) -> list[str]:
+    """Say which lease and grace period the plan sets: they are not the kernel's."""
+    plan = matrix.plan
+    if {"lease", "grace"} <= {*plan.axes, *plan.fixed}:
+        return []
+    lease = sorted({str(cell.stack.export.lease_s) for cell in matrix.cells})
+    grace = sorted({str(cell.stack.export.grace_s) for cell in matrix.cells})
+    return [f"NFS lease {', '.join(lease)} s, grace period {', '.join(grace)} s (the kernel's are {USUAL_LEASE_S} s)"]
 
 
 def cell_table(matrix: Matrix) -> Table:

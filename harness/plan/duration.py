@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from harness.plan.cell import Cell, Matrix
 from harness.plan.order import LAYERS, shared_layers, visits_of
+from harness.plan.plan import Plan
 from harness.units import GIB
 from harness.workload.tools import workload_of
 
@@ -15,7 +16,9 @@ REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "expor
 VISIT_S = 0.8
 """What is read and written down around the timed part of each visit."""
 CUT_S = 20.0
-"""A power cut: build, write, cut, boot, check what is there."""
+"""A power cut: build, write, cut, boot, check what is there. A control takes as long."""
+CONTROLS = 2
+"""Of a plan with power cuts, once in a run: disks that lie, and a clean reboot."""
 EXPLORE_S, STATE_S = 15.0, 0.25
 """To explore one cut: reading its log, booting checkers; then for each crash state."""
 ASSUMED_S = 5.0
@@ -32,7 +35,7 @@ class Expectation:
     overhead_s: float
     """Booting, rebuilding, reading what happened."""
     cut_s: float
-    """Power cuts, at the end."""
+    """Power cuts at the end, and the controls before them."""
     open_ended: bool
     """A workload ends when its work is done: what it takes, nobody knows before."""
     memory: int
@@ -49,10 +52,11 @@ class Expectation:
         parts = [
             f"{in_words(self.timed_s)} timed",
             f"{in_words(self.overhead_s)} to boot and rebuild",
-            *([f"{in_words(self.cut_s)} of power cuts"] if self.cut_s else []),
+            *([f"{in_words(self.cut_s)} of power cuts and controls"] if self.cut_s else []),
         ]
         unknown = f"; a workload says no duration, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
-        return f"{self.visits} visits, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
+        visits = "1 visit" if self.visits == 1 else f"{self.visits} visits"
+        return f"{visits}, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
 
     @property
     def needs(self) -> str:
@@ -64,27 +68,46 @@ class Expectation:
 def expect(matrix: Matrix) -> Expectation:
     """Estimate what the cells of a matrix take, in the very order in which they are going to be visited."""
     plan, cells = matrix.plan, matrix.cells
-    visits = visits_of(cells, plan.run.repeats, plan.run.seed)
-    before: Cell | None = None
-    rebuild = 0.0
-    for visit in visits:
-        shared = shared_layers(before, visit.cell)
-        rebuild += REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
-        before = visit.cell
-    known = {cell.name: workload_of(cell.workload).timed_s for cell in cells}
-    each = [seconds if seconds is not None else plan.run.max_seconds or ASSUMED_S for seconds in known.values()]
-    machines = plan.hardware.clients + 1
-    each_cut = CUT_S + (EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0)
+    overheads = visit_overheads(matrix)
+    # Cells that differ in the workload alone share their cut.
+    cuts = {cell.stack.model_dump_json(): cut_s(cell) + exploration_s(plan) for cell in cells}
     return Expectation(
-        visits=len(visits),
-        timed_s=plan.run.repeats * sum(each),
-        overhead_s=BOOT_S + BOOT_EACH_S * machines + rebuild + len(visits) * VISIT_S,
-        # Cells that differ in the workload alone share their cut.
-        cut_s=each_cut * len({cell.stack.model_dump_json() for cell in cells}) if plan.run.cut else 0.0,
-        open_ended=None in known.values(),
+        visits=len(overheads),
+        timed_s=plan.run.repeats * sum(timed_s(plan, cell) for cell in cells),
+        overhead_s=BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1) + sum(overheads.values()),
+        cut_s=CONTROLS * CUT_S + sum(cuts.values()) if plan.run.cut else 0.0,
+        open_ended=any(workload_of(cell.workload).timed_s is None for cell in cells),
         memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
         disk=sum(plan.hardware.disk_sizes.values()),
     )
+
+
+def visit_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
+    """Return the seconds of each visit, by round and cell, in which nothing is measured."""
+    before: Cell | None = None
+    overheads = {}
+    for visit in visits_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
+        shared = shared_layers(before, visit.cell)
+        rebuild = REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
+        overheads[visit.round, visit.cell.name] = rebuild + VISIT_S
+        before = visit.cell
+    return overheads
+
+
+def timed_s(plan: Plan, cell: Cell) -> float:
+    """Return the seconds that a visit measures, or what is assumed of them."""
+    known = workload_of(cell.workload).timed_s
+    return known if known is not None else plan.run.max_seconds or ASSUMED_S
+
+
+def cut_s(cell: Cell) -> float:
+    """Return the seconds that a configuration's power cut takes: NFSv4.0 clients wait for the grace period's end."""
+    return CUT_S + (float(cell.stack.export.grace_s or 0) if cell.stack.mount.vers == "4.0" else 0.0)
+
+
+def exploration_s(plan: Plan) -> float:
+    """Return the seconds that the crash states of one cut take; 0 where none are asked for."""
+    return EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0
 
 
 def in_words(seconds: float) -> str:

@@ -111,6 +111,23 @@ def read_seconds(value: Any) -> float:
     return float(value)
 
 
+def read_whole_seconds(value: Any) -> int:
+    """Read a whole number of seconds, or ``"10s"``.
+
+    Raises:
+        RequestError: it is neither.
+    """
+    seconds = read_seconds(value)
+    if not seconds.is_integer():
+        raise RequestError(f"not a whole number of seconds: {value!r}")
+    return int(seconds)
+
+
+def write_seconds(value: Value) -> str:
+    """Write what ``read_whole_seconds`` reads."""
+    return f"{value}s"
+
+
 def require_known(what: str, word: str, known: Iterable[str]) -> None:
     """Make sure that there is such a thing.
 

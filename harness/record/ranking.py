@@ -13,19 +13,25 @@ from harness.verdict.outcome import Outcome, and_errors
 def judge_cells(record: RunRecord) -> None:
     """Fill in all that is judged of the cells of a run, and rank those that may be compared."""
     cycles = {cycle.name: cycle for cycle in record.cycles}
+    misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
     for cell in record.cells:
-        judge_cell(cell, cycles.get(cell.cycle or ""))
+        judge_cell(cell, cycles.get(cell.cycle or ""), misbehaved)
     # Figures of different workloads cannot be compared.
     for workload in {cell.compared_with for cell in record.cells}:
         rank([cell for cell in record.cells if cell.compared_with == workload])
 
 
-def judge_cell(cell: CellRecord, cycle: CycleRecord | None) -> None:
-    """Say how a cell ended, what limited it, and whether it may have a rank."""
+def judge_cell(cell: CellRecord, cycle: CycleRecord | None, misbehaved: CycleRecord | None = None) -> None:
+    """Say how a cell ended, what limited it, and whether it may have a rank.
+
+    A control that misbehaved overrules all else: what it was to vouch for proves nothing.
+    """
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
     cell.lost = None if cycle is None else what_was_lost(cycle)
     cell.outcome, cell.reason = conclude_cell(cell, cycle)
+    if misbehaved is not None:
+        cell.outcome, cell.reason = Outcome.INVALID, f"{misbehaved.title}: {misbehaved.reason}"
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
@@ -133,10 +139,19 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
         if culprit := next((cell for cell in record.cells if cell.outcome is outcome), None):
             errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
             return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
+    controls = [cycle for cycle in record.cycles if cycle.control is not None]
+    if unsure := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
+        return unsure.outcome, f"{unsure.title}: {unsure.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
         return Outcome.INCONCLUSIVE, "no cell can be ranked; the table says why of each"
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
     )
-    return Outcome.PASS, f"fastest: {words}"
+    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}"
+
+
+def controls_in_words(controls: Sequence[CycleRecord]) -> str:
+    """Say what the controls of a run showed; nothing where there was none."""
+    missing = [f"{one.title} is not possible here: {one.reason}" for one in controls if one.outcome is Outcome.SKIP]
+    return "; ".join(missing) if missing else "the controls behaved" if controls else ""

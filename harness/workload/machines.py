@@ -18,6 +18,7 @@ CACHES_DEADLINE_S = 300.0
 """Dirty pages of a client with much memory may take this long to reach a slow server."""
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Machine)
 
 
 def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, stdin: str | None = None) -> Completed:
@@ -38,7 +39,7 @@ def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, std
     return ended
 
 
-def on_all(machines: Sequence[Machine], action: Callable[[Machine], T]) -> dict[str, T]:
+def on_all(machines: Sequence[M], action: Callable[[M], T]) -> dict[str, T]:
     """Do something on all machines at the same time; return what each gave, by name, in their order.
 
     Raises:

@@ -56,6 +56,7 @@ def test_oops(lab: Lab) -> None:
 
 def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.cycle.cycle.RESUME_DEADLINE_S", 2.0)
+    monkeypatch.setattr("harness.cycle.cycle.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
     cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
 

@@ -12,6 +12,7 @@ from harness.interrupt import unwinding_on_signals
 from harness.plan.parametrize import PlannedCell, cells_of
 from harness.record import RunRecord
 from harness.status import Status
+from harness.verdict.outcome import Outcome
 
 PLANS = Path(__file__).resolve().parents[1] / "plans"
 BOTH_EXPORTS = """
@@ -24,19 +25,48 @@ run = { repeats = 1, cut = "power", allow_cache = true }
 """
 
 
+EVERY_VERSION = """
+title = "what waits for a grace period: versions in turn, two clients, several connections"
+hardware = { disks = { count = 4, size = "512MiB" }, clients = 2 }
+axes = { vers = ["3", "4.0", "4.2"] }
+fixed = { level = 10, nconnect = 2 }
+workload = { tool = "dd", count = 64 }
+run = { repeats = 2, cut = "power", allow_cache = true }
+"""
+
+
 @pytest.mark.parametrize("cell", cells_of(PLANS / "tiny.toml", k="level=10"), ids=str)
 def test_each_cell_is_what_was_asked_and_can_be_measured(measure: Measure, cell: PlannedCell) -> None:
     measured = measure(cell).must_be_measured()
     assert measured.record.settings["export"] in measured.record.effective["export"]["options"]
 
 
+def carried_out(plan: Path, results: Path) -> tuple[int, Path, RunRecord]:
+    """Run a plan from the command line; return its status, and its record with where that is."""
+    with unwinding_on_signals():
+        status = main(["run", str(plan), "--results", str(results)])
+    (path,) = results.glob(f"*-{plan.stem}/report.json")
+    return status, path, RunRecord.model_validate(json.loads(path.read_text()))
+
+
+@pytest.mark.exhaustive
+def test_every_nfs_version_is_measured_and_keeps_its_promises_over_several_connections(tmp_path: Path) -> None:
+    plan = tmp_path / "versions.toml"
+    plan.write_text(EVERY_VERSION)
+    _, _, record = carried_out(plan, tmp_path)
+    assert {cell.name: cell.lost for cell in record.cells if not (cell.lost or "").startswith("0 of ")} == {}
+    for cell in record.cells:
+        assert (cell.effective["export"]["lease_s"], cell.effective["export"]["grace_s"]) == (10, 10)
+        assert any("grace is 10 s, not 90" in caveat for caveat in cell.effective["caveats"])
+
+
 def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "exports.toml"
     plan.write_text(BOTH_EXPORTS)
-    with unwinding_on_signals():
-        status = main(["run", str(plan), "--results", str(tmp_path)])
-    (path,) = tmp_path.glob("*-exports/report.json")
-    record = RunRecord.model_validate(json.loads(path.read_text()))
+    status, path, record = carried_out(plan, tmp_path)
+    controls = [cycle for cycle in record.cycles if cycle.control is not None]
+    assert [cycle.outcome for cycle in controls] == [Outcome.PASS, Outcome.PASS]
+    assert record.cycles[:2] == controls
     cells: dict[str, Any] = {cell.name: cell for cell in record.cells}
     sync, fast = cells["export=sync"], cells["export=async"]
     assert sync.lost is not None

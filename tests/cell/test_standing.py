@@ -57,8 +57,10 @@ class FakeStack:
         self.client_tuning: dict[str, Any] = {}
         self.links: dict[str, Any] = {}
         self.export = SimpleNamespace(
-            activate=lambda: self._did("export"), deactivate=lambda: self._did("no export")
-        )  # fmt: skip
+            activate=lambda: self._did("export"),
+            deactivate=lambda: self._did("no export"),
+            end_grace=lambda: self._did("no grace"),
+        )
 
     def _did(self, what: str) -> SimpleNamespace:
         self.done.append(f"{self.number} {what}")
@@ -93,7 +95,7 @@ def test_only_what_differs_is_built(standing: Standing) -> None:
     FakeStack.done.clear()
     standing.become(stack(export=ExportSpec(sync=False)))
     # try_all goes in the order that it is given: clients first.
-    assert FakeStack.done == ["3 deactivate_clients", "3 no export", "4 export", "4 activate_clients"]
+    assert FakeStack.done == ["3 deactivate_clients", "3 no export", "4 export", "4 no grace", "4 activate_clients"]
     FakeStack.done.clear()
     standing.become(stack(filesystem=Ext4Spec()))
     assert FakeStack.done == ["4 deactivate", "blank disks", "5 create", "5 activate"]

@@ -27,12 +27,15 @@ class Server:
 
     def __init__(self) -> None:
         self.ran: list[str] = []
+        self.programs: list[str] = []
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
         self.ran.append(argv[-1])
-        return Completed(tuple(argv), 0, "", "", self.name)
+        ended = "Y" if "tee" in self.programs and argv[0] == "cat" else "N"
+        self.programs.append(argv[0])
+        return Completed(tuple(argv), 0, ended, "", self.name)
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
         return self.run(argv).stdout
@@ -71,7 +74,8 @@ def test_whoever_is_squashed_may_enter(server: Server) -> None:
 def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Export, "activate", lambda _: server.ran.append("begun"))
     start_nfsd(Export(ExportSpec(), server))
-    assert server.ran == ["begun", "/proc/fs/nfsd/v4_end_grace"]
+    assert server.ran == ["begun", *3 * ["/proc/fs/nfsd/v4_end_grace"]]
+    assert server.programs == ["cat", "tee", "cat"]
 
 
 def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from harness.cycle import CycleFiles, CycleSpec, fault_of
+from harness.cycle.cycle import protocol_s, rousing_command
 from harness.disk.cache import CutPolicy
 from harness.errors import RequestError
 from harness.fault import KernelPanic, NfsdRestart, PowerCut
@@ -106,3 +109,16 @@ def test_a_scenario_may_run_several_cycles() -> None:
     cycle(stack_of())
     cycle(stack_of(), seed=2)
     assert campaign.names == ["twice", "twice-2"]
+
+
+def test_clients_are_waited_for_as_long_as_nfs_may_keep_them() -> None:
+    # What a plan sets by default, and the kernel's own.
+    assert protocol_s({"export": {"lease_s": 10, "grace_s": 10}}) == 20
+    assert protocol_s({"export": {"lease_s": 90, "grace_s": 90}}) == 180
+
+
+def test_each_connection_of_a_mount_is_roused(tmp_path: Path) -> None:
+    assert rousing_command("/mnt/x", 1) == ["stat", "--file-system", "/mnt/x"]
+    command = rousing_command(str(tmp_path), 2)
+    assert command[-1] == "16"
+    assert subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True).stderr == b""

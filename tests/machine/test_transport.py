@@ -17,7 +17,7 @@ from harness.errors import DeadlineExceeded, RigError
 from harness.machine import transport as transport_module
 from harness.machine.keys import KeyPair, LabKeys
 from harness.machine.login import LabLogin
-from harness.machine.transport import Transport
+from harness.machine.transport import SHOWN, Transport
 from harness.waiting import Deadline
 
 KEYS = LabKeys.generate()
@@ -191,6 +191,16 @@ def test_a_command_that_does_not_end(transport: Transport) -> None:
     with pytest.raises(DeadlineExceeded, match="server: still running at its deadline: sleep 5"):
         command.wait(Deadline.after(0.05))
     assert run(transport, "true").ok
+
+
+def test_what_runs_long_is_named_once(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("harness.waiting.aside", said.append)
+    run(transport, "true")
+    assert said == []
+    monkeypatch.setattr("harness.waiting.LONG_S", 0.0)
+    run(transport, "echo", "x" * 200)
+    assert said == [f"waiting for {transport.where}: echo {'x' * (SHOWN - 5)}"]
 
 
 def test_a_machine_that_never_says_that_it_has_begun(transport: Transport) -> None:

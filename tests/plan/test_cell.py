@@ -34,6 +34,21 @@ def test_the_network_of_the_hardware_is_in_the_stack(make: Make) -> None:
     assert {cell.stack.link.rate for cell in matrix.cells} == {10**9}
 
 
+def test_lease_and_grace_are_short_unless_a_plan_says_otherwise(make: Make) -> None:
+    def periods(**fixed: Any) -> tuple[int | None, int | None]:
+        export = make(fixed=fixed).cells[0].stack.export
+        return export.lease_s, export.grace_s
+
+    assert periods() == (10, 10)
+    # Shorter than the lease, a grace period would end before a silent client has noticed anything.
+    assert periods(lease=90) == (90, 90)
+    assert periods(lease="20s", grace=60) == (20, 60)
+    assert [cell.name for cell in make({"grace": [10, "30s"]}).cells] == ["grace=10s", "grace=30s"]
+    for odd in (1.5, "1500ms", True, float("inf"), float("nan"), 5, 4000):
+        with pytest.raises(RequestError):
+            make(fixed={"lease": odd})
+
+
 def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) -> None:
     matrix = make({"level": [5, 1], "chunk": ["16KiB", "64KiB", "256KiB"]})
     assert [cell.name for cell in matrix.cells] == [

@@ -1,6 +1,6 @@
 import pytest
 
-from harness.plan.duration import ASSUMED_S, CUT_S, expect, in_words
+from harness.plan.duration import ASSUMED_S, CONTROLS, CUT_S, expect, in_words
 from tests.plan.conftest import Make
 
 
@@ -11,9 +11,22 @@ def test_repeats_and_cuts_take_their_time(make: Make) -> None:
     assert thrice.timed_s == 3 * once.timed_s
     assert thrice.overhead_s > once.overhead_s
     assert once.cut_s == 0
-    assert expect(make(axes, run={"cut": "power"})).cut_s == 4 * CUT_S
+    assert expect(make(axes, run={"cut": "power"})).cut_s == (CONTROLS + 4) * CUT_S
     workloads = [{"tool": "dd"}, {"tool": "hdparm"}]
-    assert expect(make(axes, run={"cut": "power"}, workload=workloads)).cut_s == 4 * CUT_S
+    assert expect(make(axes, run={"cut": "power"}, workload=workloads)).cut_s == (CONTROLS + 4) * CUT_S
+
+
+def test_a_cut_under_nfs_4_0_lasts_longer_by_its_grace_period(make: Make) -> None:
+    usual, waiting, longer = (
+        expect(make(fixed={"vers": vers, "grace": grace}, run={"cut": "power"})).cut_s
+        for vers, grace in (("4.2", 10), ("4.0", 10), ("4.0", 90))
+    )
+    assert (waiting - usual, longer - usual) == (10, 90)
+
+
+def test_one_visit_is_no_visits(make: Make) -> None:
+    assert str(expect(make(run={"repeats": 1}))).startswith("1 visit, about")
+    assert str(expect(make(run={"repeats": 2}))).startswith("2 visits, about")
 
 
 def test_rebuilding_less_takes_less(make: Make) -> None:

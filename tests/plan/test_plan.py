@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from harness.errors import RequestError
@@ -144,6 +144,9 @@ KEYS = [
 
 
 @given(st.sampled_from(KEYS), odd)
+@example(("hardware", "network", "delay"), 0.0)
+@example(("hardware", "network", "rate"), 0.0)
+@example(("hardware", "network"), {"jitter": 1.5, "rate": True})
 def test_whatever_toml_can_say_is_a_plan_or_refused(keys: tuple[str, ...], value: object) -> None:
     document: dict[str, Any] = {"workload": {"tool": "dd"}}
     table = document
