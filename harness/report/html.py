@@ -15,11 +15,13 @@ from pydantic import ValidationError
 from harness.record.exploration import ExplorationRecord
 from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
+from harness.record.safety import by_safety, losing, safety_in
 from harness.record.store import RunStore
 from harness.report import cells, cells_chart, columns, exploration_words, moments, scatter, suites_table, words
 from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
+from harness.verdict.safety import SafetyWord
 
 SIGNS = {
     Outcome.PASS: "\u2713",
@@ -30,6 +32,9 @@ SIGNS = {
     Outcome.INCONCLUSIVE: "?",
 }
 """Outcomes are told apart without colour too."""
+SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
+MOST_NAMES = 6
+"""Configurations that the head of the page names; the tables have all."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
@@ -85,6 +90,11 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         losses=columns.losses,
         happening=columns.happening,
         signs=SIGNS,
+        safety_signs=SAFETY_SIGNS,
+        safety_in=safety_in,
+        by_safety=by_safety(record),
+        most_names=MOST_NAMES,
+        loses=losing(record),
         scatter=scatter.scatter(record.cycles),
         scatter_module=scatter,
         timelines=[timeline for timeline in timelines if timeline],

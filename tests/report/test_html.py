@@ -133,6 +133,28 @@ def test_an_error_and_an_invalid_run_are_shown_as_such(broken_run: RunRecord, in
     assert "does not count" in text
 
 
+def test_green_is_never_the_pass_of_what_loses_data(run: RunRecord) -> None:
+    text = render(run)
+    badges = re.compile(r'class="outcome (\w+)"')
+    assert badges.findall(text.split("</header>")[0]) == ["plain", "SAFE", "LOSES_DATA"]
+    rows = text.split("<tbody>")[1].split("</tbody>")[0].split("<tr>")[1:]
+    assert [badges.findall(row) for row in rows] == [
+        *[["PASS", "SAFE"], ["plain", "LOSES_DATA"], ["plain", "LOSES_DATA"], ["PASS", "NOT_SHOWN"]]
+    ]
+    for cycle in run.cycles:
+        cycle.verdicts = []
+    run.cycles = run.cycles[1:3]
+    assert "PASS" not in badges.findall(render(run))
+
+
+def test_a_row_says_whether_it_is_safe_and_how_much_it_lost(run: RunRecord, plan_run: RunRecord) -> None:
+    lost = "✗ LOSES DATA 20,047 of 20,183 acknowledged operations, 2.9 s"
+    assert lost in Page(render(run)).text
+    ranking = render(plan_run).split('<section id="cells"')[0].split('<section id="ranking"')[1]
+    assert lost in " ".join(re.sub(r"<[^>]+>", " ", ranking).split())
+    assert "all 1,518 acknowledged operations survived" in ranking
+
+
 def test_a_run_without_anything_is_still_a_page(run: RunRecord) -> None:
     text = Page(render(RunRecord(run="x", started=run.started, command=[]))).text
     assert "INCONCLUSIVE" in text
