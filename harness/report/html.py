@@ -33,6 +33,7 @@ SIGNS = {
 }
 """Outcomes are told apart without colour too."""
 SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
+SCATTER_FRAMES = (scatter.WIDE, scatter.NARROW)
 MOST_NAMES = 6
 """Configurations that the head of the page names; the tables have all."""
 
@@ -75,9 +76,8 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
     """Return the report of a run, with its explorations by the stem of their files."""
-    limits = moments.span(record.cycles)
-    timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
-    sections = list(sections_of(record, [*filter(None, timelines)], explored=bool(explorations)))
+    timelines = [moments.timelines(record.cycles, frame) for frame in (moments.WIDE, moments.NARROW)]
+    sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
@@ -95,10 +95,9 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
         loses=losing(record),
-        scatter=scatter.scatter(record.cycles),
-        scatter_module=scatter,
-        timelines=[timeline for timeline in timelines if timeline],
-        timeline_module=moments,
+        scatters=[scatter.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
+        scatter_frames=SCATTER_FRAMES,
+        timelines=[*zip(*timelines, strict=True)],
         layers=configuration(stacks),
         layers_of=lambda cell: configuration([cell]),
         caveats=caveats(stacks),
