@@ -10,6 +10,7 @@ from shutil import which
 from harness.command import CommandFailed, run
 from harness.errors import RequirementMissing, RigError
 from harness.export import NFS_PORT
+from harness.host_packages import WIRE, install_list
 from harness.lab import EnclosedLab, Lab
 from harness.monitor.packets import Exchange, parse_connections, parse_packets
 from harness.network import BRIDGE
@@ -22,7 +23,6 @@ BUFFER_MIB = 32
 """Of the kernel's ring: a burst of a client's writes must not fall out of it while the host is busy."""
 HANDED_OVER_S = 0.75
 """The kernel hands packets over in blocks, after dumpcap's timeout of 250 ms at the latest: the end must not miss."""
-PACKAGES = "install the packages listed in vms/host-packages-wire.txt"
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
@@ -82,7 +82,7 @@ class Capture:
             RigError: tshark cannot read it.
         """
         if which("tshark") is None:
-            raise RequirementMissing("host tool not found: tshark", remedy=PACKAGES)
+            raise RequirementMissing("host tool not found: tshark", remedy=install_list(WIRE))
         connections = parse_connections(_printed(connections_command(self.path)))
         return parse_packets(_printed(decode_command(self.path)), connections)
 
@@ -103,7 +103,7 @@ def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
     try:
         process = lab.enclosure.spawn(capture_command(path.absolute()), output=said)
     except RequirementMissing as error:
-        raise RequirementMissing("host tool not found: dumpcap", remedy=PACKAGES) from error
+        raise RequirementMissing("host tool not found: dumpcap", remedy=install_list(WIRE)) from error
 
     def begun() -> bool:
         process.require_running()
