@@ -13,6 +13,7 @@ from harness.record.run import CycleRecord, RunRecord
 from harness.record.safety import by_safety, losing, safety_in
 from harness.report.cells_table import shares, show_cells
 from harness.report.columns import COLUMNS, Column, blames, happening, losses, note
+from harness.report.configuration import caveats
 from harness.report.suites_table import show_suites
 from harness.report.words import printable
 from harness.verdict.outcome import Outcome
@@ -74,6 +75,10 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     console.print()
     for place, cycle in enumerate(record.cycles, start=1):
         console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+    for caveat, rows in caveats(record.cycles).items():
+        if len(rows) < len(record.cycles):  # what holds for some rows makes them different from the others
+            said = f"only {', '.join(map(str, rows))}: {printable(caveat)}"
+            console.print(Text(said), soft_wrap=not console.is_terminal)
     console.print()
 
 
