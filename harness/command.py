@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import DeadlineExceeded, RequirementMissing, RigError
+from harness.host_packages import remedy_for
 
 DEFAULT_DEADLINE_S = 60.0
 
@@ -66,9 +67,7 @@ def run(
             check=False,
         )
     except FileNotFoundError as error:
-        raise RequirementMissing(
-            f"host tool not found: {words[0]}", remedy="./raidproof doctor names the package"
-        ) from error
+        raise RequirementMissing(f"host tool not found: {words[0]}", remedy=remedy_for(words[0])) from error
     except subprocess.TimeoutExpired as error:
         raise DeadlineExceeded(f"host: still running after {deadline_s:g} s: {shlex.join(words)}") from error
     return Completed(words, ended.returncode, ended.stdout, ended.stderr)

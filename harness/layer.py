@@ -13,7 +13,7 @@ from harness.errors import NotEffective, RequestError, RigError, nearest
 PAGE_SIZE = 4096
 """Bytes of a memory page on every architecture that the images are built for."""
 
-Value = str | int | bool | tuple[str, ...] | None
+Value = str | int | float | bool | tuple[str, ...] | None
 
 
 class Machine(Protocol):

@@ -259,7 +259,7 @@ class Stack:
     def caveats(self) -> tuple[str, ...]:
         """What keeps a verdict on this stack from meaning what it would on a deployed server."""
         trusted = ("the first resync was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
-        return (*self.spec.export.caveats(), *trusted)
+        return (*self.spec.export.caveats(), *self.spec.tuning.caveats(), *trusted)
 
 
 def _all_at_once(actions: Sequence[Callable[[], object]], failure: str) -> None:

@@ -1,5 +1,6 @@
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -66,6 +67,19 @@ def test_a_lab_whose_harness_was_killed_goes_with_its_keeper(keeper: subprocess.
     assert not lab.path.exists()
     assert keeper.wait() == -9
     assert list(collect()) == []
+
+
+def test_a_lab_of_machines_that_exist_goes_although_nothing_holds_it_together() -> None:
+    lab = LabDirectory.create()
+    with socket.socket(socket.AF_UNIX) as ear:
+        ear.bind(str(lab.path / "ear"))
+        assert list(collect(kept=True)) == []
+        entry = lab.entry
+        assert entry is not None
+        dead = entry.harness.model_copy(update={"started": entry.harness.started - 1})
+        (lab.path / ENTRY).write_text(entry.model_copy(update={"harness": dead}).model_dump_json())
+        assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which made it, was killed"]
+    assert not lab.path.exists()
 
 
 def test_a_strangers_process_with_the_keepers_number_is_not_touched(keeper: subprocess.Popen[bytes]) -> None:

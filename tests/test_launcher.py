@@ -67,6 +67,8 @@ class Machine:
         self.packages("nbdkit  nbdkit  # why\nlibc6-dev  -  # why\n")
         (self.home / "vms" / "host-packages-test.txt").write_text("shellcheck  shellcheck  # why\n")
         (self.home / "vms" / "host-packages-wire.txt").write_text("tshark  tshark  # why\n")
+        (self.home / "vms" / "host-packages-vagrant.txt").write_text("vagrant  vagrant  # why\n")
+        (self.home / "vms" / "host-packages-qemu.txt").write_text("qemu-img  qemu-img  # why\n")
         for name in REAL:
             (self.fakes / name).symlink_to(str(shutil.which(name)))
         self.fake("python3", PYTHON)
@@ -153,6 +155,32 @@ def test_root_installs_what_is_missing_and_says_so(machine: Machine) -> None:
 def test_the_tests_need_more(machine: Machine) -> None:
     machine.fake("nbdkit")
     assert "host packages: shellcheck tshark\n" in machine.run("test", APT_BRINGS="shellcheck tshark")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "brings"),
+    [
+        (("demo", "--provider", "vagrant"), "vagrant"),
+        (("run", "plan.toml", "--provider=vagrant"), "vagrant"),
+        (("scenarios", "--provider=uml", "--provider", "qemu"), "qemu-img"),
+        (("demo", "--provider", "uml"), None),
+        (("run", "--provider", "hosts", "vagrant"), None),
+    ],
+)
+def test_a_provider_brings_its_own(machine: Machine, words: tuple[str, ...], brings: str | None) -> None:
+    machine.fake("nbdkit")
+    status, _, said = machine.run(*words, APT_BRINGS=brings or "")
+    assert status == 0
+    assert machine.calls("apt") == [] if brings is None else f"installing host packages: {brings}\n" in said
+
+
+def test_what_a_provider_lacks_is_one_line_to_paste(machine: Machine) -> None:
+    machine.fake("nbdkit")
+    machine.user(1000)
+    status, _, said = machine.run("demo", "--provider", "vagrant")
+    assert status == 6
+    command = "apt-get update && apt-get install --yes --no-install-recommends vagrant"
+    assert said == f"raidproof: host packages missing: vagrant (as root: {command})\n"
 
 
 def test_a_package_without_a_command_is_asked_of_dpkg(machine: Machine) -> None:

@@ -3,43 +3,11 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from harness.command import run
 from harness.doctor.finding import Finding, Outcome
-from harness.errors import RequirementMissing, RigError
-
-LIST = Path(__file__).resolve().parents[2] / "vms" / "host-packages.txt"
-WIRE = LIST.with_name("host-packages-wire.txt")
-
-
-@dataclass(frozen=True)
-class HostPackage:
-    """A line of the list: the packages any of which will do, the command they provide, and what it is for."""
-
-    names: tuple[str, ...]
-    command: str | None
-    why: str
-
-
-def parse_host_packages(text: str) -> list[HostPackage]:
-    """Read lines of the form ``package|alternative  command  # why``; a command ``-`` is none.
-
-    Raises:
-        RigError: a line has another form.
-    """
-    packages = []
-    for number, line in enumerate(text.splitlines(), 1):
-        content, _, why = line.partition("#")
-        match content.split():
-            case []:
-                continue
-            case [names, command]:
-                packages.append(HostPackage(tuple(names.split("|")), None if command == "-" else command, why.strip()))
-            case _:
-                raise RigError(f"{LIST.name}:{number}: not a package and a command: {line!r}")
-    return packages
+from harness.errors import RequirementMissing
+from harness.host_packages import HOST, WIRE, HostPackage, install_line, install_named, parse_host_packages
 
 
 def command_findings(
@@ -53,8 +21,8 @@ def command_findings(
         if path:
             yield Finding(package.command, Outcome.OK, path)
         else:
-            remedy = f"apt-get install {' or '.join(package.names)}"
-            yield Finding(package.command, Outcome.MISSING, f"not found; it {package.why}", remedy)
+            reason = f"not found; it {package.why}"
+            yield Finding(package.command, Outcome.MISSING, reason, install_line([package]))
 
 
 def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> Finding:
@@ -63,16 +31,15 @@ def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None]
     if not absent:
         return Finding("capture of NFS", Outcome.OK, "can run: dumpcap and tshark are here")
     said = ", ".join(str(one.command) for one in absent)
-    remedy = "apt-get install " + " ".join("|".join(one.names) for one in absent)
     why = "without it a reply given milliseconds too early does not show, and scenarios/nfs is skipped"
-    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; {why}", remedy)
+    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; {why}", install_line(absent))
 
 
 def plugin_finding(dump: str | None) -> Finding:
     """Judge the output of ``nbdkit python --dump-plugin``; None if that failed."""
     if dump is None:
         return Finding(
-            "nbdkit python plugin", Outcome.MISSING, "does not load", "apt-get install nbdkit-plugin-python"
+            "nbdkit python plugin", Outcome.MISSING, "does not load", install_named(["nbdkit-plugin-python"])
         )
     found = re.search(r"^python_version=(\S+)", dump, re.MULTILINE)
     version = found[1] if found else "unknown"
@@ -88,7 +55,7 @@ def plugin_finding(dump: str | None) -> Finding:
 
 def package_findings() -> Iterator[Finding]:
     """Check the programs and the nbdkit plugin."""
-    yield from command_findings(parse_host_packages(LIST.read_text()))
+    yield from command_findings(parse_host_packages(HOST.read_text()))
     yield wire_finding(parse_host_packages(WIRE.read_text()))
     try:
         dumped = run(["nbdkit", "python", "--dump-plugin"], deadline_s=20)

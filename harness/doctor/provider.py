@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.doctor.finding import Finding, Outcome
-from harness.doctor.packages import HostPackage, command_findings, parse_host_packages
+from harness.doctor.packages import command_findings
 from harness.errors import RaidproofError
-
-VAGRANT = Path(__file__).resolve().parents[2] / "vms" / "host-packages-vagrant.txt"
+from harness.host_packages import QEMU, VAGRANT, HostPackage, install_line, install_list, parse_host_packages
 
 if TYPE_CHECKING:
     from harness.machine.kvm import KvmAnswer
@@ -32,12 +31,12 @@ def xstate_finding(cpuinfo: str) -> Finding:
     return Finding("kernels before 7", Outcome.OK, "no work-around needed")
 
 
-def qemu_finding(lacks: str | None, packages: str) -> Finding:
+def qemu_finding(lacks: str | None) -> Finding:
     """Say whether provider qemu can run; uml needs nothing of it."""
     if lacks is None:
         return Finding("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs")
     reason = f"{lacks}; needed for kernels of PCs and for several CPUs"
-    return Finding("provider qemu", Outcome.WARNING, reason, f"apt-get install {packages}")
+    return Finding("provider qemu", Outcome.WARNING, reason, install_list(QEMU))
 
 
 def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
@@ -46,9 +45,8 @@ def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
     if not absent:
         yield Finding("provider vagrant", Outcome.OK, "can run, as root: machines by Vagrant and libvirt")
         return
-    names = " ".join(package.names[0] for package in packages)
     lacks = ", ".join(one.name for one in absent)
-    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {lacks}", f"apt-get install {names}")
+    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {lacks}", install_line(packages))
 
 
 def kvm_finding(answer: "KvmAnswer | None") -> Finding:
@@ -73,7 +71,7 @@ def provider_findings() -> Iterator[Finding]:
     yield architecture_finding(platform.machine())
     yield xstate_finding(Path("/proc/cpuinfo").read_text())
     lacks, answer = provider.qemu_lacks(), None
-    yield qemu_finding(lacks, provider.packages_of_qemu())
+    yield qemu_finding(lacks)
     if lacks is None:
         answer = kvm.find_out() if pc.at_hand() else kvm.remembered()
         yield kvm_finding(answer)

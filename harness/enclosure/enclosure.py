@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from harness.enclosure.keeper import MAX_PACKET, READY
 from harness.errors import RequestError, RequirementMissing, RigError
+from harness.host_packages import remedy_for
 from harness.waiting import Deadline, wait_until
 
 START_DEADLINE_S = 20.0
@@ -111,7 +112,7 @@ class Enclosure:
         except FileNotFoundError as error:
             self.close()
             raise RequirementMissing(
-                f"host tool not found: {error.filename}", remedy="./raidproof doctor names the package"
+                f"host tool not found: {error.filename}", remedy=remedy_for(str(error.filename))
             ) from error
         except BaseException:
             self.close()
@@ -208,9 +209,7 @@ class Enclosure:
             except Refused as error:
                 if error.errno != ENOENT:
                     raise
-                raise RequirementMissing(
-                    f"host tool not found: {argv[0]}", remedy="./raidproof doctor names the package"
-                ) from error
+                raise RequirementMissing(f"host tool not found: {argv[0]}", remedy=remedy_for(str(argv[0]))) from error
         return Process(self, Path(str(argv[0])).name, reply["pid"], output)
 
     def socket(self) -> socket.socket:

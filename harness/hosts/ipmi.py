@@ -7,7 +7,7 @@ from typing import Any
 from harness.errors import RequirementMissing, RigError
 from harness.hosts.control import IpmiControl
 
-REMEDY = "install raidproof with its hosts extra: pip install 'raidproof[hosts]'"
+REMEDY = ".venv/bin/python -m pip install --editable '.[hosts]'"
 
 # What the library lets through when a BMC answers otherwise than it expects.
 _STUMBLES = (struct.error, LookupError, TypeError, ValueError)

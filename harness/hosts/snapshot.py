@@ -20,7 +20,7 @@ DIRECTORIES = ("/srv/raidproof", "/mnt/raidproof")
 RUNTIME = "/run/raidproof"
 """Where agents and their orders are."""
 DEADLINE_S = 300.0
-REMEDY = "raidproof hosts restore INVENTORY"
+REMEDY = "./raidproof hosts restore INVENTORY"
 
 
 class Remote(Protocol):

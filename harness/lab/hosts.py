@@ -1,7 +1,6 @@
 """Provider ``hosts``: machines that exist. They are left as they were found, and only adopted disks are touched."""
 
 import socket
-import tempfile
 from contextlib import ExitStack
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.hosts.reach import login_of
 from harness.hosts.restore import left_as_found
 from harness.hosts.snapshot import Orders, copies, require_restored
 from harness.lab.lab import Lab, side_by_side
+from harness.lab_directory import LabDirectory
 from harness.layer import found_in
 from harness.log import step
 from harness.machine.forward import LOOPBACK, forward
@@ -46,6 +46,7 @@ class HostsLab(Lab):
         super().__init__(of_inventory(topology, self.inventory), keep=keep)
 
     def _leave(self) -> None:
+        self._directory.remove()
         step(f"the machines are left as they are: raidproof hosts restore {self.topology.inventory} puts them back")
 
     @property
@@ -79,8 +80,10 @@ class HostsLab(Lab):
         self.disks = HostDisks(self.inventory, self.server, lambda: self.server.boot_id is not None)
         # Before anything is changed: refused disks change nothing.
         self._require_sizes()
-        self._ear = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="raidproof-ear-")))
-        run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._ear.name[-8:]}"
+        # Where other labs are too: a killed run leaves it behind, and `gc` finds it there.
+        self._directory = LabDirectory.create()
+        undo.callback(self._directory.remove)
+        run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._directory.name}"
         step("noting what the machines are like")
         kept = [(machine, self._orders(machine, run)) for machine in (self.server, *self.clients)]
         undo.enter_context(left_as_found(kept, copies()))
@@ -145,8 +148,9 @@ class HostsLab(Lab):
     def listen(self) -> socket.socket:
         """Listen on a socket of this host's file system: the clients' words come through their SSH connections."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        (self._ear / "ear").unlink(missing_ok=True)
-        listener.bind(str(self._ear / "ear"))
+        path = self._directory.path / "ear"
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
         listener.listen()
         return listener
 

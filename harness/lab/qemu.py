@@ -1,12 +1,13 @@
 """Provider ``qemu``: virtual PCs with any kernel, with KVM or emulated, and the disk engine behind their members."""
 
 from harness.errors import RequirementMissing
+from harness.host_packages import QEMU, install_list
 from harness.lab.provider import Provider, Site
 from harness.machine import image, kernel, kvm
 from harness.machine.image import Image
 from harness.machine.kernel import Kernel
 from harness.machine.kvm import KvmAnswer
-from harness.machine.provider import packages_of_qemu, qemu_lacks
+from harness.machine.provider import qemu_lacks
 from harness.machine.qemu import CANNOT_PROVE, EMULATED, NAME, QemuPower, program_for
 from harness.network import tap_name
 from harness.topology import MachineSpec, Topology
@@ -32,7 +33,7 @@ class Qemu(Provider):
             RequirementMissing: this host has no QEMU.
         """
         if (lacks := qemu_lacks()) is not None:
-            raise RequirementMissing(f"provider qemu: {lacks}", remedy=f"install {packages_of_qemu()}")
+            raise RequirementMissing(f"provider qemu: {lacks}", remedy=install_list(QEMU))
         for machine in topology.machines:
             asked = machine.software
             self.kernels[machine.name] = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)

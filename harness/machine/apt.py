@@ -10,6 +10,7 @@ from pathlib import Path
 from harness import command
 from harness.command import Completed
 from harness.errors import RaidproofError, RequirementMissing, RigError
+from harness.host_packages import install_named
 from harness.machine import cache
 
 KEYRINGS = (
@@ -47,7 +48,7 @@ def source(suite: str) -> Source:
     keyring = next((path for path in KEYRINGS if path.exists()), None)
     if keyring is None:
         raise RequirementMissing(
-            "Debian's archive keys are not installed", remedy="install the package debian-archive-keyring"
+            "Debian's archive keys are not installed", remedy=install_named(["debian-archive-keyring"])
         )
     targets = command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     mirror = debian_mirror(targets.stdout) or mmdebstraps_mirror()
@@ -64,9 +65,7 @@ def mmdebstraps_mirror() -> str:
     script = Path(program).read_text(errors="replace") if program else ""
     if found := re.search(r"\$mirror\s*=\s*'(https?://[^']+/debian/?)'", script):
         return found.group(1).rstrip("/")
-    raise RequirementMissing(
-        "no Debian mirror is known", remedy="install mmdebstrap, or add a Debian mirror to apt's sources"
-    )
+    raise RequirementMissing("no Debian mirror is known", remedy=install_named(["mmdebstrap"]))
 
 
 def debian_mirror(repository_uris: str) -> str | None:
@@ -203,13 +202,13 @@ def explain(completed: Completed, what: str, where: Path) -> RaidproofError:
         )
     if "NO_PUBKEY" in said:
         return RequirementMissing(
-            f"{what}: the archive's signature cannot be checked", remedy="update the package debian-archive-keyring"
+            f"{what}: the archive's signature cannot be checked", remedy=install_named(["debian-archive-keyring"])
         )
     if "subuid" in said or "newuidmap" in said:
         ids = "--add-subuids 100000-165535 --add-subgids 100000-165535"
         return RequirementMissing(
             f"{what}: no subordinate user ids",
-            remedy=f"as root: usermod {ids} {getpass.getuser()}; and install the package uidmap",
+            remedy=f"{install_named(['uidmap'])} && usermod {ids} {getpass.getuser()}",
         )
     last = (complaints or said.strip().splitlines() or [f"status {completed.status}"])[0]
     return RigError(f"{what}: {_without_credentials(last)}")

@@ -16,6 +16,7 @@ from harness import command
 from harness.command import CommandFailed, Completed
 from harness.enclosure import Enclosure
 from harness.errors import RequirementMissing, RigError
+from harness.host_packages import VAGRANT, install_list
 from harness.network import BRIDGE
 from harness.topology import GATEWAY, Topology
 from harness.waiting import Deadline, wait_until
@@ -63,7 +64,7 @@ def require() -> None:
     if absent:
         raise RequirementMissing(
             f"provider vagrant: not there: {', '.join(absent)}",
-            remedy="install the packages listed in vms/host-packages-vagrant.txt",
+            remedy=install_list(VAGRANT),
         )
 
 

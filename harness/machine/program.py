@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.command import Completed
 from harness.errors import DeadlineExceeded, RequirementMissing
+from harness.host_packages import install_named, remedy_for
 
 ENDING_S = 30.0
 NOT_FOUND = 127
@@ -53,7 +54,7 @@ def follow(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise RequirementMissing(f"host tool not found: {words[0]}", remedy="install util-linux") from error
+        raise RequirementMissing(f"host tool not found: {words[0]}", remedy=install_named(["util-linux"])) from error
     expired = threading.Event()
 
     def expire() -> None:
@@ -76,7 +77,7 @@ def follow(
     finally:
         timer.cancel()
     if status == NOT_FOUND:
-        raise RequirementMissing(f"host tool not found: {program[0]}", remedy="./raidproof doctor names the package")
+        raise RequirementMissing(f"host tool not found: {program[0]}", remedy=remedy_for(program[0]))
     if expired.is_set():
         raise DeadlineExceeded(f"host: still running after {deadline_s:g} s: {program[0]}")
     return Completed(program, status, "".join(lines), "")

@@ -5,12 +5,13 @@ import shutil
 from dataclasses import dataclass
 
 from harness.errors import RequirementMissing
+from harness.host_packages import QEMU, install_list
 from harness.machine import emulator, kvm, qemu, uml
 from harness.machine.kvm import KvmAnswer
 
 AUTO = "auto"
-QEMU_TOOLS = {emulator.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "depmod": "kmod"}
-"""What provider ``qemu`` needs of this host besides the rest, and the packages that have it."""
+QEMU_TOOLS = (emulator.PROGRAM, "qemu-img", "depmod")
+"""What provider ``qemu`` needs of this host besides the rest."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer |
     if qemu_lacks is None:
         return Choice(qemu.NAME, f"{without}, and no User-mode Linux ({uml_lacks}): processors are emulated")
     raise RequirementMissing(
-        f"no provider can run here: uml: {uml_lacks}; qemu: {qemu_lacks}", remedy=f"install {packages_of_qemu()}"
+        f"no provider can run here: uml: {uml_lacks}; qemu: {qemu_lacks}", remedy=install_list(QEMU)
     )
 
 
@@ -59,11 +60,6 @@ def qemu_lacks() -> str | None:
     """Return what this host lacks for provider ``qemu``, or None."""
     absent = [program for program in QEMU_TOOLS if shutil.which(program) is None]
     return f"not found: {', '.join(absent)}" if absent else None
-
-
-def packages_of_qemu() -> str:
-    """Return the packages that provider ``qemu`` needs."""
-    return " ".join(QEMU_TOOLS.values())
 
 
 def uml_lacks() -> str | None:

@@ -24,7 +24,6 @@ BUFFER_MIB = 32
 """Of the kernel's ring: a burst of a client's writes must not fall out of it while the host is busy."""
 HANDED_OVER_S = 0.75
 """The kernel hands packets over in blocks, after dumpcap's timeout of 250 ms at the latest: the end must not miss."""
-PACKAGES = "install the packages listed in vms/host-packages-wire.txt"
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
@@ -82,7 +81,7 @@ def why_no_capture(lab: Lab) -> RequirementMissing | None:
             "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
         )
     missing = [program for program in ("dumpcap", "tshark") if which(program) is None]
-    return RequirementMissing(f"host tool not found: {missing[0]}", remedy=PACKAGES) if missing else None
+    return RequirementMissing(f"host tool not found: {missing[0]}", remedy=install_list(WIRE)) if missing else None
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Capture:
             RigError: tshark cannot read it.
         """
         if which("tshark") is None:
-            raise RequirementMissing("host tool not found: tshark", remedy=PACKAGES)
+            raise RequirementMissing("host tool not found: tshark", remedy=install_list(WIRE))
         connections = parse_connections(printed(connections_command(self.path)))
         return parse_packets(printed(decode_command(self.path)), connections)
 

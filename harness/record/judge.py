@@ -29,13 +29,12 @@ from harness.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
 from harness.verdict.members import judge_members
 from harness.verdict.outcome import Outcome, Verdict, and_errors, worst
 from harness.verdict.read_back import judge_read_back
+from harness.verdict.safety import MEMORY_LOST
 from harness.verdict.wire import judge_restart
 from harness.verdict.write_back import judge_age
 from harness.workload.history import History, WorkerSpec
 from harness.workload.replies import read_replies
 
-MEMORY_LOST = ("power-cut", "kernel-panic")
-"""Faults that take what the server had in its memory."""
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
 OF_THE_STACK = ("export", "flushes reach the disks", "after recovery")
@@ -256,7 +255,15 @@ def measure_rates(cycle: CycleRecord, history: History) -> None:
         return
     cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
     fsyncs = sum(kind == "fsync" for kind, _ in stamps)
-    rates = {"fsyncs_per_s": fsyncs / seconds, "acknowledged_per_s": len(stamps) / seconds}
+    by_second = [0.0] * int(seconds)
+    for kind, stamp in stamps:
+        if kind == "fsync" and (second := (stamp - begun) // 1_000_000_000) < len(by_second):
+            by_second[second] += 1
+    rates = {
+        "fsyncs_per_s": fsyncs / seconds,
+        "fsyncs_each_second": by_second,
+        "acknowledged_per_s": len(stamps) / seconds,
+    }
     cycle.throughput = cycle.throughput.model_copy(update=rates)
 
 

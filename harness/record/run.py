@@ -19,9 +19,13 @@ class Throughput(Strict):
     """What the clients could do before anything went wrong."""
 
     sequential_write_mb_s: float | None = None
-    """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second."""
+    """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second; the median of all."""
+    sequential_write_each: list[float] = Field(default_factory=list)
+    """Each measurement of it; empty in a record of a single one."""
     fsyncs_per_s: float | None = None
-    """Acknowledged write + fsync of 4 KiB, all clients together."""
+    """Acknowledged write + fsync of 4 KiB, all clients together, over all of the ledger."""
+    fsyncs_each_second: list[float] = Field(default_factory=list)
+    """The same in each whole second of it."""
     acknowledged_per_s: float | None = None
     """Acknowledged operations of all kinds, all clients together."""
 

@@ -10,6 +10,7 @@ from harness.report import scatter
 from harness.report.axis import Axis
 from harness.report.cells import Ranking, expected_value, spread
 from harness.report.columns import export
+from harness.report.frame import Frame
 from harness.report.words import count, number, plural
 
 WIDTH, LEFT, RIGHT = 960.0, 12.0, 930.0
@@ -137,7 +138,9 @@ def row(cell: CellRecord, place: int, ranking: Ranking, x: Axis, number_: int) -
     )
 
 
-def speed_and_loss(ranking: Ranking, cycles: Sequence[CycleRecord], numbers: dict[str, int]) -> scatter.Scatter | None:
+def speed_and_loss(
+    ranking: Ranking, cycles: Sequence[CycleRecord], numbers: dict[str, int], frame: Frame = scatter.WIDE
+) -> scatter.Scatter | None:
     """Lay out the medians over what a power cut cost; None where none was made."""
     cut = {cycle.name: cycle for cycle in cycles if cycle.on_server is not None}
     known, missing = [], []
@@ -162,7 +165,7 @@ def speed_and_loss(ranking: Ranking, cycles: Sequence[CycleRecord], numbers: dic
         lost_unit="ops",
         hollow="no rank",
     )
-    return scatter.laid_out(known, missing, words) if known else None
+    return scatter.laid_out(known, missing, words, frame) if known else None
 
 
 def not_drawn(chart: scatter.Scatter) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from harness.record.cell import CellRecord
 from harness.record.run import RunRecord
+from harness.record.safety import safety_in
 from harness.report import cells
 from harness.report.cells import Ranking
 from harness.report.figures_table import comparison_table, published_figures
@@ -17,6 +18,7 @@ from harness.report.words import UNKNOWN, count, number, plural, printable
 
 ROOMY = 120
 """Columns of text from which there is room for the words of a flag."""
+SAFETY = "safety"
 MOST_NAMES = 3
 """Names of impossible cells after a reason; the report has all."""
 
@@ -35,16 +37,17 @@ class Field:
 def show_cells(record: RunRecord, console: Console) -> None:
     """Print the tables of a plan's run, one a workload, then what the run cost and what could not be."""
     say(console, f"{cells.visited(record)}; {cells.promises(record)}")
+    safety = safety_fields(record)
     for ranking in cells.rankings(record):
         console.print()
         console.print(Text(printable(ranking.title), style="bold"))
         if ranking.ranked:
-            console.print(ranked_table(ranking, console.width, lost=any(one.lost for one in record.cells)))
+            console.print(ranked_table(ranking, console.width, safety))
         else:
             console.print("No cell has a rank.")
         if ranking.unranked:
             console.print()
-            console.print(unranked_table(ranking, console.width, lost=any(one.lost for one in record.cells)))
+            console.print(unranked_table(ranking, console.width, safety))
         console.print()
         for cell in ranking.cells:
             if sentence := explained(cell, console.width):
@@ -66,31 +69,38 @@ def say(console: Console, sentence: str) -> None:
     console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)
 
 
-def ranked_table(ranking: Ranking, width: int, *, lost: bool) -> Table:
+def safety_fields(record: RunRecord) -> list[Field]:
+    """Return the column that says whether each cell is safe; none where no power was cut."""
+    if not any(one.lost for one in record.cells):
+        return []
+    return [Field(SAFETY, lambda cell: safety_in(record, cell).brief, right=False, whole=False)]
+
+
+def ranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
     """Return the cells that may be compared, the fastest first."""
     fields = [
         Field("#", lambda cell: str(cell.rank)),
         Field("cell", lambda cell: cell.name, right=False, whole=False),
         *figures(ranking, ends=True),
-        *([Field("lost at\nthe cut", lambda cell: cell.lost or UNKNOWN, whole=width >= ROOMY)] if lost else []),
+        *safety,
         Field("limit", lambda cell: cell.limit, right=False, whole=False),
     ]
     if width >= ROOMY:
         fields.append(Field("flag", lambda cell: cell.flag or "", right=False, whole=False))
     else:
         fields.append(Field("", lambda cell: "!" if cell.flag else " "))
-    return draw(fields, ranking.ranked, width, wide=("cell", "flag"))
+    return draw(fields, ranking.ranked, width, wide=("cell", SAFETY, "flag"))
 
 
-def unranked_table(ranking: Ranking, width: int, *, lost: bool) -> Table:
+def unranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
     """Return the cells that cannot be compared, and why."""
     fields = [
         Field("no rank", lambda cell: cell.name, right=False, whole=False),
         *figures(ranking, ends=width >= ROOMY),
-        *([Field("lost at\nthe cut", lambda cell: cell.lost or UNKNOWN, whole=width >= ROOMY)] if lost else []),
+        *safety,
         Field("why", lambda cell: cell.why_not or "it was not measured", right=False, whole=False),
     ]
-    return draw(fields, ranking.unranked, width, wide=("no rank", "why"))
+    return draw(fields, ranking.unranked, width, wide=("no rank", SAFETY, "why"))
 
 
 def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
@@ -104,7 +114,7 @@ def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
     ]
 
 
-def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: tuple[str, str]) -> Table:
+def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: Sequence[str]) -> Table:
     """Return a table no wider than asked; the wide columns share what the others leave."""
     texts = {field: [printable(field.text(cell)) for cell in rows] for field in fields}
     widths = {field: narrowest(field, texts[field]) for field in fields if field.title not in wide}

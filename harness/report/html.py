@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from harness.record.exploration import ExplorationRecord
 from harness.record.leaves import flat
 from harness.record.run import CycleRecord, RunRecord
+from harness.record.safety import by_safety, losing, safety_in
 from harness.record.store import RunStore
 from harness.report import (
     cells,
@@ -30,6 +31,7 @@ from harness.report import (
 from harness.report.configuration import caveats, configuration, value
 from harness.report.figures_table import published_figures
 from harness.verdict.outcome import Outcome
+from harness.verdict.safety import SafetyWord
 
 SIGNS = {
     Outcome.PASS: "\u2713",
@@ -40,6 +42,10 @@ SIGNS = {
     Outcome.INCONCLUSIVE: "?",
 }
 """Outcomes are told apart without colour too."""
+SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
+SCATTER_FRAMES = (scatter.WIDE, scatter.NARROW)
+MOST_NAMES = 6
+"""Configurations that the head of the page names; the tables have all."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
@@ -80,9 +86,8 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
     """Return the report of a run, with its explorations by the stem of their files."""
-    limits = moments.span(record.cycles)
-    timelines = [moments.moments(place, cycle, limits) for place, cycle in enumerate(record.cycles, start=1)]
-    sections = list(sections_of(record, [*filter(None, timelines)], explored=bool(explorations)))
+    timelines = [moments.timelines(record.cycles, frame) for frame in (moments.WIDE, moments.NARROW)]
+    sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
@@ -95,10 +100,14 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         losses=columns.losses,
         happening=columns.happening,
         signs=SIGNS,
-        scatter=scatter.scatter(record.cycles),
-        scatter_module=scatter,
-        timelines=[timeline for timeline in timelines if timeline],
-        timeline_module=moments,
+        safety_signs=SAFETY_SIGNS,
+        safety_in=safety_in,
+        by_safety=by_safety(record),
+        most_names=MOST_NAMES,
+        loses=losing(record),
+        scatters=[scatter.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
+        scatter_frames=SCATTER_FRAMES,
+        timelines=[*zip(*timelines, strict=True)],
         layers=configuration(stacks),
         layers_of=lambda cell: configuration([cell]),
         caveats=caveats(stacks),

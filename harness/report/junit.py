@@ -1,11 +1,13 @@
 """The report as JUnit XML, which continuous integration servers read."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
 from harness.record.cell import CellRecord
 from harness.record.run import CycleRecord, RunRecord
+from harness.record.safety import by_safety, safety_in
 from harness.record.store import RunStore
 from harness.report.columns import blames, losses
 from harness.report.words import printable
@@ -26,6 +28,8 @@ def render(record: RunRecord) -> str:
     suite.timestamp = record.started.isoformat()
     suite.add_property("outcome", record.outcome.value)
     suite.add_property("reason", printable(record.reason))
+    for word, names in by_safety(record).items():
+        suite.add_property(word.value, printable("; ".join(names)))
     suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
     suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
     if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
@@ -47,7 +51,14 @@ def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
         reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
         return case(title, record.run, Outcome.SKIP, reason)
     made = case(title, record.run, cycle.outcome, cycle.reason)
-    said = [f"{cycle.outcome}: {cycle.reason}", losses(cycle), *(f"blame: {blame}" for blame in blames(cycle))]
+    safety = safety_in(record, cycle)
+    made.append(properties_of({"safety": safety.word, "safety_size": safety.size or None}))  # type: ignore[no-untyped-call]
+    said = [
+        f"{cycle.outcome}: {cycle.reason}",
+        str(safety),
+        losses(cycle),
+        *(f"blame: {blame}" for blame in blames(cycle)),
+    ]
     verdicts = [f"{verdict.checker}: {verdict.outcome}: {verdict.reason}" for verdict in cycle.verdicts]
     made.system_out = printable("\n".join(one for one in [*said, *verdicts] if one))
     return made
@@ -73,17 +84,24 @@ def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
         "measured_over_expected": cell.ratio,
         "limit": cell.limit,
         "lost": cell.lost,
+        "safety": safety_in(record, cell).word,
+        "safety_size": safety_in(record, cell).size or None,
         "flag": cell.flag,
         "why_not_ranked": cell.why_not,
     }
+    made.append(properties_of(figures))  # type: ignore[no-untyped-call]
+    said = [f"{cell.outcome}: {cell.reason}", cell.why_not and f"no rank: {cell.why_not}", cell.cause, cell.flag]
+    made.system_out = printable("\n".join(one for one in said if one))
+    return made
+
+
+def properties_of(figures: Mapping[str, object]) -> Properties:
+    """Return what is known of them as properties."""
     properties = Properties()  # type: ignore[no-untyped-call]
     for name, value in figures.items():
         if value is not None:
             properties.add_property(Property(name, printable(str(value))))
-    made.append(properties)  # type: ignore[no-untyped-call]
-    said = [f"{cell.outcome}: {cell.reason}", cell.why_not and f"no rank: {cell.why_not}", cell.cause, cell.flag]
-    made.system_out = printable("\n".join(one for one in said if one))
-    return made
+    return properties
 
 
 def case(title: str, run: str, outcome: Outcome, reason: str) -> TestCase:

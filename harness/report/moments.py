@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from harness.record.run import CycleRecord, Timeline
 from harness.report.axis import Axis
 from harness.report.columns import happening
+from harness.report.frame import Frame
 from harness.report.words import number, plural
 
-WIDTH, HEIGHT = 960.0, 240.0
-LEFT, RIGHT, TOP, BOTTOM = 76.0, 924.0, 54.0, 196.0
-MOST_BARS = 400
-"""Bins are joined when there are more: a bar is to be at least two pixels wide."""
+WIDE = Frame("wide", width=960, height=240, left=76, right=924, top=54, bottom=196)
+NARROW = Frame("narrow", width=400, height=220, left=48, right=388, top=54, bottom=176)
+LEAST_BAR = 2.0
+"""Pixels: bins are joined when their bars would be narrower."""
+LEAST_HEIGHT = 1.5
+"""Pixels: a single operation is to be seen beside thousands."""
 LABEL_ROW = 16.0
 CHARACTER = 7.0
 
@@ -57,6 +60,12 @@ class Moments:
     silent: tuple[float, float] | None
     """Where nobody was served, in pixels."""
     description: str
+    frame: Frame = WIDE
+
+    @property
+    def id(self) -> str:
+        """What identifies the chart on the page."""
+        return f"timeline-{self.number}{self.frame.suffix}"
 
 
 def span(cycles: Sequence[CycleRecord]) -> tuple[float, float]:
@@ -67,15 +76,33 @@ def span(cycles: Sequence[CycleRecord]) -> tuple[float, float]:
     return min([*begins, -1.0]), max([*ends, 1.0])
 
 
-def moments(place: int, cycle: CycleRecord, limits: tuple[float, float]) -> Moments | None:
-    """Lay a cycle's timeline out on the given seconds; None where nothing was acknowledged or nothing broke."""
+def timelines(cycles: Sequence[CycleRecord], frame: Frame = WIDE) -> list[Moments]:
+    """Lay out the timelines of all cycles that have one, on the same seconds and the same scale of counts."""
+    limits = span(cycles)
+    known = [cycle.timeline for cycle in cycles if cycle.timeline]
+    # The highest bar of each decides: of small counts beside large ones, a row of their own would show no difference.
+    highest = [max(count for _, count in join(one, joined_bins(one, limits, frame))) for one in known]
+    y = Axis.from_zero(highest, frame.bottom, frame.top)
+    laid = (moments(place, cycle, limits, y, frame) for place, cycle in enumerate(cycles, start=1))
+    return [one for one in laid if one is not None]
+
+
+def joined_bins(timeline: Timeline, limits: tuple[float, float], frame: Frame) -> int:
+    """Return how many bins make a bar."""
+    most = int((frame.right - frame.left) / LEAST_BAR)
+    return max(1, -(-int((limits[1] - limits[0]) * 1000 / timeline.bin_ms) // most))
+
+
+def moments(
+    place: int, cycle: CycleRecord, limits: tuple[float, float], y: Axis, frame: Frame = WIDE
+) -> Moments | None:
+    """Lay a cycle's timeline out on the given axes; None where nothing was acknowledged or nothing broke."""
     timeline = cycle.timeline
     if timeline is None:
         return None
-    x = Axis.between(*limits, LEFT, RIGHT)
-    each = max(1, -(-int((limits[1] - limits[0]) * 1000 / timeline.bin_ms) // MOST_BARS))
+    x = Axis.between(*limits, frame.left, frame.right)
+    each = joined_bins(timeline, limits, frame)
     joined = join(timeline, each)
-    y = Axis.from_zero((count for _, count in joined), BOTTOM, TOP)
     width_s = each * timeline.bin_ms / 1000
     doubtful_s, served_s = timeline.last_durable_s, timeline.served_again_s
     return Moments(
@@ -85,10 +112,11 @@ def moments(place: int, cycle: CycleRecord, limits: tuple[float, float]) -> Mome
         x=x,
         y=y,
         bars=[bar(begin, count, width_s, timeline, x, y) for begin, count in joined if count],
-        marks=marks(cycle, timeline, x),
+        marks=marks(cycle, timeline, x, frame),
         doubtful=None if doubtful_s is None else (x.at(doubtful_s), x.at(0)),
-        silent=(x.at(0), x.at(served_s)) if served_s is not None else (x.at(0), RIGHT),
+        silent=(x.at(0), x.at(served_s)) if served_s is not None else (x.at(0), frame.right),
         description=describe(cycle, timeline),
+        frame=frame,
     )
 
 
@@ -105,12 +133,12 @@ def bar(begin_s: float, count: int, width_s: float, timeline: Timeline, x: Axis,
     """Return one bar; the bin of the last durable point holds lost work already."""
     last = timeline.last_durable_s
     fate = "after" if begin_s >= 0 else "doubtful" if last is not None and begin_s + width_s > last else "kept"
-    left, right, top = x.at(begin_s), x.at(begin_s + width_s), y.at(count)
+    left, right, top = x.at(begin_s), x.at(begin_s + width_s), min(y.at(count), y.start - LEAST_HEIGHT)
     words = f"{number(begin_s)} s to {number(begin_s + width_s)} s: {plural(count, 'operation')} acknowledged"
-    return Bar(left, top, round(max(right - left - 0.6, 0.8), 1), round(BOTTOM - top, 1), fate, words)
+    return Bar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), fate, words)
 
 
-def marks(cycle: CycleRecord, timeline: Timeline, x: Axis) -> list[Mark]:
+def marks(cycle: CycleRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE) -> list[Mark]:
     """Return the moments in their order, with labels in rows of their own where they would touch."""
     wanted = [("fault", 0.0, happening(cycle))]
     if timeline.last_durable_s is not None:
@@ -123,11 +151,11 @@ def marks(cycle: CycleRecord, timeline: Timeline, x: Axis) -> list[Mark]:
     ends: list[float] = []
     for kind, second, label in wanted:
         at, length = x.at(second), CHARACTER * len(label)
-        starts = at + length < RIGHT
+        starts = at + length < frame.right
         begin = at if starts else at - length
         row = next((row for row, end in enumerate(ends) if begin > end + 8), len(ends))
         ends[row : row + 1] = [begin + length]
-        label_y = TOP - 10 - LABEL_ROW * row
+        label_y = frame.top - 10 - LABEL_ROW * row
         placed.append(Mark(at, kind, label, at + 4 if starts else at - 4, label_y, "start" if starts else "end"))
     return placed
 

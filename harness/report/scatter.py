@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from harness.record.run import CycleRecord
 from harness.report.axis import Axis
 from harness.report.columns import export, sequential_write
+from harness.report.frame import Frame
 from harness.report.words import number
 
-WIDTH, HEIGHT = 960.0, 400.0
-LEFT, RIGHT, TOP, BOTTOM = 76.0, 924.0, 40.0, 330.0
+WIDE = Frame("wide", width=960, height=400, left=76, right=924, top=40, bottom=330)
+NARROW = Frame("narrow", width=400, height=350, left=52, right=384, top=40, bottom=280)
 LINE_HEIGHT = 18.0
 LABEL_GAP = 14.0
 ROUNDING = 0.1
@@ -31,6 +32,8 @@ class Known:
     lost: float
     speed: float
     lost_words: str
+    each: tuple[float, ...] = ()
+    """Each measurement of the speed, where there are more than one."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Point:
     hollow: bool
     speed: str
     lost: str
+    range: tuple[float, float] | None = None
+    """Where the least and the greatest speed stand; None where it was measured once."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,12 @@ class Scatter:
     missing: list[tuple[int, str, str]]
     """Cycles without a point: number, title, what is not known of them."""
     words: Words = CYCLES
+    frame: Frame = WIDE
+
+    @property
+    def id(self) -> str:
+        """What identifies the chart on the page."""
+        return f"{self.words.id}{self.frame.suffix}"
 
     @property
     def description(self) -> str:
@@ -99,7 +110,7 @@ class Scatter:
         return f"{one.number} {one.title}: {one.speed} {words.speed_unit}, {one.lost} {words.lost_unit} lost"
 
 
-def scatter(cycles: Sequence[CycleRecord]) -> Scatter:
+def scatter(cycles: Sequence[CycleRecord], frame: Frame = WIDE) -> Scatter:
     """Lay the chart out; a cycle of which a value is unknown has no point, and is named instead."""
     known: list[Known] = []
     missing = []
@@ -109,30 +120,33 @@ def scatter(cycles: Sequence[CycleRecord]) -> Scatter:
             unknown = [name for name, value in (("MB/s", speed), ("seconds lost", lost)) if value is None]
             missing.append((place, cycle.title, " and ".join(unknown)))
         else:
-            known.append(
-                Known(place, cycle.title, export(cycle), cycle.control is not None, lost, speed, number(lost))
-            )
-    return laid_out(known, missing, CYCLES)
+            control, each = cycle.control is not None, tuple(cycle.throughput.sequential_write_each)
+            known.append(Known(place, cycle.title, export(cycle), control, lost, speed, number(lost), each))
+    return laid_out(known, missing, CYCLES, frame)
 
 
-def laid_out(known: Sequence[Known], missing: list[tuple[int, str, str]], words: Words) -> Scatter:
+def laid_out(
+    known: Sequence[Known], missing: list[tuple[int, str, str]], words: Words, frame: Frame = WIDE
+) -> Scatter:
     """Give everything that is known its place."""
-    x = Axis.from_zero((one.lost for one in known), LEFT, RIGHT - 20)
-    y = Axis.from_zero((one.speed for one in known), BOTTOM, TOP)
-    return Scatter(x, y, place_labels(known, x, y), missing, words)
+    x = Axis.from_zero((one.lost for one in known), frame.left, frame.right - 20)
+    y = Axis.from_zero((speed for one in known for speed in (one.speed, *one.each)), frame.bottom, frame.top)
+    return Scatter(x, y, place_labels(known, x, y, frame), missing, words, frame)
 
 
-def place_labels(known: Sequence[Known], x: Axis, y: Axis) -> list[Point]:
+def place_labels(known: Sequence[Known], x: Axis, y: Axis, frame: Frame = WIDE) -> list[Point]:
     """Put each label beside its point, on the side with more room, and clear of the labels placed before."""
     taken: list[tuple[float, float, float]] = []
     points = []
     for one in sorted(known, key=lambda one: (y.at(one.speed), one.number)):
         px, py = x.at(one.lost), y.at(one.speed)
         label = one.title if len(known) <= MOST_TITLES else ""
+        right = px < (frame.left + frame.right) / 2
+        if LABEL_GAP + CHARACTER * len(f"{one.number} {label}") > (frame.width - px if right else px):
+            label = ""
         length = CHARACTER * len(f"{one.number} {label}")
-        right = px < (LEFT + RIGHT) / 2
         begin = px + LABEL_GAP if right else px - LABEL_GAP - length
-        label_y = clear_of(taken, begin, begin + length, py)
+        label_y = clear_of(taken, begin, begin + length, py, frame)
         taken.append((begin, begin + length, label_y))
         points.append(
             Point(
@@ -148,12 +162,15 @@ def place_labels(known: Sequence[Known], x: Axis, y: Axis) -> list[Point]:
                 hollow=one.hollow,
                 speed=number(one.speed),
                 lost=one.lost_words,
+                range=(y.at(min(one.each)), y.at(max(one.each))) if len(one.each) > 1 else None,
             )
         )
     return points
 
 
-def clear_of(taken: Sequence[tuple[float, float, float]], begin: float, end: float, wanted: float) -> float:
+def clear_of(
+    taken: Sequence[tuple[float, float, float]], begin: float, end: float, wanted: float, frame: Frame = WIDE
+) -> float:
     """Return the height nearest to the wanted one at which a label from ``begin`` to ``end`` touches no other.
 
     Points come from the top: labels that give way downwards keep their order, and leaders do not cross. Only where
@@ -166,6 +183,6 @@ def clear_of(taken: Sequence[tuple[float, float, float]], begin: float, end: flo
             end < other_begin or begin > other_end or abs(height - other) >= LINE_HEIGHT - ROUNDING
             for other_begin, other_end, other in taken
         )
-        if free and TOP <= height <= BOTTOM:
+        if free and frame.top <= height <= frame.bottom:
             return round(height, 1)
     return wanted

@@ -13,6 +13,13 @@ from harness.units import KIB
 
 DIRTY = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
 VM = "/proc/sys/vm"
+WRITE_BACK = {
+    "dirty_expire_s": f"{VM}/dirty_expire_centisecs",
+    "dirty_writeback_s": f"{VM}/dirty_writeback_centisecs",
+    "xfs_sync_s": "/proc/sys/fs/xfs/xfssyncd_centisecs",
+}
+"""When data is written back that no client has asked to be durable: field and file, which counts 1/100 s."""
+XFS_SYNC_DEFAULT_S = 30.0
 Whose = Literal["server", "client"]
 
 # All in one process, each file on its own: what the kernel refuses shows when it is read back.
@@ -51,6 +58,12 @@ class DirtyState(State):
     dirty_background_bytes: int
     dirty_ratio: int
     dirty_background_ratio: int
+    dirty_expire_s: float
+    """Age from which dirty data is written back."""
+    dirty_writeback_s: float
+    """How often the kernel looks for such data; 0 is never."""
+    xfs_sync_s: float | None = None
+    """How often XFS writes its log out; None where the kernel has loaded no XFS."""
 
 
 class TuningState(State):
@@ -128,6 +141,21 @@ def dirty_values(spec: TuningSpec, whose: Whose) -> dict[str, str]:
     return {f"{VM}/{name}": str(value) for name, value in asked.items() if value is not None}
 
 
+def write_back_values(spec: TuningSpec) -> dict[str, str]:
+    """What to write on the server, by path."""
+    asked = {path: getattr(spec, f"server_{name}") for name, path in WRITE_BACK.items()}
+    return {path: str(round(100 * seconds)) for path, seconds in asked.items() if seconds is not None}
+
+
+def write_back_restoring(spec: TuningSpec, before: DirtyState) -> dict[str, str]:
+    """What to write on the server to undo ``write_back_values``, by path; what was not there has its default."""
+    found = {path: getattr(before, name) for name, path in WRITE_BACK.items()}
+    default = XFS_SYNC_DEFAULT_S
+    return {
+        path: str(round(100 * (default if found[path] is None else found[path]))) for path in write_back_values(spec)
+    }
+
+
 def dirty_restoring(spec: TuningSpec, whose: Whose, before: DirtyState) -> dict[str, str]:
     """What to write on a machine to undo ``dirty_values``, by path."""
     values = {}
@@ -175,7 +203,9 @@ def parse_dirty(content: Mapping[str, str]) -> DirtyState:
         RigError: one is missing.
     """
     try:
-        return DirtyState.model_validate({name: int(content[f"{VM}/{name}"]) for name in DIRTY})
+        limits = {name: int(content[f"{VM}/{name}"]) for name in DIRTY}
+        found = {name: int(content[path]) / 100 for name, path in WRITE_BACK.items() if path in content}
+        return DirtyState.model_validate(limits | found)
     except (KeyError, ValueError) as error:
         raise RigError(f"no limits for dirty pages: {error!r}") from error
 

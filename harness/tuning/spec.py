@@ -8,6 +8,9 @@ from harness.errors import RequestError
 from harness.layer import PAGE_SIZE, Spec
 from harness.units import KIB, Size, format_size
 
+USUAL_WRITE_BACK = {"dirty_expire": 30, "dirty_writeback": 5, "xfs_sync": 30}
+"""Linux's defaults, in seconds."""
+
 
 class TuningSpec(Spec):
     """Knobs that are asked for; None leaves one as it is. Sizes in bytes."""
@@ -30,6 +33,12 @@ class TuningSpec(Spec):
     sync_speed_max: Size | None = None
     server_dirty_bytes: Size | None = None
     server_dirty_background_bytes: Size | None = None
+    server_dirty_expire_s: float | None = Field(default=None, ge=0.01, le=3600)
+    """Age from which the server writes dirty data back that no client has asked to be durable."""
+    server_dirty_writeback_s: float | None = Field(default=None, ge=0.01, le=3600)
+    """How often the server looks for such data."""
+    server_xfs_sync_s: float | None = Field(default=None, ge=1, le=72)
+    """How often XFS on the server writes its log out, and with it the metadata that no client has asked for."""
     client_dirty_bytes: Size | None = None
     """Written but not yet sent to the server: beyond it, write() waits."""
     client_dirty_background_bytes: Size | None = None
@@ -54,6 +63,17 @@ class TuningSpec(Spec):
                 whose, getattr(self, f"{whose}_dirty_bytes"), getattr(self, f"{whose}_dirty_background_bytes")
             )
         return self
+
+    def caveats(self) -> tuple[str, ...]:
+        """What makes a loss under these knobs another one than that of a deployed server."""
+        asked = {name: getattr(self, f"server_{name}_s") for name in USUAL_WRITE_BACK}
+        changed = [
+            f"{name} is {asked[name]:g} s, not {usual} s"
+            for name, usual in USUAL_WRITE_BACK.items()
+            if asked[name] not in {None, usual}
+        ]
+        meaning = "when the server writes back by itself decides how much an async export loses"
+        return (f"{', '.join(changed)}: {meaning}",) if changed else ()
 
     @property
     def parity_only(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from harness.tuning.knob import (
     MD,
     QUEUE,
     VM,
+    WRITE_BACK,
     DirtyState,
     TuningState,
     Whose,
@@ -21,6 +22,8 @@ from harness.tuning.knob import (
     parse_queue,
     queue_restoring,
     queue_values,
+    write_back_restoring,
+    write_back_values,
     write_command,
 )
 from harness.tuning.spec import TuningSpec
@@ -29,6 +32,11 @@ from harness.tuning.spec import TuningSpec
 def _require_dirty(spec: TuningSpec, whose: Whose, machine: str, found: DirtyState) -> None:
     asked = {name: getattr(spec, f"{whose}_{name}") for name in DIRTY[:2]}
     require_effective(f"the memory of {machine}", asked, found.model_dump())
+
+
+def _require_write_back(spec: TuningSpec, machine: str, found: DirtyState) -> None:
+    asked = {name: getattr(spec, f"server_{name}") for name in WRITE_BACK}
+    require_effective(f"the write-back of {machine}", asked, found.model_dump())
 
 
 class ServerTuning:
@@ -49,9 +57,13 @@ class ServerTuning:
             NotEffective: the kernel has something else.
         """
         exported = self.arrays[-1].removeprefix("/dev/")
-        values = {**md_values(self.spec, [exported]), **dirty_values(self.spec, "server")}
+        memory = dirty_values(self.spec, "server") | write_back_values(self.spec)
+        values = md_values(self.spec, [exported]) | memory
         if not values and not queue_values(self.spec, self.disks):
             return None
+        if self.spec.server_xfs_sync_s is not None:
+            # Its knobs are there once it is loaded, and no XFS need be mounted yet. It may also be built in.
+            self.machine.run(["modprobe", "--quiet", "xfs"])
         names = self._names()
         if self._before is None:
             self._before = self._state(names)
@@ -63,6 +75,7 @@ class ServerTuning:
         if self._before is None or self._before.server is None:
             return
         values = dirty_restoring(self.spec, "server", self._before.server)
+        values |= write_back_restoring(self.spec, self._before.server)
         # By the disk's path: after a reboot the kernel may have another name for it.
         for disk, name in self._names().items():
             values |= queue_restoring(self.spec, name, self._before.members[disk])
@@ -93,6 +106,7 @@ class ServerTuning:
         require_effective(self.arrays[-1], asked, state.arrays[self.arrays[-1]].model_dump())
         if state.server:
             _require_dirty(self.spec, "server", self.machine.name, state.server)
+            _require_write_back(self.spec, self.machine.name, state.server)
         return state
 
     def _names(self) -> dict[str, str]:
@@ -107,6 +121,7 @@ class ServerTuning:
             *(f"/sys/block/{name}/{knob.file}" for name in names.values() for knob in QUEUE),
             *(f"/sys/block/{name}/{knob.file}" for name in mds.values() for knob in MD),
             *(f"{VM}/{name}" for name in DIRTY),
+            *WRITE_BACK.values(),
         ]
         content = read_files(self.machine, paths)
         return TuningState(
@@ -146,7 +161,7 @@ class ClientTuning:
 
     def state(self) -> DirtyState:
         """Read the limits."""
-        return parse_dirty(read_files(self.machine, [f"{VM}/{name}" for name in DIRTY]))
+        return parse_dirty(read_files(self.machine, [*(f"{VM}/{name}" for name in DIRTY), *WRITE_BACK.values()]))
 
     def require_effective(self) -> DirtyState:
         """Return the limits, if they are what was asked.

@@ -105,7 +105,9 @@ class Hardware:
         return self._there([sys.executable, "-m", "pytest", str(scenarios), *options])
 
     def _there(self, command: Sequence[str]) -> list[str]:
-        environment = [f"HOME={self.home}", f"XDG_STATE_HOME={self.home / 'state'}", "COLUMNS=200"]
+        # Temporary files too: what a killed run leaves goes with the home, and `gc` sees no other run's.
+        folders = {"HOME": self.home, "XDG_STATE_HOME": self.home / "state", "TMPDIR": self.home}
+        environment = [*(f"{name}={folder}" for name, folder in folders.items()), "COLUMNS=200"]
         keeper = ["nsenter", f"--target={self.lab.enclosure.pid}", "--net", "--"]
         return ["env", *environment, *keeper, *command]
 

@@ -184,7 +184,7 @@ def test_a_killed_harness_leaves_nothing_behind_once_restored(hardware: Lab, tmp
     machines = (hardware.server, *hardware.clients)
     assert all(unrestored(machine) == ("r1",) for machine in machines)
     assert differences(before["server"], census(hardware.server))
-    with pytest.raises(RequestError, match=r"server has not been put back since run r1 \(raidproof hosts restore"):
+    with pytest.raises(RequestError, match=r"server has not been put back since run r1 \(\./raidproof hosts restore"):
         take(hardware.server, Orders("r2", "server"), tmp_path)
     assert copy_of(tmp_path, "r1", "server").exists()
     restore_all(machines, tmp_path)

@@ -73,7 +73,7 @@ def test_the_keeper_is_brought_whole(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:
     machine = Fake(runs=["r0"], take={"unrestored": ["r0"]})
-    with pytest.raises(RequestError, match=r"not been put back since run r0 \(raidproof hosts restore INVENTORY\)"):
+    with pytest.raises(RequestError, match=r"not been put back since run r0 \(\./raidproof hosts restore INVENTORY\)"):
         take(machine, orders(), tmp_path)
     assert "restore" not in machine.asked
     assert not copy_of(tmp_path, "r1", "server").exists()
@@ -135,7 +135,7 @@ def test_all_machines_are_tried_and_what_is_left_is_said(tmp_path: Path) -> None
         Fake("client1", ["r1"], restore=left),
         Fake("client2", ["r1"], restore=1),
     ]
-    with pytest.raises(RigError, match=r"(?s)client2: .*no room.*client1: umount: busy.*repeat: raidproof hosts"):
+    with pytest.raises(RigError, match=r"(?s)client2: .*no room.*client1: umount: busy.*repeat: \./raidproof hosts"):
         restore_all(machines, tmp_path)
     assert unrestored(machines[0]) == ()
 

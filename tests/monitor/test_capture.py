@@ -56,5 +56,5 @@ def test_network_that_is_not_ours_is_not_captured(tmp_path: Path) -> None:
 
 def test_missing_decoder_is_a_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "which", lambda _: None)
-    with pytest.raises(RequirementMissing, match=r"tshark .*host-packages-wire"):
+    with pytest.raises(RequirementMissing, match=r"tshark .*apt-get install .* wireshark-common tshark"):
         Capture(Path("x.pcapng")).exchanges()

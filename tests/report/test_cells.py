@@ -34,9 +34,22 @@ def test_a_name_carries_its_unit(name: str, words: str, unit: str) -> None:
     assert measure(name) == (words, unit)
 
 
-@given(st.text())
-def test_no_name_is_without_words(name: str) -> None:
-    assert with_unit(name) == with_unit(name).strip() or not measure(name)[1]
+PART = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1)
+
+
+ENDINGS = {"mb_s": "MB/s", "kib_s": "KiB/s", "iops": "1/s", "per_s": "1/s", "us": "us", "ms": "ms"}
+
+
+@given(st.lists(PART), st.sampled_from(sorted(ENDINGS)))
+def test_of_a_name_with_a_unit_the_words_are_left(parts: list[str], ending: str) -> None:
+    assert measure("_".join([*parts, ending])) == (" ".join(parts), ENDINGS[ending])
+    assert with_unit("_".join([*parts, ending])) == " ".join([*parts, f"[{ENDINGS[ending]}]"])
+
+
+@given(st.lists(PART.filter(lambda part: part not in {*ENDINGS, "s", "ns"}), min_size=1))
+def test_no_name_without_a_unit_loses_a_word(parts: list[str]) -> None:
+    assert measure("_".join(parts)) == (" ".join(parts), "")
+    assert with_unit("_".join(parts)) == " ".join(parts)
 
 
 def test_cells_of_a_workload_stand_together_the_fastest_first(plan_run: RunRecord) -> None:

@@ -93,4 +93,4 @@ def test_no_name_obeys_or_commands(plan_run: RunRecord, text: str, width: int) -
 def test_shares_fit_and_waste_nothing(wishes: list[int], room: int) -> None:
     given_ = shares(wishes, room)
     assert all(1 <= got <= wish for got, wish in zip(given_, wishes, strict=True))
-    assert sum(given_) == min(sum(wishes), room) or sum(given_) <= room
+    assert sum(given_) == min(sum(wishes), room)

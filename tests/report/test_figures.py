@@ -2,8 +2,9 @@ from itertools import combinations
 
 from harness.record.run import RunRecord, Timeline
 from harness.report.axis import Axis
-from harness.report.moments import MOST_BARS, bar, join, moments, span
+from harness.report.moments import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
 from harness.report.scatter import CHARACTER, LINE_HEIGHT, scatter
+from harness.report.scatter import NARROW as NARROW_SCATTER
 
 
 def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:
@@ -43,12 +44,49 @@ def test_many_points_are_labelled_by_number(run: RunRecord) -> None:
     assert {point.label for point in scatter(run.cycles).points} == {cycle.title for cycle in run.cycles}
 
 
+def test_no_point_and_no_label_leaves_a_narrow_chart(run: RunRecord) -> None:
+    chart = scatter(run.cycles, NARROW_SCATTER)
+    assert chart.frame.width <= 400
+    for point in chart.points:
+        length = CHARACTER * len(f"{point.number} {point.label}")
+        begin = point.label_x if point.anchor == "start" else point.label_x - length
+        assert chart.frame.left <= point.x <= chart.frame.right
+        assert chart.frame.top <= point.y <= chart.frame.bottom
+        assert begin >= 0
+        assert begin + length <= chart.frame.width
+    assert {point.label for point in scatter(run.cycles).points} == {cycle.title for cycle in run.cycles}
+
+
+def test_what_was_measured_more_than_once_has_its_range(run: RunRecord) -> None:
+    each = {"sequential_write_each": [100.0, 128.42, 500.0]}
+    run.cycles[0].throughput = run.cycles[0].throughput.model_copy(update=each)
+    chart = scatter(run.cycles)
+    assert chart.y.high >= 500
+    by_number = {point.number: point for point in chart.points}
+    assert by_number[1].range == (chart.y.at(100), chart.y.at(500))
+    assert by_number[2].range is None
+
+
+def test_all_timelines_of_a_page_have_the_same_scales(run: RunRecord) -> None:
+    for frame in (WIDE, NARROW):
+        charts = timelines(run.cycles, frame)
+        assert len({(chart.x, chart.y) for chart in charts}) == 1
+        # A tenth as much is drawn a tenth as high, or the axis says that it is not.
+        assert charts[0].y.scale == ""
+        heights = [max(bar.height for bar in chart.bars) for chart in charts]
+        assert heights[1] > 5 * heights[0]
+        assert all(frame.left <= mark.x <= frame.right for chart in charts for mark in chart.marks)
+
+
+def only(charts: list[Moments], number: int) -> Moments:
+    [chart] = [chart for chart in charts if chart.number == number]
+    return chart
+
+
 def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
-    chart = moments(2, run.cycles[1], span(run.cycles))
-    assert chart is not None
+    chart = only(timelines(run.cycles), 2)
     assert {bar.fate for bar in chart.bars} == {"doubtful", "after"}
-    kept = moments(1, run.cycles[0], span(run.cycles))
-    assert kept is not None
+    kept = only(timelines(run.cycles), 1)
     assert {bar.fate for bar in kept.bars} == {"kept", "after"}
     assert kept.doubtful is None
     assert [mark.kind for mark in chart.marks] == ["durable", "fault", "served"]
@@ -56,14 +94,14 @@ def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
 
 
 def test_who_was_never_served_again_is_silent_to_the_end(run: RunRecord) -> None:
-    chart = moments(3, run.cycles[2], span(run.cycles))
-    assert chart is not None
+    chart = only(timelines(run.cycles), 3)
     assert chart.silent == (chart.x.at(0), chart.x.end)
     assert "nobody served afterwards" in chart.description
 
 
 def test_a_cycle_without_a_timeline_has_no_chart(broken_run: RunRecord) -> None:
-    assert moments(1, broken_run.cycles[0], (-1, 1)) is None
+    assert {chart.number for chart in timelines(broken_run.cycles)} == {2, 3, 4}
+    assert timelines(broken_run.cycles[:1]) == []
 
 
 def test_joining_loses_no_operation_and_keeps_the_fault_between_bars() -> None:
@@ -74,9 +112,9 @@ def test_joining_loses_no_operation_and_keeps_the_fault_between_bars() -> None:
 
 def test_long_timelines_have_no_more_bars_than_can_be_seen(run: RunRecord) -> None:
     cycle = run.cycles[0].model_copy(update={"timeline": Timeline(begin_s=-90, acknowledged=[1] * 1800)})
-    chart = moments(1, cycle, span([cycle]))
-    assert chart is not None
-    assert len(chart.bars) <= MOST_BARS
+    [chart], [narrow] = timelines([cycle]), timelines([cycle], NARROW)
+    assert len(chart.bars) <= (WIDE.right - WIDE.left) / LEAST_BAR
+    assert len(narrow.bars) <= (NARROW.right - NARROW.left) / LEAST_BAR
     assert chart.bin_ms == 500
 
 

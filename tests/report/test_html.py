@@ -93,7 +93,8 @@ def test_it_needs_nothing_from_elsewhere(run: RunRecord) -> None:
 def test_charts_are_named_for_those_who_do_not_see_them(run: RunRecord) -> None:
     text = render(run)
     drawn = [attributes for tag, attributes in Page(text).tags if tag == "svg" and attributes.get("role") == "img"]
-    assert len(drawn) == 1 + len(run.cycles)
+    # Each for a wide page and for a narrow one.
+    assert len(drawn) == 2 * (1 + len(run.cycles))
     for attributes in drawn:
         for identity in (attributes["aria-labelledby"] or "").split():
             assert text.count(f'id="{identity}"') == 1
@@ -107,6 +108,23 @@ def test_every_identity_is_there_once_and_every_anchor_leads_somewhere(run: RunR
     assert {anchor for anchor in anchors if not anchor.startswith("/")} <= set(identities)
 
 
+def test_one_frame_of_each_chart_is_shown_on_a_page_of_any_width(run: RunRecord) -> None:
+    text = render(run)
+    wide, narrow = (re.search(rf"\.{one} \{{ display: (\w+)", text) for one in ("wide", "narrow"))
+    assert wide is not None
+    assert narrow is not None
+    small = text.split("@media (max-width: 640px) {")[1].split("\n}")[0]
+    assert ".wide { display: none; } .narrow { display: block; }" in small
+    assert text.count('<div class="wide">') == text.count('<div class="narrow">') == 1 + len(run.cycles)
+
+
+def test_no_two_headings_are_the_same(run: RunRecord, plan_run: RunRecord) -> None:
+    for record in (run, plan_run):
+        outer = re.sub(r"<details.*?</details>", "", render(record).replace("\n", " "))
+        headings = re.findall(r"<h[123][^>]*>(.*?)</h[123]>", outer)
+        assert len(headings) == len(set(headings))
+
+
 def test_light_and_dark(run: RunRecord) -> None:
     text = render(run)
     light, dark = re.findall(r":root \{(.*?)\}", text, re.DOTALL)
@@ -118,7 +136,8 @@ def test_light_and_dark(run: RunRecord) -> None:
 def test_unknown_is_a_dash_and_no_zero(broken_run: RunRecord) -> None:
     page = Page(render(broken_run))
     start = next(place for place, cell in enumerate(page.cells) if cell.startswith("a server that does not boot"))
-    assert page.cells[start + 1 : start + 1 + len(COLUMNS)] == ["sync", "volatile", *["-"] * 10]
+    figures = page.cells[start + 3 : start + 3 + len(COLUMNS)]
+    assert figures == ["sync", "volatile", *["-"] * 10]
     assert "Not on the chart: 1 a server that does not boot (MB/s and seconds lost not known)" in page.text
     assert "None" not in page.text
 
@@ -131,6 +150,28 @@ def test_an_error_and_an_invalid_run_are_shown_as_such(broken_run: RunRecord, in
     assert "⊘ INVALID sync export, lying disks: control: had to lose acknowledged work" in text
     assert "control misbehaved" in text
     assert "does not count" in text
+
+
+def test_green_is_never_the_pass_of_what_loses_data(run: RunRecord) -> None:
+    text = render(run)
+    badges = re.compile(r'class="outcome (\w+)"')
+    assert badges.findall(text.split("</header>")[0]) == ["plain", "SAFE", "LOSES_DATA"]
+    rows = text.split("<tbody>")[1].split("</tbody>")[0].split("<tr>")[1:]
+    assert [badges.findall(row) for row in rows] == [
+        *[["PASS", "SAFE"], ["plain", "LOSES_DATA"], ["plain", "LOSES_DATA"], ["PASS", "NOT_SHOWN"]]
+    ]
+    for cycle in run.cycles:
+        cycle.verdicts = []
+    run.cycles = run.cycles[1:3]
+    assert "PASS" not in badges.findall(render(run))
+
+
+def test_a_row_says_whether_it_is_safe_and_how_much_it_lost(run: RunRecord, plan_run: RunRecord) -> None:
+    lost = "✗ LOSES DATA 20,047 of 20,183 acknowledged operations, 2.9 s"
+    assert lost in Page(render(run)).text
+    ranking = render(plan_run).split('<section id="cells"')[0].split('<section id="ranking"')[1]
+    assert lost in " ".join(re.sub(r"<[^>]+>", " ", ranking).split())
+    assert "all 1,518 acknowledged operations survived" in ranking
 
 
 def test_a_run_without_anything_is_still_a_page(run: RunRecord) -> None:
@@ -190,7 +231,7 @@ def test_a_plan_page_holds_together(plan_run: RunRecord) -> None:
     assert {anchor for anchor in anchors if not anchor.startswith("/")} <= set(identities)
     drawn = [attributes for tag, attributes in tags if tag == "svg" and attributes.get("role") == "img"]
     # Two workloads with bars, one of them with losses, nine cells with a series, two timelines.
-    assert len(drawn) == 2 + 1 + 9 + 2
+    assert len(drawn) == 2 + 2 * 1 + 9 + 2 * 2
     assert {one for attributes in drawn for one in (attributes["aria-labelledby"] or "").split()} <= set(identities)
 
 

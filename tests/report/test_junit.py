@@ -25,7 +25,17 @@ def test_one_case_a_cycle(run: RunRecord, tmp_path: Path) -> None:
         "control: sync export, clean reboot",
     ]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "0", "0")
+    properties = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    assert properties["SAFE"] == "sync export, honest disks"
+    assert properties["LOSES DATA"] == "async export, honest disks"
     assert suite.get("time") == "97.4"
+
+
+def test_a_case_says_whether_its_configuration_is_safe(run: RunRecord) -> None:
+    told = [{one.get("name"): one.get("value") for one in case.iter("property")} for case in cases(run)]
+    assert [one["safety"] for one in told] == ["SAFE", "LOSES DATA", "LOSES DATA", "NOT SHOWN"]
+    assert told[1]["safety_size"] == "20,047 of 20,183 acknowledged operations, 2.9 s"
+    assert "LOSES DATA: 20,047 of 20,183" in (cases(run)[1].findtext("system-out") or "")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +51,7 @@ def test_one_case_a_cycle(run: RunRecord, tmp_path: Path) -> None:
 def test_each_end_has_its_element(run: RunRecord, outcome: Outcome, tag: str) -> None:
     run.cycles[1].outcome, run.cycles[1].reason = outcome, "because"
     run.outcome = outcome
-    [element] = [element for element in cases(run)[1] if element.tag != "system-out"]
+    [element] = [element for element in cases(run)[1] if element.tag not in {"system-out", "properties"}]
     assert (element.tag, element.get("type"), element.get("message")) == (tag, outcome.value, "because")
 
 
@@ -65,6 +75,7 @@ def test_one_case_a_cell_with_its_figures(plan_run: RunRecord) -> None:
     properties = {one.get("name"): one.get("value") for one in first.iter("property")}
     assert (properties["median"], properties["unit"], properties["rank"]) == ("112.4", "write_mb_s", "1")
     assert properties["lost"] == "0 of 1,518"
+    assert (properties["safety"], properties["safety_size"]) == ("SAFE", "all 1,518 acknowledged operations survived")
     assert [one.tag for one in first] == ["properties", "system-out"]
     unranked = found["level=10 chunk=64KiB export=async"]
     names = {one.get("name") for one in unranked.iter("property")}

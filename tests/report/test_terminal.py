@@ -19,6 +19,10 @@ def shown(record: RunRecord, width: int, *, terminal: bool = False) -> str:
     return file.getvalue()
 
 
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
 def row(text: str, place: int) -> list[str]:
     return next(line for line in text.splitlines() if line.split()[:1] == [str(place)]).split()
 
@@ -32,7 +36,7 @@ def test_every_column_is_there_and_nothing_is_cut_off(run: RunRecord, width: int
         if column.unit:
             assert f"[{column.unit}]" in text
     assert "…" not in text
-    for value in ("128", "5,870", "20,183", "136", "20,047", "2.95", "2.31", "0.412", "0.187", "1.26"):
+    for value in ("128 (n=1)", "5,870", "20,183", "136", "20,047", "2.95", "2.31", "0.412", "0.187", "1.26"):
         assert value in text
     assert "control behaved" in text
     tables = text.split("\n1 sync export, honest disks (")[0]
@@ -53,10 +57,57 @@ def test_blame_is_said_where_the_reason_does_not(run: RunRecord) -> None:
     assert "work was lost; blame: the async export" in shown(run, 160)
 
 
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_the_loss_stands_beside_the_verdict_in_one_table(run: RunRecord, width: int) -> None:
+    table = shown(run, width).split("\n\n")[0]
+    beside = [" ".join(line.split()) for line in table.splitlines() if "PASS" in line]
+    assert [line.split("PASS ")[1].split(":")[0] for line in beside] == ["SAFE", *["LOSES DATA"] * 2, "NOT SHOWN"]
+    assert "LOSES DATA: 20,047 of 20,183 acknowledged operations, 2.9 s" in words(table) or width == 80
+    for word in ("20,047", "20,183", "2.9 s", "power was not cut"):
+        assert word in words(table), word
+
+
+def test_the_end_names_what_is_safe_and_what_is_not(run: RunRecord) -> None:
+    text = shown(run, 80)
+    assert "\nsafety: SAFE: sync export, honest disks; LOSES DATA: async export, honest disks\nrun: PASS: " in text
+
+
+def test_what_makes_one_row_different_is_said_of_it(run: RunRecord) -> None:
+    run.cycles[1].effective["caveats"] = [*run.cycles[1].effective["caveats"], "dirty_expire is 1 s, not 30 s"]
+    text = shown(run, 80)
+    assert "\nonly 2: dirty_expire is 1 s, not 30 s\n" in text
+    assert "grace and lease" not in text
+
+
+GREEN_PASS, PLAIN_PASS = "\x1b[1;32mPASS", "\x1b[1mPASS"
+
+
+def test_green_is_never_the_pass_of_what_loses_data(run: RunRecord) -> None:
+    table, *_, end = shown(run, 160, terminal=True).split("\n\n")
+    rows = [line for line in table.splitlines() if "PASS" in line]
+    assert [GREEN_PASS in line for line in rows] == [True, False, False, True]
+    assert all(PLAIN_PASS in line for line in rows[1:3])
+    assert f"run: {PLAIN_PASS}" in end
+    run.cycles.pop(1)
+    assert f"run: {GREEN_PASS}" in shown(run, 160, terminal=True)
+
+
+def test_nothing_of_an_invalid_run_is_called_safe(invalid_run: RunRecord) -> None:
+    text = shown(invalid_run, 160)
+    assert "SAFE" not in text
+    assert "LOSES" not in text
+    assert text.count("NOT SHOWN: the run is INVALID") == 4
+
+
+def test_what_was_measured_more_than_once_has_a_range(run: RunRecord) -> None:
+    each = [128.0, 61.9, 215.5]
+    run.cycles[0].throughput = run.cycles[0].throughput.model_copy(update={"sequential_write_each": each})
+    assert "128 (61.9-216, n=3)" in shown(run, 80)
+
+
 def test_unknown_is_a_dash_and_no_zero(broken_run: RunRecord) -> None:
-    first = row(shown(broken_run, 240), 1)
-    assert first.count("-") == 10
-    assert "0" not in first
+    figures = row(shown(broken_run, 240).split("\n\n")[1], 1)
+    assert figures == ["1", *["-"] * 10]
 
 
 def test_an_error_and_an_invalid_run_are_shown_as_such(broken_run: RunRecord, invalid_run: RunRecord) -> None:

@@ -44,6 +44,8 @@ DISK = "/dev/disk/by-id/raidproof-disk0"
         ({"client_dirty_bytes": "4KiB"}, "no less than two pages"),
         ({"client_dirty_background_bytes": 1}, "less than a page"),
         ({"server_dirty_bytes": "1MiB", "server_dirty_background_bytes": "1MiB"}, "would take half"),
+        ({"server_dirty_expire_s": 0}, "greater than or equal to 0.01"),
+        ({"server_xfs_sync_s": 0.5}, "greater than or equal to 1"),
         ({"read_ahed": "1MiB"}, "did you mean 'read_ahead'"),
     ],
 )
@@ -188,6 +190,43 @@ def test_the_server_is_tuned_and_put_back() -> None:
     assert parse_queue("vda", kernel.files) == parse_queue("vda", CONTENT)
 
 
+EARLY = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
+
+
+def test_write_back_is_set_read_back_and_put_back() -> None:
+    kernel = Kernel()
+    tuning = ServerTuning(EARLY, kernel, [DISK], ["/dev/md0"])
+    state = tuning.activate()
+    assert state is not None
+    assert state.server is not None
+    assert (state.server.dirty_expire_s, state.server.dirty_writeback_s, state.server.xfs_sync_s) == (1, 0.5, 1)
+    assert kernel.files["/proc/sys/vm/dirty_writeback_centisecs"] == "50"
+    tuning.deactivate()
+    assert parse_dirty(kernel.files) == parse_dirty(CONTENT)
+    assert kernel.files["/proc/sys/fs/xfs/xfssyncd_centisecs"] == "3000"
+
+
+def test_write_back_of_a_kernel_without_xfs() -> None:
+    kernel = Kernel()
+    del kernel.files["/proc/sys/fs/xfs/xfssyncd_centisecs"]
+    tuning = ServerTuning(TuningSpec(server_dirty_expire_s=2), kernel, [DISK], ["/dev/md0"])
+    state = tuning.activate()
+    assert state is not None
+    assert state.server is not None
+    assert state.server.xfs_sync_s is None
+    assert "modprobe" not in kernel.ran
+    later = ServerTuning(EARLY, kernel, [DISK], ["/dev/md0"])
+    later.activate()  # the module brings the file, and nobody had read it before
+    later.deactivate()
+    assert kernel.files["/proc/sys/fs/xfs/xfssyncd_centisecs"] == "3000"
+
+
+def test_other_write_back_than_usual_is_a_caveat() -> None:
+    assert TuningSpec().caveats() == TuningSpec(server_dirty_expire_s=30, server_xfs_sync_s=30).caveats() == ()
+    [caveat] = EARLY.caveats()
+    assert caveat.startswith("dirty_expire is 1 s, not 30 s, dirty_writeback is 0.5 s, not 5 s, xfs_sync is 1 s, not")
+
+
 def test_a_client_is_tuned_and_put_back() -> None:
     kernel = Kernel()
     tuning = ClientTuning(SPEC, kernel)
@@ -205,11 +244,13 @@ def test_a_client_is_tuned_and_put_back() -> None:
         ("scheduler", "queue of /dev/disk/by-id/raidproof-disk0 .* scheduler: asked none, found mq-deadline"),
         ("stripe_cache_size", "/dev/md0 .* stripe_cache_size: asked 4096, found 256"),
         ("md0/queue/read_ahead_kb", "/dev/md0 .* read_ahead: asked 4194304, found 393216"),
+        ("dirty_expire_centisecs", "write-back of server .* dirty_expire_s: asked 1.0, found 30.0"),
     ],
 )
 def test_a_kernel_that_does_something_else_is_told(stubborn: str, said: str) -> None:
+    asked = SPEC.model_copy(update={"server_dirty_expire_s": 1.0})
     with pytest.raises(NotEffective, match=said):
-        ServerTuning(SPEC, Kernel(stubborn), [DISK], ["/dev/md0"]).activate()
+        ServerTuning(asked, Kernel(stubborn), [DISK], ["/dev/md0"]).activate()
 
 
 def test_memory_that_is_something_else_is_told() -> None:

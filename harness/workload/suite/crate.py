@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.command import Completed
 from harness.errors import RaidproofError, RequirementMissing, RigError
+from harness.host_packages import install_named
 from harness.log import logger, step
 from harness.machine import cache, program
 
@@ -16,7 +17,7 @@ TARGET = "x86_64-unknown-linux-gnu"
 """What every guest is. Named, because only then cargo spares its own plug-ins, which cannot be static, the flag."""
 STATIC = "-C target-feature=+crt-static"
 BUILD_DEADLINE_S = 900.0
-REMEDY = "install cargo, or say where a fsx is: --suite-path fsx=PATH"
+REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=PATH"
 _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from harness import command
-from harness.doctor.packages import LIST, parse_host_packages
 from harness.errors import RequirementMissing, RigError
+from harness.host_packages import HOST, parse_host_packages
 from harness.machine import apt
 from harness.machine.kernel import kernel, rebuild, uml
 from harness.machine.kernel.source_edit import SourceEdit
@@ -123,5 +123,5 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
 
 
 def test_the_list_of_packages_names_the_same() -> None:
-    packages = parse_host_packages(LIST.with_name("host-packages-kernel.txt").read_text())
+    packages = parse_host_packages(HOST.with_name("host-packages-kernel.txt").read_text())
     assert {one.command: one.names[0] for one in packages} == rebuild.TOOLS
