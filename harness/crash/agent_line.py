@@ -14,7 +14,7 @@ from harness.machine.console import cause_of_death
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
 from harness.waiting import Deadline
-from harness.workload import agent
+from harness.workload import agent, scan
 
 FOLDER = "/run/raidproof"
 START_DEADLINE_S = 20.0
@@ -48,6 +48,7 @@ class AgentLine:
         """
         host, port = lab.heard_at(listener, machine)
         machine.put(Path(agent.__file__).read_bytes(), f"{FOLDER}/agent.py")
+        machine.put(Path(scan.__file__).read_bytes(), f"{FOLDER}/scan.py")
         machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
         machine.put(json.dumps({**orders, "host": host, "port": port}), f"{FOLDER}/orders.json")
         command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"])

@@ -12,6 +12,7 @@ from harness.command import CommandFailed, run
 from harness.enclosure import Process
 from harness.errors import RequirementMissing, RigError
 from harness.export import NFS_PORT
+from harness.host_packages import WIRE, install_list
 from harness.lab import EnclosedLab, Lab
 from harness.monitor.packets import Exchange, parse_connections, parse_packets
 from harness.network import BRIDGE

@@ -31,7 +31,7 @@ Value = str | int | bool | None | tuple[str, ...]
 Fields = dict[tuple[str, str], Value]
 """Values by what they are of, and field. What is not there has none; the directory itself has an empty name."""
 Entries = Mapping[str, Sequence[Any]]
-"""What a scan says of each name in a directory; see `harness.workload.agent.names`."""
+"""What a scan says of each name in a directory; see `harness.workload.scan.names`."""
 
 THERE = "there"
 LOOSE = frozenset({"create", "append", "pages", "allocate", "punch", "copy", "clone"})

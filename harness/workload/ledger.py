@@ -19,10 +19,11 @@ from harness.errors import DeadlineExceeded, RequestError, RigError, nearest
 from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
 from harness.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
-from harness.workload import agent
+from harness.workload import agent, scan
 from harness.workload.history import History, Recorder, WorkerSpec
 
 AGENT = "/run/raidproof/agent.py"
+SCAN = "/run/raidproof/scan.py"
 START_DEADLINE_S = 60.0
 ENOUGH_DEADLINE_S = 30.0
 """For as long clients go on working until each kind of operation has been done often enough to be judged."""
@@ -212,7 +213,7 @@ class Ledger:
                     install(client, self.config(client.name, self._ear.heard_at(listener, client)))
                 for name, client in self.clients.items():
                     self._boots[name] = client.boot_id
-                    self._commands[name] = client.start_command(["python3", AGENT, "write", f"{AGENT}.json"])
+                    self._commands[name] = client.start_command(["python3", AGENT, f"{AGENT}.json"])
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
                     Deadline.after(START_DEADLINE_S),
@@ -297,9 +298,8 @@ class Ledger:
         """Read everything back on a machine that has the file system mounted at ``root``."""
         orders = json.loads(self.config(None)) | {"root": root}
         install(machine, json.dumps(orders))
-        found: Found = json.loads(
-            machine.succeed(["python3", AGENT, "scan", f"{AGENT}.json"], deadline_s=SCAN_DEADLINE_S)
-        )
+        machine.put(Path(scan.__file__).read_bytes(), SCAN)
+        found: Found = json.loads(machine.succeed(["python3", SCAN, f"{AGENT}.json"], deadline_s=SCAN_DEADLINE_S))
         return found
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.verdict.evidence import Evidence, weigh
-from harness.workload import agent
+from harness.workload import agent, scan
 from harness.workload.agent import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from harness.workload.history import Ended, History, Recorder, WorkerSpec, parse
 from harness.workload.ledger import LedgerSpec
@@ -101,7 +101,7 @@ class Ran(NamedTuple):
 
     def weigh(self) -> Evidence:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
-        return weigh(self.workers, self.history, agent.read_back(orders))
+        return weigh(self.workers, self.history, scan.read_back(orders))
 
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:

@@ -22,7 +22,7 @@ from harness.machine.machine import Machine
 from harness.machine.transport import RemoteCommand
 from harness.verdict.evidence import BlockClass, Evidence, weigh
 from harness.waiting import Deadline, now_ns, wait_until
-from harness.workload import agent
+from harness.workload import agent, scan
 from harness.workload.history import Ended, History, Recorder, WorkerSpec
 from harness.workload.ledger import (
     KINDS,
@@ -55,7 +55,7 @@ class Ran:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
         path = self.root.with_name("scan.json")
         path.write_text(json.dumps(orders))
-        said = subprocess.run([sys.executable, agent.__file__, "scan", path], capture_output=True, check=True)
+        said = subprocess.run([sys.executable, scan.__file__, path], capture_output=True, check=True)
         found: Found = json.loads(said.stdout)
         return found
 
@@ -85,7 +85,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         }  # fmt: skip
         config = directory / "config.json"
         config.write_text(json.dumps(orders))
-        process = subprocess.Popen([sys.executable, agent.__file__, "write", config], stdin=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, agent.__file__, config], stdin=subprocess.PIPE)
         wait_until(lambda: process.poll() is not None, Deadline.after(60), "the agent to finish")
         wait_until(lambda: receiver.open_connections == 0, Deadline.after(10), "its last words")
         receiver.stop()
