@@ -27,8 +27,8 @@ def signature(data: bytes, file: int, seed: int) -> str:
     """Return what identifies a block of an extents worker's file: its own place and generation, or what is wrong."""
     found = agent.identity(data, seed)
     if isinstance(found, int):
-        return {agent.ABSENT: "-", agent.OLD: "old"}.get(found, agent.OTHER_CONTENT)
-    return agent.signed(found[1] // BLOCK, found[2]) if found[0] == file else "other"
+        return str({agent.ABSENT: "-", agent.OLD: "old"}.get(found, agent.OTHER_CONTENT))
+    return str(agent.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
@@ -139,11 +139,8 @@ def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
         data = os.read(fd, agent.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
-    return (
-        agent.UNCUT
-        if data == b"+" * agent.TRUNCATED + bytes(agent.APPENDED - agent.TRUNCATED)
-        else agent.OTHER_CONTENT
-    )
+    uncut = b"+" * agent.TRUNCATED + bytes(agent.APPENDED - agent.TRUNCATED)
+    return str(agent.UNCUT if data == uncut else agent.OTHER_CONTENT)
 
 
 def attribute(path: str) -> str | None:
