@@ -12,7 +12,7 @@ from harness.errors import RigError
 from harness.record.judge import conditions_of, history_of
 from harness.record.run import CycleRecord
 from harness.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
-from harness.verdict.evidence import Found, Loss, balance_of
+from harness.verdict.evidence import Found, Loss, Torn, balance_of
 from harness.verdict.integrity import fault_of
 from harness.verdict.lies import Lost, blamed
 from harness.verdict.outcome import Outcome, Verdict, worst
@@ -77,6 +77,8 @@ class Judgement:
     """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
     by_kind: Mapping[str, int] = field(default_factory=dict)
     """Operations that had been acknowledged by the cut, by kind."""
+    judged: Mapping[str, int] = field(default_factory=dict)
+    """How many of them could have shown a loss in this state."""
     beside: tuple[Wrong, ...] = ()
     """What else is broken."""
     examples: tuple[str, ...] = ()
@@ -161,11 +163,18 @@ class Oracle:
         )
 
     def judge(
-        self, observation: Observation, instant_ns: int, *, torn: bool = False, lost: Lost | None = None
+        self,
+        observation: Observation,
+        instant_ns: int,
+        *,
+        torn: bool = False,
+        torn_blocks: Torn | None = None,
+        lost: Lost | None = None,
     ) -> Judgement:
         """Judge what was found in a state whose power went at an instant.
 
-        ``torn``: a request is there in part. ``lost``: what disks that lied have lost in it; None where none did.
+        ``torn``: a request is there in part; ``torn_blocks``: of which blocks, where that is known. ``lost``: what disks
+        that lied have lost in it; None where none did.
 
         Raises:
             RigError: the observation says that it was read, and not what was found.
@@ -181,7 +190,7 @@ class Oracle:
             return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
             raise RigError("a state was read, and nothing says what was found")
-        return self._read(observation, observation.found, instant_ns, conditions, lost)
+        return self._read(observation, observation.found, instant_ns, conditions, lost, torn_blocks)
 
     def _nothing_read(
         self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None
@@ -209,11 +218,18 @@ class Oracle:
             damages=(damage,),
             missing=missing,
             by_kind=Counter(one.kind for one in told),
+            judged=Counter(one.kind for one in told),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
     def _read(
-        self, observation: Observation, found: Found, instant_ns: int, conditions: Conditions, lost: Lost | None
+        self,
+        observation: Observation,
+        found: Found,
+        instant_ns: int,
+        conditions: Conditions,
+        lost: Lost | None,
+        torn_blocks: Torn | None,
     ) -> Judgement:
         balance = balance_of(
             self.workers,
@@ -221,7 +237,7 @@ class Oracle:
             found,
             before_ns=instant_ns,
             seen_ns=instant_ns,
-            torn=conditions.torn,
+            torn=conditions.torn if torn_blocks is None else torn_blocks,
             unheard=self.unheard if instant_ns >= self.unheard_ns else (),
             unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
@@ -255,6 +271,7 @@ class Oracle:
             damages=tuple(dict.fromkeys([*damages, *(one.damage for one in beside)])),
             missing=missing,
             by_kind=evidence.acknowledged,
+            judged=evidence.judged,
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
         )

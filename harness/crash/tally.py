@@ -10,6 +10,7 @@ from harness.crash.judge import NFSD, Damage, Judgement, Oracle
 from harness.crash.observation import End, Observation, Rows, ThroughNfsd
 from harness.crash.recording import Recording
 from harness.crash.state import CrashState
+from harness.crash.torn import Torn
 from harness.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
 from harness.verdict.lies import Lies, Lost
 
@@ -72,7 +73,7 @@ class Tally:
         self.loss: LossRecord | None = None
         self.undecided: UndecidedRecord | None = None
         self.tested: Counter[str] = Counter()
-        """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
+        """Operations by kind whose loss a judged state could have shown: the most at any cut."""
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
@@ -82,6 +83,7 @@ class Tally:
         self._lock = Lock()
         """What disks have lost by their lies is known for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)
+        self._torn = Torn(recording)
 
     @property
     def judged(self) -> int:
@@ -103,6 +105,7 @@ class Tally:
                 observation,
                 self.recording.instant_ns(state.cut),
                 torn=any(one.spans is not None for one in state.survivors),
+                torn_blocks=self._torn.blocks(state),
                 lost=self._lost_by_lies(state),
             )
 
@@ -144,7 +147,8 @@ class Tally:
         self.broken += judgement.broken
         for damage in judgement.damages:
             self._group(damage, Judged(choice, state, judgement))
-        self.tested |= Counter(judgement.by_kind)
+        for kind, count in judgement.judged.items():
+            self.tested[kind] = max(count, self.tested[kind])
         if judgement.excused:
             self._lose(state, judgement)
         elif judgement.undecided:

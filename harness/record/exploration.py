@@ -9,6 +9,7 @@ from pydantic import Field
 
 from harness.record.cell import Strict
 from harness.record.run import ControlSpec
+from harness.verdict.contract import LEAST_JUDGED
 from harness.verdict.outcome import Outcome
 
 SCHEMA = 1
@@ -255,7 +256,7 @@ class ExplorationRecord(Strict):
     loss: LossRecord | None = None
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
-    """Operations by kind whose loss a judged state could have shown: the most that bound at any cut."""
+    """Operations by kind whose loss a judged state could have shown: the most at any cut; 0 of what was never done."""
     acknowledged_s: list[float] = Field(default_factory=list)
     """When clients had their words, in seconds since the write log began."""
     span_s: tuple[float, float] = (0.0, 0.0)
@@ -343,12 +344,20 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         open_ = record.undecided
         return Outcome.INCONCLUSIVE, f"undecided in {open_.states:,} of {seen}: {open_.reason}, in {open_.state}"
     early = f"; {record.ended_early}" if record.ended_early else ""
-    if not record.tested:
+    if not any(record.tested.values()):
         return Outcome.INCONCLUSIVE, f"nothing had been acknowledged by the cut of any of {seen}{early}"
+    return _held(record, seen, early)
+
+
+def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, str]:
+    """Return how it ended if no promise broke that its export gave."""
     if record.loss is not None:
         lost = record.loss
         return (
             Outcome.PASS,
             f"measured loss: up to {lost.operations:,} of {lost.of:,} acknowledged operations in {seen}",
         )
+    if few := [f"{count} {kind}" for kind, count in sorted(record.tested.items()) if count < LEAST_JUDGED]:
+        reason = f"no promise broke in {seen}; too few operations could have shown a loss: {', '.join(few)}{early}"
+        return Outcome.INCONCLUSIVE, reason
     return Outcome.PASS, f"every promise held in {seen}{early}"

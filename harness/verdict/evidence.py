@@ -232,6 +232,7 @@ def balance_of(
         bound = [one for one in operations if one.binds(before_ns)]
         # What was never done is counted, too.
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
+        balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.acknowledged.update(one.kind for one in bound)
         case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn, unsure)
         weigh_ = {**dict.fromkeys(TREES, weigh_names), "o_append": weigh_records}.get(worker.kind, weigh_blocks)
@@ -412,8 +413,10 @@ def weigh_names(case: Case, balance: Balance) -> None:
             balance.lost_files += operation.kind == "create"
         balance.invented += [f"{case.worker.path}/d{place}/{one}" for one in seen.odd]
         kinds = tuple(one.kind for one in operations)
-        for operation, visible in zip(mine, shown(kinds, place, len(mine)), strict=True):
-            balance.judged[operation.kind] += visible
+        # The rounds that were recorded before they were noted end so that little of them can be seen.
+        visible = shown(kinds, place, len(mine)) if case.worker.rounds else (True,) * len(mine)
+        for operation, seen_of in zip(mine, visible, strict=True):
+            balance.judged[operation.kind] += seen_of
     balance.invented += [f"{case.worker.path}/{name}, which nobody made" for name in found]
 
 

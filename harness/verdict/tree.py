@@ -201,7 +201,9 @@ def scanned(entries: Entries) -> Fields:
         if not name:
             state["", THERE] = stat.S_ISDIR(mode) or str(held)
         elif stat.S_ISREG(mode):
-            value = tuple(held) if isinstance(held, list) else held if size else ""
+            # Scans once did not look at what a file holds: then its size tells.
+            known = "+" if held is None else held
+            value = tuple(known) if isinstance(known, list) else known if size else ""
             file = File(stat.S_IMODE(mode), size, value, *entry[4:5])
             state |= file_by_name(name, file, links)
         elif stat.S_ISLNK(mode):
