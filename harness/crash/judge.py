@@ -173,7 +173,7 @@ class Oracle:
     ) -> Judgement:
         """Judge what was found in a state whose power went at an instant.
 
-        ``torn``: a request is there in part; ``torn_blocks``: of which blocks, where that is known. ``lost``: what disks
+        ``torn``: a request is there in part; ``torn_blocks``: of which blocks, where it is known. ``lost``: what disks
         that lied have lost in it; None where none did.
 
         Raises:
