@@ -28,21 +28,31 @@ class Defect:
 
     says: str
     """What nfsd does before it replies with success."""
-    promise: str
-    """How the name of the promise begins that it breaks."""
+    kinds: frozenset[str]
+    """The kinds of the ledger's operations that rest on it."""
 
 
+_BY_COMMIT = frozenset({"pages", "unaligned", "close", "copy"})
+_BY_STABLE_WRITE = frozenset(
+    {"fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "o_append", "append", "close"}
+)
 DEFECTS: Mapping[str, Defect] = {
-    "commit-every-8th": Defect("every 8th COMMIT syncs nothing", "write + fsync"),
-    "commit-noop": Defect("COMMIT syncs nothing", "write + fsync"),
-    "stable-write-every-8th": Defect("every 8th WRITE that was to be stable is not synced", "write + "),
-    "link-no-commit": Defect("LINK does not commit its metadata", "metadata"),
-    "rename-no-commit": Defect("RENAME does not commit its metadata", "metadata"),
-    "remove-no-commit": Defect("REMOVE, of a file or a directory, does not commit its metadata", "metadata"),
-    "setattr-no-commit": Defect("SETATTR does not commit its metadata", "metadata"),
-    "create-no-commit": Defect("CREATE, MKDIR and SYMLINK do not commit their metadata", "metadata"),
-    "allocate-no-commit": Defect("ALLOCATE and DEALLOCATE do not commit their metadata", ""),
-    "clone-no-sync": Defect("CLONE does not sync what it has cloned", ""),
+    "commit-every-8th": Defect("every 8th COMMIT syncs nothing", _BY_COMMIT),
+    "commit-noop": Defect("COMMIT syncs nothing", _BY_COMMIT),
+    "stable-write-every-8th": Defect("every 8th WRITE that was to be stable is not synced", _BY_STABLE_WRITE),
+    "link-no-commit": Defect("LINK does not commit its metadata", frozenset({"link"})),
+    "rename-no-commit": Defect("RENAME does not commit its metadata", frozenset({"rename", "replace"})),
+    "remove-no-commit": Defect(
+        "REMOVE, of a file or a directory, does not commit its metadata", frozenset({"remove", "unlink", "rmdir"})
+    ),
+    "setattr-no-commit": Defect("SETATTR does not commit its metadata", frozenset({"setattr", "truncate", "create"})),
+    "create-no-commit": Defect(
+        "CREATE, MKDIR and SYMLINK do not commit their metadata", frozenset({"mkdir", "create", "symlink"})
+    ),
+    "allocate-no-commit": Defect(
+        "ALLOCATE and DEALLOCATE do not commit their metadata", frozenset({"allocate", "punch"})
+    ),
+    "clone-no-sync": Defect("CLONE does not sync what it has cloned", frozenset({"clone"})),
 }
 
 _INSERTED = """\

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import RequestError, RigError
+from harness.verdict.contract import PROMISES
+from harness.workload.ledger import LedgerSpec
 from scenarios.selftest.nfsd_defects import DEFECTS, edit
 
 FUNCTIONS = {
@@ -114,6 +116,12 @@ def test_a_defect_concerns_its_own_calls_alone(tmp_path: Path) -> None:
 
 def test_each_is_called_here() -> None:
     assert DEFECTS.keys() == CALLED.keys()
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_each_breaks_promises_that_the_ledger_tests(defect: str) -> None:
+    assert DEFECTS[defect].kinds
+    assert DEFECTS[defect].kinds <= PROMISES.keys() & LedgerSpec().doing()
 
 
 @pytest.mark.parametrize("name", DEFECTS)
