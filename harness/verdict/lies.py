@@ -79,7 +79,7 @@ class Lies:
 
     def lost(self, kept: Collection[int] = ()) -> "Lost":
         """Return what of it was lost if the power went here and these requests survived whole."""
-        return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))})
+        return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))}, kept)
 
     def _lost_by(self, member: int, kept: Collection[int]) -> Iterator[tuple[int, int]]:
         """Yield each lost request of a member that was acknowledged as durable, and until when that was done."""
@@ -113,8 +113,9 @@ class Lies:
 class Lost:
     """What disks that lied have lost of what they had acknowledged as durable, when the power went at one place."""
 
-    def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]]) -> None:
+    def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]], kept: Collection[int]) -> None:
         self._lies = lies
+        self._kept = kept
         self._requests = {number for lost in by_member.values() for number in lost}
         self._until_ns = max((until for lost in by_member.values() for until in lost.values()), default=None)
         self.disks = tuple(lies.members[member].serial for member, lost in sorted(by_member.items()) if lost)
@@ -133,7 +134,7 @@ class Lost:
             written = self._writes_of(operation, worker)
             if not self._requests.isdisjoint(written):
                 return True
-            if not any(self._lies.holds(number) for number in written):
+            if not any(number in self._kept or self._lies.holds(number) for number in written):
                 return False
         return self._until_ns >= operation.issued_ns - BEGUN_LATE_NS
 
