@@ -9,11 +9,13 @@ import pytest
 
 from harness.cycle import Cycle
 from harness.disk.cache import CacheMode
+from harness.export import ExportSpec
 from harness.filesystem.write_back import WriteBackState
 from harness.fixtures import stack_of
 from harness.machine.machine import Machine
 from harness.record import ControlSpec
 from harness.workload import agent, ledger
+from harness.workload.ledger import LedgerSpec
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
 
@@ -97,10 +99,16 @@ class Experiment:
 
 
 ASYNC = stack_of("4", sync=False)
+CLOSES: dict[str, Any] = {
+    "stack": stack_of("4", export=ExportSpec(delegations=True)),
+    "ledger": LedgerSpec(kinds=("close",), files=16),
+}
+"""Whether a close promises anything there depends on what nfsd has lent the client."""
 TWINS: Mapping[str, dict[str, Any]] = {
     "power-cut": {},
     "no-fault": {"fault": "none"},
     "async": {"stack": ASYNC},
+    "close": CLOSES,
     "torn-stripe": {"fault": TamperedCut(without_power=deeds.stripe_is_torn)},
 }
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -120,6 +128,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     ),
     "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
     "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=careless_agents),
+    "careless-close": Experiment(lambda _: dict(CLOSES), "close", careless_agents),
     "careless-control": Experiment(
         lambda _: {
             "cache_mode": CacheMode.LYING,
