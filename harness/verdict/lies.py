@@ -16,8 +16,8 @@ from harness.workload.history import Operation, WorkerSpec
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
-OF_BLOCKS = frozenset({"fsync", "o_sync", "close"})
-"""Kinds of operation whose block is in the data of a write."""
+OF_BLOCKS = frozenset({"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append"})
+"""Kinds of operation whose blocks lie on whole pages, so that they can be found in the data of writes."""
 BEGUN_LATE_NS = 1_000_000_000
 """An operation may have begun so much earlier than its stamp says, which is that of its arrival."""
 
@@ -79,7 +79,7 @@ class Lies:
 
     def lost(self, kept: Collection[int] = ()) -> "Lost":
         """Return what of it was lost if the power went here and these requests survived whole."""
-        return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))})
+        return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))}, kept)
 
     def _lost_by(self, member: int, kept: Collection[int]) -> Iterator[tuple[int, int]]:
         """Yield each lost request of a member that was acknowledged as durable, and until when that was done."""
@@ -113,8 +113,9 @@ class Lies:
 class Lost:
     """What disks that lied have lost of what they had acknowledged as durable, when the power went at one place."""
 
-    def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]]) -> None:
+    def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]], kept: Collection[int]) -> None:
         self._lies = lies
+        self._kept = kept
         self._requests = {number for lost in by_member.values() for number in lost}
         self._until_ns = max((until for lost in by_member.values() for until in lost.values()), default=None)
         self.disks = tuple(lies.members[member].serial for member, lost in sorted(by_member.items()) if lost)
@@ -130,17 +131,21 @@ class Lost:
         if self._until_ns is None:
             return False
         if operation.kind in OF_BLOCKS and self._lies.blocks:
-            written = self._writes_of(operation, worker)
-            if not self._requests.isdisjoint(written):
+            places = range(operation.place * worker.span, (operation.place + 1) * worker.span)
+            written = [self._writes_of(place, operation.generation, worker) for place in places]
+            if not all(self._requests.isdisjoint(requests) for requests in written):
                 return True
-            if not any(self._lies.holds(number) for number in written):
+            if not all(any(map(self._is_there, requests)) for requests in written):
                 return False
         return self._until_ns >= operation.issued_ns - BEGUN_LATE_NS
 
-    def _writes_of(self, operation: Operation, worker: WorkerSpec) -> list[int]:
-        carried = self._lies.blocks.get((worker.file, operation.place * BLOCK), ())
-        cut = self._lies.cut
-        return [number for number, generation in carried if number < cut and generation >= operation.generation]
+    def _writes_of(self, place: int, least: int, worker: WorkerSpec) -> list[int]:
+        """Return the requests by then that carry a block in a generation, or in a later one."""
+        carried = self._lies.blocks.get((worker.file, place * BLOCK), ())
+        return [number for number, generation in carried if number < self._lies.cut and generation >= least]
+
+    def _is_there(self, number: int) -> bool:
+        return number in self._kept or self._lies.holds(number)
 
 
 def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:

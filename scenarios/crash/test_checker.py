@@ -17,6 +17,7 @@ from harness.export import export_command, unexport_command
 from harness.fault.array import Degraded
 from harness.filesystem.state import FilesystemCheck
 from harness.fixtures import Cycle, stack_of
+from harness.units import SECTOR
 from harness.verdict.outcome import Outcome
 
 MAGIC = b"XFSB"
@@ -86,8 +87,8 @@ def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> 
     assert checker.reboots == 0
 
 
-def last_superblock(window: Window) -> tuple[int, int]:
-    """Return member and block of the copy of XFS' superblock that lies farthest behind: no mount reads it."""
+def without_a_superblock(window: Window) -> Patch:
+    """Return what blanks the copy of XFS' superblock that lies farthest behind: no mount reads it."""
     copies = [
         (at // BLOCK, member)
         for member, info in enumerate(window.recording.members)
@@ -96,7 +97,10 @@ def last_superblock(window: Window) -> tuple[int, int]:
         if window.image(info.serial).copy(at, len(MAGIC)) == MAGIC
     ]
     block, member = max(copies)
-    return member, block
+    held = window.image(window.recording.members[member].serial).copy(block * BLOCK, BLOCK)
+    assert held is not None
+    # The headers of its allocation group are in the sectors that follow.
+    return Patch({(member, block): bytes(SECTOR) + held[SECTOR:]})
 
 
 def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -> None:
@@ -104,7 +108,7 @@ def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -
     checker.advance(window.move(len(source.recording.records)))
     whole = checker.check(Patch(), fsck=True)
     assert whole.filesystem == FilesystemCheck(outcome="clean", status=0)
-    damaged = checker.check(Patch({last_superblock(window): bytes(BLOCK)}), fsck=True)
+    damaged = checker.check(without_a_superblock(window), fsck=True)
     assert (damaged.end, damaged.found) == (End.READ, whole.found)
     assert damaged.filesystem is not None
     assert damaged.filesystem.outcome == "corrupt", damaged.filesystem

@@ -9,11 +9,13 @@ import pytest
 
 from harness.cycle import Cycle
 from harness.disk.cache import CacheMode
+from harness.export import ExportSpec
 from harness.filesystem.write_back import WriteBackState
 from harness.fixtures import stack_of
 from harness.machine.machine import Machine
 from harness.record import ControlSpec
 from harness.workload import agent, ledger
+from harness.workload.ledger import LedgerSpec
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
 
@@ -57,6 +59,26 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger, "install", planted)
 
 
+def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
+    """Let the ledger's program acknowledge on one client what it does a minute later, when the power is gone."""
+    install = ledger.install
+    changed = {
+        "            action()\n": f"            {NEVER}            action()\n",
+        "self.pending = FRAME.pack(ACKNOWLEDGE": 'self.pending = b"" and FRAME.pack(ACKNOWLEDGE',
+    }
+
+    def planted(machine: Machine, config: str) -> None:
+        install(machine, config)
+        if machine.name == "client1":
+            source = Path(agent.__file__).read_text()
+            for old, new in changed.items():
+                assert source.count(old) == 1, old
+                source = source.replace(old, new)
+            machine.put(source, ledger.AGENT)
+
+    patch.setattr(ledger, "install", planted)
+
+
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
     """Let the client that everything is read back through have it all in its cache, and keep it there."""
     look = Cycle._look_through_client
@@ -81,6 +103,9 @@ def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("harness.cycle.cycle.read_write_back", lambda *_: said)
 
 
+NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
+            self.stop.wait(60)
+"""
 EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, code, self.number, self.sequence, index, generation, 0))
             self.stop.wait(0.001)
 """
@@ -97,10 +122,16 @@ class Experiment:
 
 
 ASYNC = stack_of("4", sync=False)
+CLOSES: dict[str, Any] = {
+    "stack": stack_of("4", export=ExportSpec(delegations=True)),
+    "ledger": LedgerSpec(kinds=("close",), files=16),
+}
+"""Whether a close promises anything there depends on what nfsd has lent the client."""
 TWINS: Mapping[str, dict[str, Any]] = {
     "power-cut": {},
     "no-fault": {"fault": "none"},
     "async": {"stack": ASYNC},
+    "close": CLOSES,
     "torn-stripe": {"fault": TamperedCut(without_power=deeds.stripe_is_torn)},
 }
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -119,14 +150,15 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         }
     ),
     "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
-    "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=careless_agents),
+    "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=agents_that_never_write),
+    "careless-close": Experiment(lambda _: dict(CLOSES), "close", agents_that_never_write),
     "careless-control": Experiment(
         lambda _: {
             "cache_mode": CacheMode.LYING,
             "cache_mode_of": ("disk2",),
             "control": ControlSpec(expects_loss=True, expects_blame="the disks"),
         },
-        patch=careless_agents,
+        patch=agents_that_never_write,
     ),
     "late-write-back": Experiment(lambda _: {"stack": ASYNC}, "async", kernel_keeps_for_longer),
     "panic": Experiment(cut(booted=deeds.server_panics)),

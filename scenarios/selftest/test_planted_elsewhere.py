@@ -78,6 +78,16 @@ def in_danger(source: Source) -> Iterator[int]:
             lied_ns.pop(record.member, None)
 
 
+def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> None:
+    record, _ = cycles.planted("careless-close")
+    assert record.outcome is Outcome.INCONCLUSIVE, record.reason
+    explored, page = explore_cycle(source_of(cycles.campaign.store, record.name), Options(Budget(STATES, None)))
+    assert explored.outcome is Outcome.INCONCLUSIVE, (explored.reason, page)
+    assert explored.undecided is not None
+    assert "under a write delegation" in explored.undecided.reason
+    assert explored.loss is None
+
+
 def test_a_lie_that_was_made_good_hides_no_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
     source = source_of(cycles.campaign.store, record.name)

@@ -116,6 +116,29 @@ def test_a_block_that_is_there_may_be_missing_for_what_leads_to_it(log: Log) -> 
     assert log.lost().explains(did(0), FILE)
 
 
+def test_a_block_that_survived_may_be_missing_for_what_leads_to_it(log: Log) -> None:
+    request = log.write(0, place=0)
+    log.write(0, place=1, at=9)
+    log.add(Kind.FLUSH, 0, LIED)
+    assert log.lost(kept=[request]).explains(did(0), FILE)
+
+
+def test_an_operation_of_several_blocks_needs_all_of_them(log: Log) -> None:
+    pages = FILE.model_copy(update={"kind": "pages", "span": 2})
+    done = did(1)._replace(kind="pages")
+    log.write(0, place=9)
+    log.add(Kind.FLUSH, 0, LIED)
+    log.write(1, place=2, flags=int(Flag.FUA))
+    assert not log.lost().explains(done, pages)
+    log.write(1, place=3, flags=int(Flag.FUA))
+    assert log.lost().explains(done, pages)
+    log.write(0, place=0)
+    log.write(0, place=1)
+    assert not log.lost().explains(done._replace(place=0), pages)
+    log.add(Kind.FLUSH, 0, LIED)
+    assert log.lost().explains(done._replace(place=0), pages)
+
+
 def test_a_lie_explains_no_change_that_was_begun_long_after_it(log: Log) -> None:
     log.write(0, place=0)
     log.add(Kind.FLUSH, 0, LIED)
