@@ -66,7 +66,9 @@ def explore(
     if keep and state is None:
         raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
     sources = {name: asked.get_parameter_source(name) for name in OF_MANY}
-    said = [f"--{name}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"]
+    said = [
+        f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
+    ]
     if state is not None and said:
         raise RequestError(
             f"--state shows one state again, and {', '.join(said)} would change nothing of it",

@@ -74,7 +74,11 @@ def test_how_far_it_goes(explore: Explore, asked: list[Options], words: tuple[st
 
 def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
     assert explore("--seed", "3", "--tear", "4096", "--checkers", "4", "--resume") == 0
-    assert asked == [Options(Budget(1000), seed=3, tear=4096, checkers=4, resume=True)]
+    assert explore("--at-replies") == 0
+    assert asked == [
+        Options(Budget(1000), seed=3, tear=4096, checkers=4, resume=True),
+        Options(Budget(1000), at_replies=True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,15 @@ def test_what_cannot_be_done_says_what_can(
 
 @pytest.mark.parametrize(
     "words",
-    [["--seed", "1"], ["--tear", "4096"], ["--checkers", "1"], ["--states", "7"], ["--minutes", "2"], ["--resume"]],
+    [
+        ["--seed", "1"],
+        ["--tear", "4096"],
+        ["--checkers", "1"],
+        ["--states", "7"],
+        ["--minutes", "2"],
+        ["--resume"],
+        ["--at-replies"],
+    ],
 )
 def test_what_is_for_many_states_is_refused_with_one(
     explore: Explore, capsys: pytest.CaptureFixture[str], words: list[str]

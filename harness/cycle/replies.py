@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,8 +45,7 @@ def replied(
         own[reply.client, reply.group].append(reply)
     by_worker: dict[int, list[Operation]] = defaultdict(list)
     for operation in operations:
-        if operation.ended is Ended.OK:
-            by_worker[operation.worker].append(operation)
+        by_worker[operation.worker].append(operation)
     found: Replied = {}
     for worker in _apart(workers):
         address, groups = addresses[worker.client], {GROUPS + one.number for one in workers}
@@ -53,9 +53,9 @@ def replied(
         others = [one for (client, group), all_ in own.items() if client == address and group not in groups
                   for one in all_]  # fmt: skip
         unknown = sorted(others, key=_when)
-        for operation in by_worker[worker.number]:
-            if (last := _last(mine, operation)) is not None:
-                stranger = _last(unknown, operation) or last
+        for operation, until_ns in _ends(by_worker[worker.number]):
+            if (last := _last(mine, _begun(operation), until_ns)) is not None:
+                stranger = _last(unknown, _begun(operation), until_ns) or last
                 found[operation.worker, operation.sequence] = max(last.replied_ns, stranger.replied_ns)
     return found
 
@@ -70,13 +70,28 @@ def _when(reply: Reply) -> int:
     return reply.replied_ns
 
 
-def _last(replies: Sequence[Reply], operation: Operation) -> Reply | None:
+def _begun(operation: Operation) -> int:
+    """Return an instant before which no RPC of an operation was sent. Its client's clock may drift a little."""
+    return operation.issued_ns if operation.begun_ns is None else min(operation.begun_ns, operation.issued_ns)
+
+
+def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
+    """Yield each of a worker's operations that ended well, and an instant by which it certainly had.
+
+    By this host's clock alone: an instant that is too early would hide the reply that counts.
+    """
+    for operation, following in zip_longest(operations, operations[1:]):
+        if operation.ended is Ended.OK and operation.ended_ns is not None:
+            yield operation, min(operation.ended_ns, following.issued_ns) if following else operation.ended_ns
+
+
+def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | None:
     """Return the last reply in the time of an operation, of a call in it."""
-    for place in range(bisect_left(replies, operation.ended_ns or 0, key=_when) - 1, -1, -1):
+    for place in range(bisect_left(replies, until_ns, key=_when) - 1, -1, -1):
         reply = replies[place]
-        if reply.replied_ns < operation.issued_ns:
+        if reply.replied_ns < begun_ns:
             return None
-        if reply.called_ns is None or reply.called_ns >= operation.issued_ns:
+        if reply.called_ns is None or reply.called_ns >= begun_ns:
             return reply
     return None
 
@@ -97,11 +112,8 @@ class ReplyWatch:
     @contextmanager
     def watching(self, history: Path) -> Iterator[None]:
         """Capture while the body runs; what it leaves at ``history`` is dated afterwards, in the background."""
-        try:
-            tap = tapping(self._lab, self._folder / "replies.pcapng")
-            tap.wait_begun()
-        except (RequirementMissing, RigError) as error:
-            self.seen = {"why_not": str(error)}
+        tap = self._begin()
+        if tap is None:
             yield
             return
         try:
@@ -114,6 +126,21 @@ class ReplyWatch:
         pool = ThreadPoolExecutor(1, "replies")
         self._work = pool.submit(self._date, tap, history)
         pool.shutdown(wait=False)
+
+    def _begin(self) -> Tap | None:
+        try:
+            tap = tapping(self._lab, self._folder / "replies.pcapng")
+        except (RequirementMissing, RigError) as error:
+            self.seen = {"why_not": str(error)}
+            return None
+        try:
+            tap.wait_begun()
+        except RigError as error:
+            self.seen = {"why_not": str(error)}
+            with suppress(RigError):
+                tap.discard()
+            return None
+        return tap
 
     def finish(self) -> None:
         """Wait until all is dated. That it cannot be is in ``seen``: the clients' reports count then."""

@@ -1,5 +1,6 @@
 """Which losses the lies of disks explain: a flush that was acknowledged covers what had reached that disk by then."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -7,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.disk.cache import CacheMode
-from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog
+from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
 from harness.verdict.contract import Conditions
 from harness.verdict.evidence import Loss
 from harness.workload.agent import BLOCK, HEADER, MAGIC
@@ -66,7 +67,7 @@ class Lies:
         member, loose = record.member, self._loose[record.member]
         if record.kind is Kind.FLUSH:
             if record.flags & Flag.LIED:
-                self._latest[member] = record.issued_ns, record.completed_ns
+                self._lie(record)
             else:
                 for other in list(loose):
                     if loose[other] > record.issued_ns:
@@ -76,6 +77,13 @@ class Lies:
             forced = record.flags & Flag.FUA and not record.flags & Flag.LIED
             if not forced:
                 loose[number] = record.completed_ns
+
+    def _lie(self, flush: Record) -> None:
+        self._latest[flush.member] = flush.issued_ns, flush.completed_ns
+        # A part of what it owed it may have made durable.
+        for sequence in kept_by(flush):
+            place = bisect_left(self.records, sequence, key=lambda one: one.sequence)
+            self._loose[flush.member].pop(place, None)
 
     def lost(self, kept: Collection[int] = ()) -> "Lost":
         """Return what of it was lost if the power went here and these requests survived whole."""

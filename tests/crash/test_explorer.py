@@ -107,6 +107,19 @@ def test_what_a_failing_rig_leaves_of_shrinking_is_kept(tmp_path: Path, ends: En
     assert record.outcome is Outcome.FAIL
 
 
+@pytest.mark.usefixtures("ends")
+def test_at_replies_the_power_goes_at_each_acknowledgement_and_nowhere_else(tmp_path: Path) -> None:
+    source = Ending.of(source_of(store_run(tmp_path / "run")))
+    every, _ = explore_cycle(source, OPTIONS)
+    record, _ = explore_cycle(source, Options(Budget(None), checkers=1, at_replies=True))
+    # When the ledger began, three requests had completed; then each third is the flush that ends an operation.
+    assert record.policies == {"at-reply": record.candidates}
+    assert every.policies["at-reply"] == record.candidates
+    assert sorted(mark.at_s for mark in record.marks) == [at / 1e9 for at in (3999, 6999, 9999, 12999, 15999)]
+    # Two flushes are lies; the operation of the second was acknowledged after the end.
+    assert record.broken == 1
+
+
 def test_undated_acknowledgements_are_among_what_it_cannot_prove(tmp_path: Path) -> None:
     said = []
     for number, checks in enumerate(({"replies": {"why_not": "host tool not found: dumpcap"}}, {"replies": {}}, {})):

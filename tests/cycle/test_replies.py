@@ -1,9 +1,23 @@
 """Which of the server's replies acknowledged which operation. A stamp may be late and never early."""
 
-from harness.cycle.replies import replied, summary
-from harness.monitor.replies import Reply
-from harness.workload.agent import GROUPS
-from harness.workload.history import Ended, Operation, WorkerSpec
+from ipaddress import IPv4Interface
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import create_autospec
+
+import pytest
+
+from harness.cycle import replies as module
+from harness.cycle.replies import ReplyWatch, replied, summary
+from harness.errors import RequirementMissing, RigError
+from harness.lab import Lab
+from harness.monitor.capture import tapping
+from harness.monitor.replies import CLOCK_SET_NS, Reply
+from harness.waiting import now_ns, realtime_ahead_ns
+from harness.workload.agent import ACKNOWLEDGE, FRAME, GROUPS, ISSUE
+from harness.workload.history import Ended, Operation, Recorder, WorkerSpec
+from harness.workload.replies import read_replies
 
 ADDRESSES = {"client1": "10.0.0.1", "client2": "10.0.0.2"}
 A = WorkerSpec(number=0, client="client1", kind="fsync", path="a", file=0)
@@ -71,9 +85,117 @@ def test_each_operation_has_its_own() -> None:
     assert replied(operations, [A], ADDRESSES, replies) == {(0, 0): 899, (0, 1): 1500}
 
 
+def test_a_reply_after_the_next_operation_began_is_not_it() -> None:
+    operations = [operation(ended=1900), operation(sequence=1, issued=900, ended=1900)]
+    assert replied(operations, [A], ADDRESSES, [reply(500), reply(1500)]) == {(0, 0): 500, (0, 1): 1500}
+
+
+def test_the_clients_own_stamp_dates_what_was_received_together_and_ends_nothing() -> None:
+    late = operation(issued=1900, ended=1900)._replace(begun_ns=100)
+    following = operation(sequence=1, issued=1900, ended=1900)._replace(begun_ns=900)
+    # The client's clock drifts: only the harness's stamps say when the first had ended.
+    assert replied([late, following], [A], ADDRESSES, [reply(500), reply(950)]) == {(0, 0): 950, (0, 1): 950}
+
+
 def test_the_summary_says_how_many_and_how_much_later_the_reports_came() -> None:
     operations = [operation(ended=1_000_000), operation(sequence=1, ended=5_000_000), operation(sequence=2)]
     said = summary(operations, {(0, 0): 500_000, (0, 1): 1_000_000})
     assert (said["dated"], said["of"]) == (2, 3)
     assert said["reported_later_ms"] == {"least": 0.5, "median": 2.25, "most": 4.0}
     assert summary(operations, {}) == {"dated": 0, "of": 3}
+
+
+class FakeTap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.ahead_ns = realtime_ahead_ns()
+        self.error: RigError | None = None
+        self.discarded = False
+
+    def wait_begun(self) -> None: ...
+
+    def end(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def discard(self) -> None:
+        self.discarded = True
+
+
+@pytest.fixture
+def tap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTap:
+    one = FakeTap(tmp_path / "replies.pcapng")
+    monkeypatch.setattr(module, "tapping", lambda *_: one)
+    return one
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> ReplyWatch:
+    address = SimpleNamespace(address=IPv4Interface("10.0.0.1/24"))
+    lab = SimpleNamespace(clients=[SimpleNamespace(name="client1", spec=address)])
+    return ReplyWatch(cast("Lab", lab), [A], tmp_path)
+
+
+def record_history(path: Path, issued: int, ended: int) -> None:
+    recorder = Recorder(path)
+    recorder.add(0, issued, FRAME.pack(ISSUE, 0, 0, 0, 0, 1, 0, issued))
+    recorder.add(0, ended, FRAME.pack(ACKNOWLEDGE, 0, 0, 0, 0, 1, 0, ended))
+    recorder.close()
+
+
+def test_what_clients_did_is_dated_when_they_have_ended(
+    watch: ReplyWatch, tap: FakeTap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = now_ns()
+    at = [(begun + later + tap.ahead_ns) for later in (1_000_000, 2_000_000)]
+    stamps = [f"{one // 10**9}.{one % 10**9:09}" for one in at]
+    lines = f"{stamps[0]}\t10.0.0.1\t10.0.0.9\t0\t0x1\t0\t{GROUPS},0\n{stamps[1]}\t10.0.0.9\t10.0.0.1\t0\t0x1\t1\t\n"
+    monkeypatch.setattr(module, "printed", lambda _: lines)
+    with watch.watching(tmp_path / "history"):
+        record_history(tmp_path / "history", begun, begun + 9_000_000)
+    watch.finish()
+    assert watch.seen["dated"] == watch.seen["of"] == 1
+    assert watch.found is not None
+    (key, dated), *others = read_replies(watch.found).items()
+    assert (key, others, tap.discarded) == ((0, 0), [], True)
+    assert abs(dated - begun - 2_000_000) < CLOCK_SET_NS
+
+
+def test_a_capture_that_lost_packets_dates_nothing_and_is_kept(
+    watch: ReplyWatch, tap: FakeTap, tmp_path: Path
+) -> None:
+    tap.error = RigError("the capture lost 3 packets")
+    with watch.watching(tmp_path / "history"):
+        record_history(tmp_path / "history", 1, 2)
+    watch.finish()
+    assert (watch.found, watch.seen, tap.discarded) == (None, {"why_not": "the capture lost 3 packets"}, False)
+
+
+def test_without_a_capture_clients_work_all_the_same(
+    watch: ReplyWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = create_autospec(tapping, side_effect=RequirementMissing("no dumpcap"))
+    monkeypatch.setattr(module, "tapping", missing)
+    with watch.watching(tmp_path / "history"):
+        pass
+    watch.finish()
+    assert (watch.found, watch.seen) == (None, {"why_not": "no dumpcap"})
+
+
+def test_a_capture_that_does_not_begin_is_ended_and_clients_work(
+    watch: ReplyWatch, tap: FakeTap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeTap, "wait_begun", create_autospec(FakeTap.wait_begun, side_effect=RigError("no ring")))
+    with watch.watching(tmp_path / "history"):
+        pass
+    watch.finish()
+    assert (watch.found, watch.seen, tap.discarded) == (None, {"why_not": "no ring"}, True)
+
+
+def test_what_goes_wrong_meanwhile_is_told_and_the_capture_ends(
+    watch: ReplyWatch, tap: FakeTap, tmp_path: Path
+) -> None:
+    with pytest.raises(RigError, match="a client hung"), watch.watching(tmp_path / "history"):
+        raise RigError("a client hung")
+    watch.finish()
+    assert (watch.found, tap.discarded) == (None, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.disk.cache import CacheMode
-from harness.disk.writelog import Flag, Kind, MemberInfo, Record
+from harness.disk.writelog import Flag, Kind, MemberInfo, Record, pack_kept
 from harness.verdict.contract import Conditions
 from harness.verdict.evidence import Loss
 from harness.verdict.lies import BEGUN_LATE_NS, Lies, Lost, blamed, read_lies
@@ -64,6 +64,16 @@ def test_a_lie_covers_what_had_reached_that_disk_by_then(log: Log) -> None:
     assert lost.disks == ("disk0",)
     assert lost.explains(did(0), FILE)
     assert not lost.explains(did(1), FILE)
+
+
+def test_what_a_lie_has_made_durable_all_the_same_it_does_not_explain(log: Log) -> None:
+    kept, left = log.write(0, place=0), log.write(0, place=1)
+    log.add(Kind.FLUSH, 0, LIED, pack_kept([kept]))
+    lost = log.lost()
+    assert lost.disks == ("disk0",)
+    assert lost.explains(did(1), FILE)
+    log.add(Kind.FLUSH, 0, LIED, pack_kept([left]))
+    assert log.lost().disks == ()
 
 
 def test_another_disk_without_a_flush_is_no_lie(log: Log) -> None:
