@@ -11,6 +11,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.status import Status
 
+from harness.waiting import tell_long_waits
+
 logger = logging.getLogger("raidproof")
 
 # A duplicate of standard error, so that pytest's capture of file descriptor 2 does not swallow the progress.
@@ -71,6 +73,9 @@ def aside(message: str) -> None:
         _status.update(f"{_step}; {message}")
     elif not console.is_terminal:
         console.print(message, markup=False)
+
+
+tell_long_waits(aside)
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from harness.errors import DeadlineExceeded
-from harness.log import aside
 
 T = TypeVar("T")
 LONG_S = 5.0
 """Whatever waits for longer says for what."""
+_listeners: list[Callable[[str], object]] = []
 
 
 def now_ns() -> int:
@@ -57,6 +57,11 @@ class Deadline:
         return now_ns() >= self.at_ns
 
 
+def tell_long_waits(listener: Callable[[str], object]) -> None:
+    """Have what takes long told to a listener. The disk engine waits too, and has nobody to tell."""
+    _listeners.append(listener)
+
+
 class LongWait:
     """Says what is waited for, once, when it takes longer than ``LONG_S``."""
 
@@ -67,7 +72,8 @@ class LongWait:
     def goes_on(self) -> None:
         """Called again and again while the wait goes on."""
         if self._what is not None and self._from.passed:
-            aside(f"waiting for {self._what}")
+            for listener in _listeners:
+                listener(f"waiting for {self._what}")
             self._what = None
 
 

@@ -23,7 +23,7 @@ def test_asks_at_least_once_even_if_the_time_is_up() -> None:
 
 def test_what_waits_long_says_for_what_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("harness.waiting.aside", said.append)
+    monkeypatch.setattr("harness.waiting._listeners", [said.append])
     answers = iter([None, None, "there"])
     assert wait_until(lambda: next(answers), Deadline.after(60), "the array", interval_s=0) == "there"
     assert not said

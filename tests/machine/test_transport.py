@@ -195,7 +195,7 @@ def test_a_command_that_does_not_end(transport: Transport) -> None:
 
 def test_what_runs_long_is_named_once(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("harness.waiting.aside", said.append)
+    monkeypatch.setattr("harness.waiting._listeners", [said.append])
     run(transport, "true")
     assert said == []
     monkeypatch.setattr("harness.waiting.LONG_S", 0.0)
