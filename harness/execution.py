@@ -317,10 +317,11 @@ def key_of(cell: Cell) -> str:
 def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
     """Return the configuration that controls are run on: one of the plan's, with a `sync` export.
 
-    An NFSv4.0 one is the last choice: it would wait for its grace period.
+    An NFSv4.0 one is the last choice: it would wait for its grace period. Without delegations: under one, `close`
+    promises nothing, and a control has to be sure of each promise.
     """
     stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
-    return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True})})
+    return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
 
 
 def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:

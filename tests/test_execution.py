@@ -369,7 +369,7 @@ def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> N
     plan = read_plan({"axes": axes, "workload": {"tool": "dd"}}, source="here.toml", name="here")
     cells = matrix_of(plan).cells
     stack = stack_of_controls(cells)
-    assert (stack.export.sync, stack.mount.vers) == (True, "4.2")
+    assert (stack.export.sync, stack.export.delegations, stack.mount.vers) == (True, False, "4.2")
     alone = stack_of_controls([cell for cell in cells if not cell.stack.export.sync])
     assert (alone.export.sync, alone.mount.vers) == (True, "4.2")
 
