@@ -15,7 +15,7 @@ from harness.record import ControlSpec, RunRecord
 from harness.stack import StackSpec
 from harness.topology import Platform, Topology, server_and_clients
 from harness.tuning import TuningSpec
-from harness.units import KIB
+from harness.units import KIB, MIB
 from harness.workload.fio import FioSpec
 
 EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
@@ -43,7 +43,7 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
 
 def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
     """Return the four rows: two to compare, whose speed is measured, and two that decide whether they count."""
-    fio = FioSpec()
+    fio = FioSpec(size=64 * MIB)
     early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
     return (
         CycleSpec(name="sync", title="sync export", stack=demo_stack(sync=True), fio=fio, seed=seed),

@@ -286,6 +286,11 @@ class ExplorationRecord(Strict):
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "nothing was explored"
 
+    @property
+    def loses(self) -> bool:
+        """Whether any crash state lacks something acknowledged, by design or not."""
+        return self.loss is not None or self.broken > 0
+
 
 def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return how an exploration ended, and why.

@@ -40,7 +40,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
         for line in lines_of(place, failure, blamed=blamed, other=other):
             _say(console, line)
     console.print()
-    end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome))
+    end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome, loses=record.loses))
     console.print(end.append(f": {printable(record.reason)}"), soft_wrap=not console.is_terminal)
     if page is not None:
         console.print(Text(f"report: {printable(str(page))}"), soft_wrap=True)

@@ -116,6 +116,8 @@ def scatter(cycles: Sequence[CycleRecord], frame: Frame = WIDE) -> Scatter:
     missing = []
     for place, cycle in enumerate(cycles, start=1):
         speed, lost = sequential_write(cycle), cycle.loss_window_s
+        if speed is None and cycle.control is not None:
+            continue  # its speed would say nothing, and is not measured
         if speed is None or lost is None:
             unknown = [name for name, value in (("MB/s", speed), ("seconds lost", lost)) if value is None]
             missing.append((place, cycle.title, " and ".join(unknown)))

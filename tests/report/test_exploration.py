@@ -188,6 +188,13 @@ def test_every_end_has_a_page_and_a_table(changes: dict[str, object]) -> None:
     assert "page.html" in screen.getvalue()
 
 
+def test_a_pass_with_a_measured_loss_is_not_green() -> None:
+    loss = LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee")
+    clean: dict[str, object] = {"failures": [], "broken": 0, "outcome": Outcome.PASS}
+    assert 'class="outcome PASS"' in render_exploration(exploration(**clean))
+    assert 'class="outcome PASS"' not in render_exploration(exploration(loss=loss, **clean))
+
+
 def test_broken_states_are_drawn_over_the_others() -> None:
     drawn = figure(exploration())
     assert [mark.kind for mark in drawn.marks] == ["alike", "held", "broken"]

@@ -23,6 +23,13 @@ def test_what_is_not_known_is_named_and_not_drawn_at_zero(broken_run: RunRecord)
     assert chart.missing == [(1, "a server that does not boot", "MB/s and seconds lost")]
 
 
+def test_a_control_whose_speed_was_not_measured_is_not_missed(run: RunRecord) -> None:
+    run.cycles[2].throughput = run.cycles[2].throughput.model_copy(update={"sequential_write_mb_s": None})
+    chart = scatter(run.cycles)
+    assert {point.number for point in chart.points} == {1, 2, 4}
+    assert chart.missing == []
+
+
 def test_labels_of_equal_points_do_not_touch(run: RunRecord) -> None:
     cycles = [run.cycles[0].model_copy(update={"title": f"row {place}"}) for place in range(9)]
     points = scatter(cycles).points
