@@ -9,8 +9,8 @@ def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
     It is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4 and 5,
     their sum, is zero over an even number of members: of an odd number the last stays blank. RAID6 has a second sum
     with another factor for each member, and its place changes from stripe to stripe: all its members stay blank. So
-    do those of an array that is resynced first, which would copy the old data to where it is logged, and of a RAID10 with
-    copies in two rows, since a crash state has old data row by row.
+    do those of an array that is resynced first, which would copy the old data to where it is logged, and of a RAID10
+    with copies in two rows, since a crash state has old data row by row.
     """
     if spec.level is Level.RAID0:
         return spec.members
