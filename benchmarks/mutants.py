@@ -240,6 +240,14 @@ def copied(folder: Path) -> Path:
     return tree
 
 
+def red_anyway(tree: Path, tests: set[str]) -> set[str]:
+    """Return those of some tests that are red without any change: what they killed was killed by nothing."""
+    found: set[str] = set()
+    while tests - found and (red := run_tests(tree, sorted(tests - found))) in tests:
+        found.add(red)
+    return found
+
+
 def changed(source: str, code: str) -> str:
     """Return the lines of a file that a mutant changes, indented."""
     lines = difflib.unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm="")
@@ -257,7 +265,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in PRELOADED:
         __import__(name)
-    survivors = []
+    ends: list[str | None] = []
     with TemporaryDirectory(prefix="raidproof-mutants-") as folder:
         tree = copied(Path(folder))
         drawn = draw(tree, arguments.places, arguments.mutants, arguments.seed)[arguments.skip :]
@@ -271,9 +279,11 @@ def main() -> None:
             finally:
                 path.write_text(source)
             print(f"{'killed' if red else 'SURVIVED'} {mutant} [{red or ''}]{changed(source, code)}", flush=True)
-            if not red:
-                survivors.append(mutant)
-    killed = len(drawn) - len(survivors)
+            ends.append(red)
+        false = red_anyway(tree, {red for red in ends if red and "::" in red})
+    for test in sorted(false):
+        print(f"RED WITHOUT ANY CHANGE, and counts for nothing: {test}")
+    killed = sum(red is not None and red not in false for red in ends)
     print(f"{killed} of {len(drawn)} killed: {killed / max(1, len(drawn)):.0%}; seed {arguments.seed}; {load()}")
 
 

@@ -142,7 +142,7 @@ class EngineClient:
         self._ask(Reset(tuple(old)), Done, SLOW)
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write a member's image to a sparse file: what is durable, or else what a read would see."""
+        """Write what is durable of a member, or else what a read would see, to a sparse file; old data is a hole."""
         self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
 
     def show(self, path: Path, keep: bool = False) -> None:

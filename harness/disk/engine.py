@@ -274,7 +274,7 @@ class Engine:
             return self.note(Kind.MARK, data=text.encode())
 
     def save(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write the image of a member to a sparse file.
+        """Write the image of a member to a sparse file; what was never written is a hole, old data or not.
 
         Raises:
             RigError: no such member, or the file cannot be written.

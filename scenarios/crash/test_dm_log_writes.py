@@ -89,7 +89,7 @@ def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: Cycl
     if cut_ns is None:
         raise RigError("the write log of a power cut has no cut")
     for serial, member in replay(WriteLog(path), until_ns=cut_ns - 1).items():
-        save_platter(member.image(durable=False), tmp_path / "image")
+        save_platter(member.image(durable=False), tmp_path / "image", whole=True)
         assert export_dm_log_writes(WriteLog(path), serial, tmp_path / serial)
         must_replay_to(tmp_path / serial, tmp_path / "image", tmp_path)
 

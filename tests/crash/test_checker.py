@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from harness.crash.agent_line import Lost, Silent
 from harness.crash.checker import checker_topology, orders_of
 from harness.crash.look import Look, alarming
 from harness.crash.observation import End, Observation, ThroughNfsd
@@ -105,3 +106,26 @@ def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
     console.write_text(said)
     seen = look.seen({"end": End.READ, "said": "", "found": {}, "left": left})
     assert (seen.end, seen.silent, look.wedged) == (end, silent, end is End.WEDGED)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said", "silent"),
+    [
+        (Silent("no answer in 20 s"), "", True),
+        (Silent("no answer in 20 s"), "[1.0] Oops: 0000 [#1]\n", False),
+        (Lost("it hung up"), "", False),
+    ],
+)
+def test_only_a_machine_that_goes_on_and_says_nothing_is_silent(
+    lost: Lost, said: str, silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, kept = tmp_path / "console", list[object]()
+    console.touch()
+    monkeypatch.setattr("harness.crash.look.keep_tasks", kept.append)
+    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    console.write_text(said)
+    seen = look.lost(lost)
+    assert (seen.end, seen.silent, look.wedged, seen.said) == (End.WEDGED, silent, True, f"switch: {lost}")
+    assert bool(kept) is isinstance(lost, Silent), (
+        "what each task waits for can be told only by a machine that goes on"
+    )

@@ -127,3 +127,28 @@ def test_undated_acknowledgements_are_among_what_it_cannot_prove(tmp_path: Path)
         said.append(undated(source_of(store)))
     assert said[1:] == [[], []]
     assert "host tool not found: dumpcap" in said[0][0]
+
+
+def test_what_was_explored_to_its_end_is_not_explored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_run(tmp_path)
+    record, _ = explore_cycle(OnFakes.of(source_of(store)), OPTIONS)
+    asked: list[Options] = []
+
+    def again(_source: object, options: Options) -> tuple[ExplorationRecord, Path]:
+        asked.append(options)
+        return record, Path("page")
+
+    monkeypatch.setattr(module, "explore_cycle", again)
+    explored = module.explored(store, CYCLE, 8, 3)
+    assert (explored.judged, explored.outcome, explored.file) == (
+        record.judged,
+        record.outcome,
+        f"explore-{CYCLE}.json",
+    )
+    assert not asked
+    path = tmp_path / f"explore-{CYCLE}.json"
+    path.write_text(record.model_copy(update={"ended_early": module.INTERRUPTED}).model_dump_json())
+    module.explored(store, CYCLE, 8, 3)
+    path.unlink()
+    module.explored(store, CYCLE, 8, 3)
+    assert [(one.seed, one.resume, one.budget) for one in asked] == [(3, True, Budget(8))] * 2

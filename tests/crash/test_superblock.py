@@ -6,6 +6,7 @@ from harness.crash.superblock import (
     FAULTY,
     JOURNAL,
     OFFSET,
+    SPARE,
     Feature,
     Superblock,
     freshest,
@@ -90,3 +91,8 @@ def test_freshest_is_the_whole_one_with_the_most_events() -> None:
     assert 2 not in left.active
     assert FAULTY in left.roles or left.roles.count(0xFFFF) > 0
     assert freshest({0: None}) is None
+
+
+def test_roles_that_are_no_place_are_those_of_the_kernel() -> None:
+    # MD_DISK_ROLE_* in include/uapi/linux/raid/md_p.h
+    assert (SPARE, FAULTY, JOURNAL) == (0xFFFF, 0xFFFE, 0xFFFD)

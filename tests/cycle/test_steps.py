@@ -54,6 +54,7 @@ class Fake:
             server_steps=lambda: steps,
             mounts=mounts,
             filesystem=SimpleNamespace(directory="/srv"),
+            export=SimpleNamespace(end_lockd_grace=lambda: None),
             activate_client=lambda name: self.did.append(f"{name} mounts"),
         )
 
@@ -76,6 +77,7 @@ def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cy
     one.spec = CycleSpec.model_validate({"name": name, "title": "x", "stack": stack_of(), **changes})
     one.record = record(name)
     one.record.recovery = Recovery()
+    one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
     one.files = CycleFiles(one.record, folder, name)
     one.stack, one.scene = fake.stack(), None  # type: ignore[assignment]
     one.victim, one.fault = fake.server, None

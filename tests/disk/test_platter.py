@@ -70,5 +70,10 @@ def test_an_image_holds_what_the_disk_reads_as(old: bool, tmp_path: Path) -> Non
     platter = Platter(SIZE, old=old)
     platter.write(b"new" * 1000, CHUNK + 5)
     platter.zero(0, 512)
-    save_platter(platter, tmp_path / "image")
+    save_platter(platter, tmp_path / "image", whole=True)
     assert (tmp_path / "image").read_bytes() == platter.content(0, SIZE)
+    save_platter(platter, tmp_path / "sparse")
+    written = bytearray(SIZE)
+    for start, end in platter.extents():
+        written[start:end] = platter.view(start, end)
+    assert (tmp_path / "sparse").read_bytes() == written

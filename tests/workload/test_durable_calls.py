@@ -106,7 +106,8 @@ class Ran(NamedTuple):
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Let the agent work in a folder, all in this process."""
-    monkeypatch.setattr(agent, "stop_asked", lambda: False)
+    # Nothing is read of standard input, by which the harness ends it.
+    monkeypatch.setattr("harness.workload.agent.select.select", lambda *_: ([], [], []))
     root = folder / "root"
     root.mkdir()
     workers = [one.model_copy(update={"operations": OPERATIONS}) for one in spec.workers(["client1"])]
