@@ -237,7 +237,7 @@ class Oracle:
             found,
             before_ns=instant_ns,
             seen_ns=instant_ns,
-            torn=conditions.torn if torn_blocks is None else torn_blocks,
+            torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,
             unheard=self.unheard if instant_ns >= self.unheard_ns else (),
             unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )

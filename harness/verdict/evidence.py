@@ -261,9 +261,9 @@ class Case(NamedTuple):
 
     def may_be_torn(self, block: int) -> bool:
         """Whether a block may be there in part while it is overwritten."""
-        # One that straddles two pages is written by two requests.
+        # Of one that straddles two pages the second request does not say whose it is.
         if isinstance(self.torn, bool) or self.worker.shift % BLOCK:
-            return self.torn is True or self.worker.shift % BLOCK != 0
+            return self.torn is not False
         return (self.worker.file, block * BLOCK) in self.torn
 
     def may_be_done(self, operation: Operation) -> bool:

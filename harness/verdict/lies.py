@@ -11,7 +11,7 @@ from harness.disk.cache import CacheMode
 from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
 from harness.verdict.contract import Conditions
 from harness.verdict.evidence import Loss
-from harness.workload.agent import BLOCK, HEADER, MAGIC
+from harness.workload.agent import BLOCK, HEADER, MAGIC, TREES
 from harness.workload.history import Operation, WorkerSpec
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
@@ -138,7 +138,7 @@ class Lost:
         """
         if self._until_ns is None:
             return False
-        if operation.kind in OF_BLOCKS and self._lies.blocks:
+        if operation.kind in OF_BLOCKS and worker.kind not in TREES and self._lies.blocks:
             places = range(operation.place * worker.span, (operation.place + 1) * worker.span)
             written = [self._writes_of(place, operation.generation, worker) for place in places]
             if not all(self._requests.isdisjoint(requests) for requests in written):

@@ -26,6 +26,9 @@ BLOCK = 4096
 """Bytes of a ledger block: the client's page, the smallest unit that NFS writes back."""
 
 HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
+UNIT = struct.Struct(
+    "<QQQQ"
+)  # what the rest repeats: file, offset, generation, all mixed with the seed, seed
 CHECKSUM = struct.Struct("<I")  # CRC-32 of all that stands before it
 MAGIC = b"RAIDPRF1"
 
@@ -83,10 +86,18 @@ def block(file: int, offset: int, generation: int, seed: int) -> bytes:
     """Return the block that says of itself where it belongs and how new it is."""
     header = HEADER.pack(MAGIC, file, offset, generation, seed)
     # The body differs from block to block too, so that a torn block cannot pass for a whole one.
-    unit = struct.pack("<QQQQ", file ^ seed, offset ^ seed, generation ^ seed, seed)
+    unit = UNIT.pack(file ^ seed, offset ^ seed, generation ^ seed, seed)
     rest = BLOCK - HEADER.size - CHECKSUM.size
     content = header + (unit * (rest // len(unit) + 1))[:rest]
     return content + CHECKSUM.pack(zlib.crc32(content))
+
+
+def generation_of(data: bytes, start: int, seed: int) -> int:
+    """Return what the part of a block from there on says of its generation; any number if it is no such part."""
+    if start < HEADER.size:
+        return int(HEADER.unpack_from(data)[3])
+    unit = HEADER.size + -(-(start - HEADER.size) // UNIT.size) * UNIT.size
+    return int(UNIT.unpack_from(data, unit)[2] ^ seed) if unit + UNIT.size <= BLOCK - CHECKSUM.size else 0
 
 
 def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:

@@ -17,10 +17,28 @@ agent = import_module("harness.workload.agent" if __package__ else "agent")
 BLOCK = agent.BLOCK
 
 
-def read_block(data: bytes, file: int, offset: int, seed: int) -> int:
-    """Return the generation of a block that was read, or what is wrong with it."""
+def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
+    """Return the generation of a block that was read, or what is wrong with it.
+
+    ``shift``: where it begins in its first page. One that straddles two pages is two requests to the disks: if it is
+    there in two generations, it is in the older one.
+    """
     found = agent.identity(data, seed)
+    if found == agent.GARBAGE and shift and len(data) == BLOCK:
+        return oldest(data, file, offset, seed, BLOCK - shift)
     return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else agent.MISPLACED
+
+
+def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
+    """Return the older generation of a block whose first so many bytes lie in another page than the others."""
+    found = []
+    for start, end in ((0, first), (first, BLOCK)):
+        part = data[start:end]
+        generation = agent.generation_of(data, start, seed) if any(part) else agent.ABSENT
+        if generation and part != agent.block(file, offset, generation, seed)[start:end]:
+            return int(agent.GARBAGE)
+        found.append(generation)
+    return int(min(found))
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
@@ -82,7 +100,8 @@ def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed:
                 return [agent.UNREADABLE]
             return [read_blocks(worker, path, one, 1, seed)[0] for one, _ in places]
         return [
-            read_block(data[position - start :][:BLOCK], worker["file"], one * BLOCK, seed) for one, position in places
+            read_block(data[position - start :][:BLOCK], worker["file"], one * BLOCK, seed, position % BLOCK)
+            for one, position in places
         ]
     finally:
         os.close(fd)

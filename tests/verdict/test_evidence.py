@@ -191,12 +191,13 @@ def test_only_a_torn_block_is_excused_and_only_while_it_is_overwritten() -> None
     assert pages(torn, first, again).lost == {"pages": 1}
 
 
-def test_a_block_that_straddles_pages_may_be_there_in_part_while_it_is_overwritten() -> None:
+def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None:
     worker = PAGES.model_copy(update={"shift": 1000})
     found = {"p": {"blocks": [GARBAGE, 1, 1, 0, 0, 0], "names": ["f0"]}}
-    first, again = done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)
-    assert weigh([worker], History([first, again]), found).lost_total == 0
-    assert weigh([worker], History([first]), found).lost_total == 1
+    both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
+    assert weigh([worker], both, found, torn=frozenset()).lost_total == 0
+    assert weigh([worker], both, found).lost_total == 1
+    assert weigh([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
 
 
 def test_what_was_begun_after_the_cut_excuses_nothing() -> None:

@@ -171,3 +171,23 @@ def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(
 
     monkeypatch.setattr(os, "read", sick)
     assert names(str(tmp_path)) == {"a": [0, 0, 0, "EIO"]}
+
+
+@given(st.integers(1, BLOCK - 1), generations, generations, numbers, st.integers(0, 2**63))
+def test_a_block_that_straddles_pages_is_in_the_older_of_its_generations(
+    shift: int, one: int, other: int, place: int, seed: int
+) -> None:
+    first = BLOCK - shift
+    mixed = block(3, place, one, seed)[:first] + block(3, place, other, seed)[first:]
+    readable = first >= 40 and shift >= 100
+    found = read_block(mixed, 3, place, seed, shift)
+    assert found == min(one, other) or (not readable and found in {GARBAGE, ABSENT})
+
+
+def test_half_a_block_that_straddles_pages_is_absent_and_rubbish_in_it_is_garbage() -> None:
+    whole, shift = block(3, 0, 5, 7), 1000
+    assert read_block(whole[: BLOCK - shift] + bytes(shift), 3, 0, 7, shift) == ABSENT
+    assert read_block(bytes(BLOCK - shift) + whole[BLOCK - shift :], 3, 0, 7, shift) == ABSENT
+    assert read_block(whole[: BLOCK - shift] + b"x" * shift, 3, 0, 7, shift) == GARBAGE
+    assert read_block(whole[: BLOCK - shift] + bytes(shift), 3, 0, 7) == GARBAGE
+    assert read_block(block(4, 0, 5, 7)[: BLOCK - shift] + whole[BLOCK - shift :], 3, 0, 7, shift) == GARBAGE
