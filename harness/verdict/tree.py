@@ -34,6 +34,7 @@ Entries = Mapping[str, Sequence[Any]]
 """What a scan says of each name in a directory; see `harness.workload.scan.names`."""
 
 THERE = "there"
+BLOCK_FIELD, BLOCKS = "block ", "blocks"
 LOOSE = frozenset({"create", "append", "pages", "allocate", "punch", "copy", "clone"})
 """Kinds of several steps: while one is under way, what it changes may have any value. The others are atomic.
 
@@ -74,7 +75,7 @@ class Content(NamedTuple):
             ("name", name): "file" for name in self.names
         }
         for number in set(self.names.values()):
-            fields = {THERE: True, "links": self.links(number), **self.files[number]._asdict()}
+            fields = {THERE: True, "links": self.links(number), **apart(self.files[number])}
             found |= {(str(number), field): value for field, value in fields.items()}
         return found
 
@@ -117,6 +118,14 @@ class Content(NamedTuple):
         """Return this with other blocks in a file."""
         blocks = tuple(held)
         return self.change(name, size=len(blocks) * BLOCK, held=blocks)
+
+
+def apart(file: File) -> dict[str, Value]:
+    """Return the fields of a file, each of its blocks one: no operation answers for blocks that others wrote."""
+    fields: dict[str, Value] = file._asdict()
+    if isinstance(file.held, tuple):
+        fields |= {"held": BLOCKS} | {f"{BLOCK_FIELD}{place}": held for place, held in enumerate(file.held)}
+    return fields
 
 
 CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
@@ -264,6 +273,7 @@ def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) 
     for place, operation in enumerate(begun[least:], start=least):
         if operation.kind in LOOSE:
             changed = different(states[place], states[place + 1])
+            # Whatever a file holds then, what it held before is not lost by that.
             loose |= changed | {(of, "held") for of, field in changed if field == "size"}
     return loose
 
@@ -298,7 +308,12 @@ def values_of(ran: Course, key: tuple[str, str], least: int, found: Fields) -> s
     names = [name for name in ran.names_of(of, least) if found.get((name, THERE)) == "file"]
     if field == THERE:
         return {True if names else None}
-    return {found.get((name, field)) for name in names} or {None}
+    if field.startswith(BLOCK_FIELD):
+        place = int(field.removeprefix(BLOCK_FIELD))
+        held = [found.get((name, "held")) for name in names]
+        return {one[place] if isinstance(one, tuple) and place < len(one) else None for one in held} or {None}
+    held = [found.get((name, field)) for name in names]
+    return {BLOCKS if field == "held" and isinstance(one, tuple) else one for one in held} or {None}
 
 
 def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> str:
@@ -310,11 +325,18 @@ def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> st
     if of == "name":
         missing = "is not there" if values == {None} else f"is {there}"
         return f"the name {field} {'is still there' if wanted is None else missing}"
+    if field.startswith(BLOCK_FIELD):
+        return f"a block of it is {' and '.join(sorted(map(short, map(one_block, values))))}"
     if field == THERE or values == {None}:
         return "the file is still there" if wanted is None else "the file is not there under any of its names"
     if field == "mode":
         return f"mode is {' and '.join(f'{one:04o}' for one in values if isinstance(one, int))}, not {wanted:04o}"
     return f"its content is {there}" if field == "held" else f"{field} is {there}, not {short(wanted)}"
+
+
+def one_block(value: Value) -> Value:
+    """Return a block's signature as blocks are described."""
+    return "missing" if value is None else "zero" if value == "-" else (str(value),)
 
 
 def short(value: Value) -> str:

@@ -26,9 +26,7 @@ BLOCK = 4096
 """Bytes of a ledger block: the client's page, the smallest unit that NFS writes back."""
 
 HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
-UNIT = struct.Struct(
-    "<QQQQ"
-)  # what the rest repeats: file, offset, generation, all mixed with the seed, seed
+UNIT = struct.Struct("<QQQQ")  # what the rest repeats: file, offset, generation, all mixed with the seed, seed
 CHECKSUM = struct.Struct("<I")  # CRC-32 of all that stands before it
 MAGIC = b"RAIDPRF1"
 

@@ -157,3 +157,18 @@ def test_what_shows_is_what_nothing_has_covered() -> None:
 def test_an_unknown_kind_is_an_error_of_the_rig() -> None:
     with pytest.raises(RigError, match="no rule"):
         course(("mkdir", "spin"), 0)
+
+
+def test_an_operation_answers_for_the_blocks_that_it_changed_alone() -> None:
+    steps = ("mkdir", "create", "pages", "allocate", "punch")
+    found = entries(course(steps, 3).contents[-1])
+    found["a"][3] = ["-"] * len(found["a"][3])
+    assert {one.kind for one, _ in hold(done(steps), done(steps), found).lost} == {"pages"}
+    found = entries(course(steps, 3).contents[-1])
+    found["a"][3][1] = "1.4"
+    assert {one.kind: said for one, said in hold(done(steps), done(steps), found).lost} == {
+        "punch": "a block of it is other blocks"
+    }
+    found["a"][3][1] = "old"
+    lost = {one.kind: said for one, said in hold(done(steps), done(steps), found).lost}
+    assert lost["punch"] == "a block of it is old data of the disk"
