@@ -7,7 +7,9 @@ from pathlib import Path
 from harness.errors import RigError
 
 FOLDER = Path(__file__).resolve().parents[1] / "vms"
-HOST, WIRE, QEMU, VAGRANT = (FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant"))
+HOST, WIRE, QEMU, VAGRANT, KERNEL = (
+    FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant", "-kernel")
+)
 INSTALL = "as root: apt-get update && apt-get install --yes --no-install-recommends"
 """The launcher's own command. Elsewhere than on Debian and Ubuntu, the same packages by their names there."""
 
@@ -57,7 +59,7 @@ def install_list(path: Path) -> str:
 
 def remedy_for(program: str) -> str:
     """Return the line to paste after which a program is there; where no list has it, who names what is missing."""
-    for path in (HOST, QEMU, WIRE, VAGRANT):
+    for path in (HOST, QEMU, WIRE, VAGRANT, KERNEL):
         found = [one for one in parse_host_packages(path.read_text()) if one.command == program]
         if found:
             return install_line(found)

@@ -9,6 +9,7 @@ from harness.errors import RequirementMissing, RigError
 from harness.host_packages import (
     HOST,
     INSTALL,
+    KERNEL,
     QEMU,
     VAGRANT,
     WIRE,
@@ -29,7 +30,7 @@ def test_what_is_written_is_read(packages: list[HostPackage]) -> None:
     assert parse_host_packages("\n".join(["# a comment", "", *lines])) == packages
 
 
-@pytest.mark.parametrize("path", [HOST, WIRE, QEMU, VAGRANT])
+@pytest.mark.parametrize("path", [HOST, WIRE, QEMU, VAGRANT, KERNEL])
 def test_the_lists_themselves(path: Path) -> None:
     packages = parse_host_packages(path.read_text())
     assert packages

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness import command
 from harness.errors import RequirementMissing, RigError
+from harness.host_packages import KERNEL, install_line, parse_host_packages
 from harness.log import step
 from harness.machine import apt, cache
 from harness.machine.kernel import catalogue, uml
@@ -15,8 +16,6 @@ from harness.machine.kernel.source_edit import SourceEdit
 
 RECIPE_VERSION = "1"
 """Part of the address: to be raised when what `_build` makes changes."""
-TOOLS = {"make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "depmod": "kmod"}
-"""The package of each program that it takes besides a compiler, as vms/host-packages-kernel.txt lists them."""
 UNNEEDED = (
     *("drivers/*.[ch]", "sound/*.[ch]", "arch/[!ux]*/*.[chS]", "arch/*.dts*"),
     *("Documentation/*.rst", "Documentation/*.yaml", "Documentation/*.txt", "tools/testing/*", "tools/perf/*"),
@@ -50,10 +49,11 @@ def require_tools() -> None:
     Raises:
         RequirementMissing: it cannot.
     """
-    if absent := [program for program in TOOLS if shutil.which(program) is None]:
+    needed = parse_host_packages(KERNEL.read_text())
+    if absent := [one for one in needed if one.command is not None and shutil.which(one.command) is None]:
         raise RequirementMissing(
-            f"no {', '.join(absent)}, which building a kernel's module takes",
-            remedy=f"apt-get install {' '.join(TOOLS[one] for one in absent)}",
+            f"no {', '.join(str(one.command) for one in absent)}, which building a kernel's module takes",
+            remedy=install_line(absent),
         )
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from harness import command
 from harness.errors import RequirementMissing, RigError
-from harness.host_packages import HOST, parse_host_packages
 from harness.machine import apt
 from harness.machine.kernel import kernel, rebuild, uml
 from harness.machine.kernel.source_edit import SourceEdit
@@ -116,12 +115,9 @@ def test_a_release_that_make_would_not_build_is_refused(release: str) -> None:
         rebuild.make_words(release)
 
 
-def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_named_with_the_line_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None if name in {"xz", "flex"} else f"/bin/{name}")
-    with pytest.raises(RequirementMissing, match=r"no flex, xz.*apt-get install flex xz-utils"):
+    with pytest.raises(RequirementMissing, match=r"no flex, xz, .*apt-get install .* flex xz-utils\)"):
         rebuild.require_tools()
-
-
-def test_the_list_of_packages_names_the_same() -> None:
-    packages = parse_host_packages(HOST.with_name("host-packages-kernel.txt").read_text())
-    assert {one.command: one.names[0] for one in packages} == rebuild.TOOLS
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    rebuild.require_tools()
