@@ -148,6 +148,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             before_ns=before_ns,
             seen_ns=until_ns,
             resumed_ns=cycle.resumed_ns,
+            restarted_ns=cycle.resumed_ns if cycle.fault in RESTARTED else None,
             torn=conditions.torn,
             unheard=cycle.lost_power,
             unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},

@@ -108,6 +108,9 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         if verdict.outcome is Outcome.FAIL and kind == "close" and conditions.delegations:
             reason = f"{verdict.reason}; under a write delegation, which may have been held, close promises nothing"
             verdict = verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason})
+        if kind == "close" and evidence.across_restart:
+            more = f"{evidence.across_restart} more were under way when the server restarted, and are not judged"
+            verdict = verdict.model_copy(update={"reason": f"{verdict.reason}; {more} (docs/findings.md)"})
         verdicts.append(verdict)
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"

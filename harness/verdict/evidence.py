@@ -57,6 +57,8 @@ class Evidence(BaseModel):
     """Files of which nothing is left, not even the name."""
     lost_after_recovery: int = 0
     """How many of them were begun when clients were served again: no fault came after these."""
+    across_restart: int = 0
+    """Acknowledged `close`s that are not judged, as they were under way when the server restarted."""
     first_lost_ns: int | None = None
     """When the earliest lost operation had been acknowledged; all that was acknowledged before it survived."""
     blocks: dict[BlockClass, int] = Field(default_factory=dict)
@@ -121,6 +123,7 @@ class Balance:
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
         self.lost_after_recovery = 0
+        self.across_restart = 0
         self.acknowledged: Counter[str] = Counter()
         self.judged: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
@@ -163,6 +166,7 @@ class Balance:
             lost_bytes=self.lost_bytes,
             lost_files=self.lost_files,
             lost_after_recovery=self.lost_after_recovery,
+            across_restart=self.across_restart,
             first_lost_ns=self.first_lost_ns,
             blocks=dict(self.blocks),
             invented=self.invented,
@@ -180,6 +184,7 @@ class Bounds(TypedDict, total=False):
     before_ns: int | None
     seen_ns: int | None
     resumed_ns: int | None
+    restarted_ns: int | None
     torn: Torn
     unheard: Collection[str]
     unsure: Collection[int]
@@ -202,6 +207,7 @@ def balance_of(
     before_ns: int | None = None,
     seen_ns: int | None = None,
     resumed_ns: int | None = None,
+    restarted_ns: int | None = None,
     torn: Torn = False,
     unheard: Collection[str] = (),
     unsure: Collection[int] = (),
@@ -210,7 +216,9 @@ def balance_of(
 
     Only what was acknowledged before ``before_ns`` binds. What was begun after ``seen_ns``, when the power went or
     the scan was made, says nothing about it; what was under way then may be there or not. Losses of what was begun
-    after ``resumed_ns``, when clients were served again, are counted apart too. ``torn``: the fault may have torn a
+    after ``resumed_ns``, when clients were served again, are counted apart too. A `close` that was under way at
+    ``restarted_ns``, when a restarted server answered again, does not bind: Linux' client does not send again what
+    the server forgot of it (docs/findings.md). ``torn``: the fault may have torn a
     block that was being overwritten.
 
     Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
@@ -229,7 +237,9 @@ def balance_of(
         if worker.key not in found:
             raise RigError(f"the scan says nothing of {worker.key}")
         operations = by_worker[worker.number]
-        bound = [one for one in operations if one.binds(before_ns)]
+        across = [one for one in operations if restarted_ns is not None and closes_across(one, restarted_ns)]
+        balance.across_restart += len(across)
+        bound = [one for one in operations if one.binds(before_ns) and one not in across]
         # What was never done is counted, too.
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
@@ -238,6 +248,12 @@ def balance_of(
         weigh_ = {**dict.fromkeys(TREES, weigh_names), "o_append": weigh_records}.get(worker.kind, weigh_blocks)
         weigh_(case, balance)
     return balance
+
+
+def closes_across(operation: Operation, restarted_ns: int) -> bool:
+    """Return whether an operation is a `close` that was under way when a restarted server answered again."""
+    ended = operation.ended_ns
+    return operation.kind == "close" and ended is not None and operation.issued_ns < restarted_ns <= ended
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:

@@ -213,7 +213,7 @@ PLANTS = (
     # Of its workers each may have ended an operation, and not begun the next, when the power goes.
     Plant("early-acknowledgement", "agents", "metadata|O_SYNC write|write . close", LOST, STACK, "client1-"),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
-    Plant("rename-undone", "rename", "metadata", LOST, STACK),
+    Plant("rename-undone", "rename", "rename,", LOST, STACK),
     Plant("older-than-write-back", "late-write-back", "older than write-back allows", "acknowledged", STACK, "fsync"),
     Plant("panic-in-recovery", "panic", "kernel log", "server: ", "kernel", "panic"),
     Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),
