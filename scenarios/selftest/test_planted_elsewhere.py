@@ -13,8 +13,10 @@ from harness.crash.explorer import Options, explore_cycle
 from harness.crash.source import Source, source_of
 from harness.disk.writelog import Flag, Kind
 from harness.fault import NfsdRestart
+from harness.verdict.contract import PROMISES
 from harness.verdict.outcome import Outcome, Verdict
 from harness.verdict.wire import judge_locks_kept
+from harness.workload.agent import METADATA
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
 from scenarios.selftest.test_planted import Cycles, cycles
 
@@ -119,4 +121,4 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     assert {one.blame for one in explored.failures} == {places["flush-dropped"]}
-    assert any("metadata" in one.promise for one in explored.failures), explored.failures
+    assert {one.promise for one in explored.failures} & {PROMISES[kind] for kind in METADATA}, explored.failures
