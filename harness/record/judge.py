@@ -8,7 +8,6 @@ from harness.disk.cache import CacheMode
 from harness.export import ExportSpec
 from harness.filesystem.write_back import WriteBackState
 from harness.monitor.packets import read_exchanges
-from harness.mount import MountSpec
 from harness.record.blame import of_lies
 from harness.record.ranking import conclude_plan, judge_cells
 from harness.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
@@ -155,9 +154,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
         )
         setattr(cycle, place, evidence)
         if place == "on_server" and (calls := cycle.checks.get("calls")) is not None:
-            mount = MountSpec.model_validate(cycle.asked["mount"])
-            sync_mount = bool(mount.sync or mount.noac)
-            verdicts += judge_calls(evidence.acknowledged, calls, mount.vers, sync_mount=sync_mount)
+            verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"])
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)

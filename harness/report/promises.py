@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from harness.mount import MountSpec
 from harness.record.run import CycleRecord
 from harness.verdict.calls import calls_of, total
 from harness.verdict.contract import PROMISES
@@ -22,13 +21,13 @@ class Row(NamedTuple):
 
 def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
     """Return the promises of a cycle in the order of the README's table."""
-    mount = MountSpec.model_validate(cycle.asked.get("mount", {}))
-    sent = total(cycle.checks.get("calls", {}))
+    counted = cycle.checks.get("calls")
+    sent = total(counted if isinstance(counted, dict) else {})
     found = []
     for kind, promise in PROMISES.items():
         if (acknowledged := balance.acknowledged.get(kind)) is None:
             continue
-        needed = sorted(calls_of(kind, mount.vers, sync_mount=bool(mount.sync or mount.noac)))
+        needed = sorted(calls_of(kind, cycle.asked.get("mount", {})))
         calls = ", ".join(f"{sent[name]:,} {name}" for name in needed) if sent else ""
         judged = balance.judged.get(kind, acknowledged)
         found.append(Row(promise, acknowledged, judged, balance.lost.get(kind, 0), calls))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from harness.verdict.contract import PROMISES
 from harness.verdict.outcome import Outcome, Verdict
@@ -41,10 +42,13 @@ _CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
-def calls_of(kind: str, vers: str, *, sync_mount: bool) -> frozenset[str]:
-    """Return the calls that an operation of a kind needs; on a ``sync`` mount each WRITE is stable by itself."""
-    calls = (_CALLS_3 if vers == "3" else {}).get(kind) or _CALLS.get(kind, WRITE)
-    return calls - {"COMMIT"} if sync_mount else calls
+def calls_of(kind: str, mount: Mapping[str, Any]) -> frozenset[str]:
+    """Return the calls that an operation of a kind needs on a mount, as a record has its specification.
+
+    On a ``sync`` mount each WRITE is stable by itself.
+    """
+    calls = (_CALLS_3 if mount.get("vers") == "3" else {}).get(kind) or _CALLS.get(kind, WRITE)
+    return calls - {"COMMIT"} if mount.get("sync") or mount.get("noac") else calls
 
 
 def total(calls: Calls) -> Counter[str]:
@@ -55,11 +59,11 @@ def total(calls: Calls) -> Counter[str]:
     return counted
 
 
-def judge_calls(kinds: Iterable[str], calls: Calls, vers: str, *, sync_mount: bool) -> list[Verdict]:
+def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) -> list[Verdict]:
     """Judge each kind of operation that was acknowledged by the calls that it needs: without one it proves nothing."""
     sent, verdicts = total(calls), []
     for kind in kinds:
-        needed = calls_of(kind, vers, sync_mount=sync_mount)
+        needed = calls_of(kind, mount)
         if missing := sorted(name for name in needed if not sent[name]):
             reason = f"no client sent a {' or a '.join(missing)}: the server was never to keep this promise"
             verdicts.append(
