@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from errno import EEXIST, ENOENT, errorcode
+from errno import EEXIST, EIO, ENOENT, errorcode
 
 from harness.verdict.evidence import BlockClass, Evidence
 from harness.verdict.outcome import Outcome, Verdict
@@ -40,6 +40,8 @@ PROMISES: Mapping[str, str] = {
     "clone": "FICLONE",
 }
 """What each kind of operation is called in reports: when it has returned, it is durable."""
+LOSE_LOCKS = frozenset({"lease-expiry", "missed-grace"})
+"""Faults that keep a client away for longer than its lease."""
 LEAST_JUDGED = 3
 """Acknowledged operations that could have shown a loss, without which a promise has not been tested."""
 
@@ -191,7 +193,9 @@ def meant(operation: Operation, conditions: Conditions) -> bool:
         return True
     begun_ns = conditions.fault_begun_ns
     since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
-    return since and operation.error in conditions.allowed_by_fault
+    # Who lost its lock with its lease cannot go on as if it held it.
+    lock_lost = operation.kind == "o_append" and operation.error == EIO and bool(conditions.faults & LOSE_LOCKS)
+    return since and (operation.error in conditions.allowed_by_fault or lock_lost)
 
 
 def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None = None) -> bool:

@@ -175,3 +175,22 @@ def test_a_session_does_nothing_twice() -> None:
     history = History([did("mkdir", 0, 1, 90, 210, error=EEXIST)])
     assert judge_errors(history, SYNC, CUT, RESUMED).outcome is Outcome.PASS
     assert judge_errors(history, replace(SYNC, exactly_once=True), CUT, RESUMED).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "error", "outcome"),
+    [
+        ("o_append", "lease-expiry", EIO, Outcome.PASS),
+        ("o_append", "lease-expiry", ENOSPC, Outcome.FAIL),
+        ("o_append", "power-cut", EIO, Outcome.FAIL),
+        ("fsync", "lease-expiry", EIO, Outcome.FAIL),
+    ],
+)
+def test_only_who_lost_a_lock_with_its_lease_may_fail_for_it(
+    kind: str, fault: str, error: int, outcome: Outcome
+) -> None:
+    conditions = replace(SYNC, faults=frozenset({fault}), fault_begun_ns=CUT)
+    late = did(kind, 0, 1, CUT + 1, CUT + 2, error=error)
+    assert judge_errors(History([late]), conditions, CUT).outcome is outcome
+    early = late._replace(issued_ns=CUT - 9, ended_ns=CUT - 8)
+    assert judge_errors(History([early]), conditions, CUT).outcome is Outcome.FAIL
