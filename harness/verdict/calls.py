@@ -16,7 +16,6 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "pages": frozenset({"WRITE", "COMMIT"}),
         "unaligned": frozenset({"WRITE", "COMMIT"}),
-        "close": frozenset({"WRITE", "COMMIT"}),
         "o_append": frozenset({"WRITE", "LOCK"}),
         "mkdir": frozenset({"CREATE"}),
         "create": frozenset({"OPEN"}),

@@ -217,8 +217,8 @@ def balance_of(
     Only what was acknowledged before ``before_ns`` binds. What was begun after ``seen_ns``, when the power went or
     the scan was made, says nothing about it; what was under way then may be there or not. Losses of what was begun
     after ``resumed_ns``, when clients were served again, are counted apart too. A `close` that was under way at
-    ``restarted_ns``, when a restarted server answered again, does not bind: Linux' client does not send again what
-    the server forgot of it (docs/findings.md). ``torn``: the fault may have torn a
+    ``restarted_ns``, when a restarted server answered again, does not bind if it needed a COMMIT: Linux' client does
+    not send again what the server forgot of it (docs/findings.md). ``torn``: the fault may have torn a
     block that was being overwritten.
 
     Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
@@ -237,7 +237,11 @@ def balance_of(
         if worker.key not in found:
             raise RigError(f"the scan says nothing of {worker.key}")
         operations = by_worker[worker.number]
-        across = [one for one in operations if restarted_ns is not None and closes_across(one, restarted_ns)]
+        across = [
+            one
+            for one in operations
+            if worker.span > 1 and restarted_ns is not None and closes_across(one, restarted_ns)
+        ]
         balance.across_restart += len(across)
         bound = [one for one in operations if one.binds(before_ns) and one not in across]
         # What was never done is counted, too.

@@ -32,7 +32,7 @@ class Defect:
     """The kinds of the ledger's operations that rest on it."""
 
 
-_BY_COMMIT = frozenset({"pages", "unaligned", "close", "copy"})
+_BY_COMMIT = frozenset({"pages", "unaligned", "copy"})
 _BY_STABLE_WRITE = frozenset(
     {"fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "o_append", "append", "close"}
 )

@@ -238,11 +238,15 @@ def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
 
 
 def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() -> None:
-    worker = WorkerSpec(number=0, client="c", kind="close", path="p", file=0, blocks=1, files=True)
+    worker = WorkerSpec(number=0, client="c", kind="close", path="p", file=0, blocks=1, files=True, span=2, step=2)
     close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
-    found = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
+    found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
     for restarted_ns, lost in ((20, 0), (5, 1), (31, 1), (None, 1)):
         evidence = weigh([worker], History([close]), found, restarted_ns=restarted_ns)
         assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
     fsync = weigh([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
     assert fsync.lost_total == 1
+    # One page goes out as a FILE_SYNC WRITE, which is sent again.
+    page = worker.model_copy(update={"span": 1})
+    alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
+    assert weigh([page], History([close]), alone, restarted_ns=20).lost_total == 1
