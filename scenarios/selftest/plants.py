@@ -211,7 +211,7 @@ PLANTS = (
     Plant("silent-corruption", "drives", "blocks whole", "1 garbage", "the disks"),
     Plant("bitmap-cleared", "bitmap", "array", "mismatch_cnt", STACK),
     # Of its workers each may have ended an operation, and not begun the next, when the power goes.
-    Plant("early-acknowledgement", "agents", "metadata|O_SYNC write|write . close", LOST, STACK, "client1-"),
+    Plant("early-acknowledgement", "agents", "(?!write . fsync)", LOST, STACK, "client1-"),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "rename,", LOST, STACK),
     Plant("older-than-write-back", "late-write-back", "older than write-back allows", "acknowledged", STACK, "fsync"),
