@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("places", nargs="+", help="packages of harness/, or files, as disk or workload/agent.py")
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many of the drawn ones, done before")
+    parser.add_argument("--skip", type=int, default=0, help="number of drawn mutants to leave out, from the first on")
     parser.add_argument("--whole", action="store_true", help="show each survivor to all tests of these packages too")
     arguments = parser.parse_args()
     for name in PRELOADED:
@@ -282,7 +282,7 @@ def main() -> None:
             ends.append(red)
         false = red_anyway(tree, {red for red in ends if red and "::" in red})
     for test in sorted(false):
-        print(f"RED WITHOUT ANY CHANGE, and counts for nothing: {test}")
+        print(f"RED WITHOUT ANY CHANGE, so its kill is not counted: {test}")
     killed = sum(red is not None and red not in false for red in ends)
     print(f"{killed} of {len(drawn)} killed: {killed / max(1, len(drawn)):.0%}; seed {arguments.seed}; {load()}")
 

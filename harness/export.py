@@ -34,7 +34,7 @@ NFS_PORT = 2049
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 GRACE_ENDED = f"{_NFSD}/v4_end_grace"
-"""Reads Y once the grace period is over; whoever writes Y ends it."""
+"""Reading it gives Y once the grace period is over; writing Y ends the grace period."""
 _GRACE_ENDS_S = 10.0
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"

@@ -36,7 +36,7 @@ Factory = Callable[[int], AbstractContextManager[Checks]]
 
 
 def never(_: Observation) -> bool:
-    """Return that nothing breaks a promise: what was seen is nobody's business yet."""
+    """Return that nothing breaks a promise: this caller does not judge what was seen."""
     return False
 
 

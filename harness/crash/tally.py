@@ -112,7 +112,7 @@ class Tally:
     def breaks(self, state: CrashState, observation: Observation) -> bool:
         """Return whether what was seen of a state breaks a promise; from any thread."""
         judgement = self.judge(state, observation)
-        # Whoever counts it next need not judge it again.
+        # `add` takes this judgement and does not compute it again.
         self._judged[state] = observation, judgement
         return judgement.broken
 

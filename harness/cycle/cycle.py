@@ -111,11 +111,11 @@ class Cycle:
     def _old(self) -> tuple[str, ...]:
         """Return the disks that hold old data where nothing was written."""
         offered = {disk.serial for disk in self.lab.topology.disks if disk.old_data}
-        old = [serial for serial in holders_of_old_data(self.stack.spec.array) if serial in offered]
+        holders = holders_of_old_data(self.stack.spec.array)
         # Without one of them the others' parity is not zero.
-        old = old if len(old) == len(holders_of_old_data(self.stack.spec.array)) else []
-        self.record.checks["old data"] = old
-        return tuple(old)
+        old = tuple(holders) if offered.issuperset(holders) else ()
+        self.record.checks["old data"] = list(old)
+        return old
 
     def _say(self, what: str) -> None:
         step(f"{self.spec.title}: {what}")
@@ -131,7 +131,7 @@ class Cycle:
         client = self.lab.clients[0]
         path = f"{self._mount_point}/throughput"
         rates = []
-        # The first counts for nothing: the first bytes on fresh disks pay for the memory behind them.
+        # The first measurement is discarded: the engine allocates memory for the first writes to fresh disks.
         for number in range(MEASUREMENTS + 1):
             client.succeed(["rm", "-f", path])
             said = client.succeed(fio_command(fio, path), deadline_s=FIO_DEADLINE_S)
@@ -168,7 +168,7 @@ class Cycle:
         self.members.start()
         written = read_write_back(self.lab.server, self.stack.filesystem.state())
         self.record.checks["write back"] = written.model_dump(mode="json")
-        self.record.checks["disks"] = {one: asdict(counted) for one, counted in self.lab.disks.counters().items()}
+        self.record.checks["disks"] = self._disk_counters()
         sent = self._calls()
         self._end_lockd_grace()
         # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
@@ -291,8 +291,8 @@ class Cycle:
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
         wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")
 
-    def _disk_counters(self) -> object:
-        """Return what the disks have done so far, as the engine counts it; None where nothing counts it."""
+    def _disk_counters(self) -> dict[str, dict[str, Any]]:
+        """Return the engine's counters of each member disk, by its serial."""
         return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
     def _rouse_clients(self) -> None:
@@ -303,7 +303,7 @@ class Cycle:
         NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
         """
         connections = self.spec.stack.mount.nconnect or 1
-        # At once: whoever is back first waits, at growing intervals, until the others have reclaimed too.
+        # Side by side: a client that reconnects first retries at growing intervals until all others have reclaimed.
         on_all(
             self.lab.clients,
             lambda client: client.start_command(
@@ -350,7 +350,7 @@ def rousing_command(directory: str, connections: int) -> list[str]:
     """Ask something new of a mount, on each of its connections.
 
     With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
-    it while others are busy. So many are asked at once.
+    it while others are busy. This sends as many requests at once as the mount has connections.
     """
     if connections == 1:
         return ["stat", "--file-system", directory]

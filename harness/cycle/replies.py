@@ -119,7 +119,7 @@ class ReplyWatch:
         try:
             yield
         except BaseException:
-            # What has gone wrong is told; the capture ends with the lab at the latest.
+            # The error is in the record. The capture process ends with the lab at the latest.
             with suppress(RigError):
                 tap.discard()
             raise

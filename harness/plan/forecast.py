@@ -27,7 +27,7 @@ class Forecast:
         self._left[kind, name] = seconds
 
     def ended(self, kind: str, name: Hashable, seconds: float) -> None:
-        """Note how long a part took; one that nobody expected says nothing of others."""
+        """Note how long a part took; a part that was not expected changes no estimate."""
         expected = self._left.pop((kind, name), 0.0)
         if expected > 0:
             self._expected[kind] += expected

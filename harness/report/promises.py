@@ -16,7 +16,7 @@ class Row(NamedTuple):
     judged: int
     lost: int
     calls: str
-    """How often the clients sent the calls that it needs, for all promises together; empty if nobody counted."""
+    """How often the clients sent the calls that it needs, for all promises together; empty if there are no counts."""
 
 
 def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
