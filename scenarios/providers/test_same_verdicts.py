@@ -1,5 +1,6 @@
 """The same file, unchanged, on each provider: the same verdicts; each report says what its provider cannot prove."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from scenarios.hosts.hardware import Hardware
 PROMISES = Path(__file__).with_name("promises.py")
 DEADLINE_S = 900.0
 STATES = 20
-LIARS = "the disks: disk0, disk1, disk2, disk3 acknowledged flushes and kept nothing"
+LIARS = {"disk0", "disk1", "disk2", "disk3"}
 EXPECTED = {
     "sync-export-keeps-every-promise": Outcome.PASS,
     "async-export-loses-acknowledged-work": Outcome.PASS,
@@ -77,7 +78,13 @@ def crashes_are_shown(store: RunStore) -> None:
     assert 0 < explored.broken < explored.judged == STATES
     assert explored.cold.checked
     assert not explored.cold.differing
-    assert {one.blame for one in explored.failures if one.confirmed} == {LIARS}
+    confirmed = [one for one in explored.failures if one.confirmed]
+    assert confirmed
+    # A crash shortly after the first lie is blamed on the disks that had lied by then.
+    for one in confirmed:
+        blamed = set(re.findall(r"disk\d+", str(one.blame)))
+        assert blamed, one
+        assert blamed <= LIARS, one
 
 
 @pytest.mark.exhaustive
