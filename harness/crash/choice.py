@@ -1,6 +1,6 @@
 """Which crash states are looked at: every cut with every policy, in an order that makes each part of it fair."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from random import Random
@@ -51,7 +51,8 @@ class Choices:
 
     ``cuts`` are all that there are, also those of which no state is proposed (`MOST_CUTS`).
     ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there. ``replies`` are instants of
-    acknowledgements; with ``only_replies`` these alone are cut at.
+    acknowledgements, of each kind of operation; the kinds take turns, so that a rare kind is cut at as often as a
+    frequent one. With ``only_replies`` these instants alone are cut at.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Choices:
         *,
         first: int = 0,
         unit: int = SECTOR,
-        replies: Iterable[int] = (),
+        replies: Mapping[str, Sequence[int]] | None = None,
         only_replies: bool = False,
     ) -> None:
         self.recording = recording
@@ -83,17 +84,23 @@ class Choices:
             if cut in drawn and not only_replies:
                 for choice in self._at(cut, caches.open, caches.members):
                     groups[choice.policy].append(choice)
-        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies, first)]
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
+        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies or {}, first)]
         # In turn from each policy, so that each beginning of the list has something of all.
         turns = zip_longest(*groups.values())
         self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
 
-    def _at_replies(self, replies: Iterable[int], first: int) -> list[int]:
-        # It binds if it came before the latest instant of a cut, which is 1 ns before the next request takes effect.
-        cuts = {self.recording.place(at_ns + 2) for at_ns in replies if at_ns < self.recording.end_ns}
-        return sorted(cut for cut in cuts if cut >= first)
+    def _at_replies(self, replies: Mapping[str, Sequence[int]], first: int) -> list[int]:
+        """Return the cuts at replies, each once: one of each kind of operation in turn, drawn by chance."""
+        by_kind = []
+        for kind, instants in sorted(replies.items()):
+            # A reply binds if it came before the latest instant of a cut, 1 ns before the next request takes effect.
+            places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
+            cuts = sorted(cut for cut in places if cut >= first)
+            self._random(Policy.AT_REPLY, kind).shuffle(cuts)
+            by_kind.append(cuts)
+        return list(dict.fromkeys(cut for turn in zip_longest(*by_kind) for cut in turn if cut is not None))
 
     def _random(self, *what: object) -> Random:
         return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311  a seeded choice, no secret

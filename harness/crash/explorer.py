@@ -211,10 +211,13 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
     )
 
 
-def acknowledged_at(source: Source) -> list[int]:
-    """Return when each operation was acknowledged, in order; those after the last instant of the write log not."""
-    done = source.oracle.history.acknowledged(source.recording.end_ns)
-    return sorted(at_ns for one in done if (at_ns := one.promised_ns) is not None)
+def acknowledged_at(source: Source) -> dict[str, list[int]]:
+    """Return when the operations of each kind were acknowledged, up to the last instant of the write log."""
+    instants: dict[str, list[int]] = {}
+    for one in source.oracle.history.acknowledged(source.recording.end_ns):
+        if one.promised_ns is not None:
+            instants.setdefault(one.kind, []).append(one.promised_ns)
+    return instants
 
 
 def undated(source: Source) -> list[str]:

@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_states(record: Record) -> None:
 
 
 def test_each_policy_comes_early(record: Record) -> None:
-    order = Choices(record(*LOG), 1, replies=[6500]).order
+    order = Choices(record(*LOG), 1, replies={"link": [6500]}).order
     assert {choice.policy for choice in order[: len(Policy)]} == set(Policy)
 
 
@@ -100,10 +100,22 @@ def test_at_a_reply_nothing_is_there_that_came_later(record: Record) -> None:
     made = record(*LOG)
     ends = [one.completed_ns for one in made.records]
     replies = [ends[5] - 2, ends[5] - 1, ends[6] - 1, ends[7] + 1, made.end_ns - 2, made.end_ns]
-    choices = Choices(made, 1, replies=replies, only_replies=True)
+    choices = Choices(made, 1, replies={"link": replies}, only_replies=True)
     # The first binds at cut 5; the second comes too late for it. At a cut that comes before the reply, nothing binds.
     assert sorted(choices.order) == [Choice(cut, Policy.AT_REPLY) for cut in (5, 6, 7)]
     assert all(made.instant_ns(6) > at for at in replies[:2])
     assert choices.state(Choice(6, Policy.AT_REPLY), (0, 1, 2)) == CrashState(6)
-    assert [one.cut for one in Choices(made, 1, first=6, replies=replies[:2], only_replies=True).order] == [6]
-    assert Policy.AT_REPLY in {one.policy for one in Choices(made, 1, replies=replies).order[: len(Policy)]}
+    later = Choices(made, 1, first=6, replies={"link": replies[:2]}, only_replies=True)
+    assert [one.cut for one in later.order] == [6]
+    assert Policy.AT_REPLY in {one.policy for one in Choices(made, 1, replies={"link": replies}).order[: len(Policy)]}
+
+
+def test_a_rare_kind_of_operation_is_cut_at_as_often_as_a_frequent_one(record: Record) -> None:
+    made = record(*LOG)
+    ends = [one.completed_ns for one in made.records]
+    frequent, rare = [one - 2 for one in ends[4:7]], [ends[7] - 2]
+    order = Choices(made, 1, replies={"fsync": frequent, "link": rare}, only_replies=True).order
+    assert 7 in [choice.cut for choice in order[:2]]
+    assert sorted(choice.cut for choice in order) == [4, 5, 6, 7]
+    # What one cut shows of two kinds is looked at once.
+    assert len(Choices(made, 1, replies={"fsync": rare, "link": rare}, only_replies=True).order) == 1
