@@ -204,7 +204,9 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
             log10=_log10(choices.possible), exact=choices.possible if choices.possible < EXACT_BELOW else None
         ),
         candidates=len(choices.order),
-        acknowledged_s=[(instant - opened) / 1e9 for instant in acknowledged_at(source)],
+        acknowledged_s=sorted(
+            (at_ns - opened) / 1e9 for of_kind in acknowledged_at(source).values() for at_ns in of_kind
+        ),
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
         cannot_prove=[*LIMITS, *undated(source), *(environment.cannot_prove if environment else ())],

@@ -18,7 +18,7 @@ from harness.command import CommandFailed
 from harness.errors import RaidproofError, RequirementMissing, RigError
 from harness.lab import Lab
 from harness.monitor.capture import Tap, printed, tapping
-from harness.monitor.replies import Clocks, Reply, parse_replies, replies_command
+from harness.monitor.replies import Clocks, Reply, parse_replies, parse_writes, replies_command
 from harness.workload.agent import GROUPS
 from harness.workload.history import Ended, History, Operation, WorkerSpec
 from harness.workload.replies import write_replies
@@ -101,7 +101,7 @@ class ReplyWatch:
 
     def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
         self.seen: dict[str, Any] = {}
-        """For the record: how many operations were dated, of how many; or why none."""
+        """For the record: how many operations were dated, of how many, and WRITEs by stability; or why nothing."""
         self.found: Path | None = None
         """The file with the instants, once there is one."""
         self._lab = lab
@@ -154,14 +154,15 @@ class ReplyWatch:
         tap.end()
         clocks = Clocks.since(tap.ahead_ns)
         clocks.require_unset()
-        replies = parse_replies(printed(replies_command(tap.path)), clocks)
+        text = printed(replies_command(tap.path))
+        replies = parse_replies(text, clocks)
         operations = History.read(history).operations
         addresses = {one.name: str(one.spec.address.ip) for one in self._lab.clients}
         dated = replied(operations, self._workers, addresses, replies)
         path = self._folder / "replies"
         write_replies(path, dated)
         tap.discard()
-        self.found, self.seen = path, summary(operations, dated)
+        self.found, self.seen = path, {**summary(operations, dated), "writes": dict(parse_writes(text))}
 
 
 def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""When the server's replies crossed a lab's bridge, from a capture: RPC's headers only, whatever NFS says in them."""
+"""When the server's replies crossed a lab's bridge, and how stable the clients asked their WRITEs to be."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,19 @@ from harness.waiting import realtime_ahead_ns
 
 CLOCK_SET_NS = 200_000
 """The real-time clock is slewed together with the monotonic one: what differs more than two readings do was set."""
-_FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "tcp.stream", "rpc.xid", "rpc.msgtyp", "rpc.auth.gid")
+_FIELDS = (
+    "frame.time_epoch",
+    "ip.src",
+    "ip.dst",
+    "tcp.stream",
+    "rpc.xid",
+    "rpc.msgtyp",
+    "rpc.auth.gid",
+    "nfs.write.stable",
+    "nfs.stable_how4",
+)
+STABILITY = ("UNSTABLE", "DATA_SYNC", "FILE_SYNC")
+"""stable_how of a WRITE by its number (RFC 1813, section 3.3.7) and stable_how4 (RFC 8881, section 18.32)."""
 _EPOCH = re.compile(r"(\d+)\.(\d{9})")
 _CALL = "0"
 
@@ -51,10 +64,10 @@ class Clocks(NamedTuple):
 
 
 def replies_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Print one line for each packet in which an RPC message ends. NFS itself is not decoded: it costs most."""
+    """Print one line for each packet in which an RPC message ends."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     rpcs = ["-d", f"tcp.port=={port},rpc", "-Y", "rpc"]
-    return ["tshark", "-n", "-r", str(path), "--disable-protocol", "nfs", *rpcs, "-T", "fields", *fields]
+    return ["tshark", "-n", "-r", str(path), *rpcs, "-T", "fields", *fields]
 
 
 def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
@@ -66,29 +79,62 @@ def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
     calls: dict[tuple[str, str, str], tuple[int, int | None]] = {}
     replies: list[Reply] = []
     for line in text.splitlines():
-        at_ns, source, target, stream, messages, groups = _packet(line, clocks)
-        groups_of = iter(_first_groups(groups, sum(kind == _CALL for _, kind in messages)))
-        for xid, kind in messages:
+        packet = _packet(line)
+        at_ns = clocks.monotonic_ns(packet.real_ns)
+        groups_of = iter(_first_groups(packet.groups, sum(kind == _CALL for _, kind in packet.messages)))
+        for xid, kind in packet.messages:
             if kind == _CALL:
-                calls[source, stream, xid] = (at_ns, next(groups_of))
+                calls[packet.source, packet.stream, xid] = (at_ns, next(groups_of))
             else:
-                called_ns, group = calls.pop((target, stream, xid), (None, None))
-                replies.append(Reply(target, at_ns, called_ns, group))
+                called_ns, group = calls.pop((packet.target, packet.stream, xid), (None, None))
+                replies.append(Reply(packet.target, at_ns, called_ns, group))
     return replies
 
 
-def _packet(line: str, clocks: Clocks) -> tuple[int, str, str, str, list[tuple[str, str]], list[str]]:
+def parse_writes(text: str) -> Counter[str]:
+    """Read the output of `replies_command`: how many WRITEs the clients sent, by the stability that they asked for.
+
+    A reply also has a field of that name, which says what the server did. No packet holds both: a packet goes one way.
+
+    Raises:
+        RigError: it is not such output.
+    """
+    counted: Counter[str] = Counter()
+    for line in text.splitlines():
+        packet = _packet(line)
+        if packet.messages and all(kind == _CALL for _, kind in packet.messages):
+            counted.update(STABILITY[number] for number in packet.stability)
+    return counted
+
+
+class _Packet(NamedTuple):
+    """One line of tshark's."""
+
+    real_ns: int
+    source: str
+    target: str
+    stream: str
+    messages: list[tuple[str, str]]
+    """XID and type of each."""
+    groups: list[str]
+    stability: list[int]
+
+
+def _packet(line: str) -> _Packet:
     fields = line.split("\t")
     epoch = _EPOCH.fullmatch(fields[0])
     if epoch is None or len(fields) != len(_FIELDS):
         raise RigError(f"not what tshark prints of RPCs: {line[:200]!r}")
-    at_ns = clocks.monotonic_ns(int(epoch[1]) * 1_000_000_000 + int(epoch[2]))
     source, target, stream = fields[1:4]
     # A piece of a message that ends in a later packet has no type.
-    xids, kinds, groups = ([one for one in field.split(",") if one] for field in fields[4:])
+    xids, kinds, groups, stable3, stable4 = ([one for one in field.split(",") if one] for field in fields[4:])
     if len(xids) != len(kinds):
         raise RigError(f"tshark names {len(xids)} RPCs and the types of {len(kinds)}: {line[:200]!r}")
-    return at_ns, source, target, stream, list(zip(xids, kinds, strict=True)), groups
+    stability = [*map(int, (*stable3, *stable4))]
+    if any(number >= len(STABILITY) for number in stability):
+        raise RigError(f"not the stability of a WRITE: {line[:200]!r}")
+    real_ns = int(epoch[1]) * 1_000_000_000 + int(epoch[2])
+    return _Packet(real_ns, source, target, stream, list(zip(xids, kinds, strict=True)), groups, stability)
 
 
 def _first_groups(groups: Sequence[str], calls: int) -> Iterator[int | None]:

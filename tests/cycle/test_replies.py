@@ -149,12 +149,16 @@ def test_what_clients_did_is_dated_when_they_have_ended(
     begun = now_ns()
     at = [(begun + later + tap.ahead_ns) for later in (1_000_000, 2_000_000)]
     stamps = [f"{one // 10**9}.{one % 10**9:09}" for one in at]
-    lines = f"{stamps[0]}\t10.0.0.1\t10.0.0.9\t0\t0x1\t0\t{GROUPS},0\n{stamps[1]}\t10.0.0.9\t10.0.0.1\t0\t0x1\t1\t\n"
+    lines = (
+        f"{stamps[0]}\t10.0.0.1\t10.0.0.9\t0\t0x1\t0\t{GROUPS},0\t\t2\n"
+        f"{stamps[1]}\t10.0.0.9\t10.0.0.1\t0\t0x1\t1\t\t\t2\n"
+    )
     monkeypatch.setattr(module, "printed", lambda _: lines)
     with watch.watching(tmp_path / "history"):
         record_history(tmp_path / "history", begun, begun + 9_000_000)
     watch.finish()
     assert watch.seen["dated"] == watch.seen["of"] == 1
+    assert watch.seen["writes"] == {"FILE_SYNC": 1}
     assert watch.found is not None
     (key, dated), *others = read_replies(watch.found).items()
     assert (key, others, tap.discarded) == ((0, 0), [], True)
