@@ -1,3 +1,3 @@
 """Shared by the harness's own tests and the scenarios."""
 
-pytest_plugins = ["harness.plugin", "pytester"]
+pytest_plugins = ["raidproof.pytest_plugin.plugin", "pytester"]

@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from raidproof.core.topology import server_and_clients
+from raidproof.core.units import MIB, format_size
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import Lab, lab_of
+from raidproof.run.demo import demo_stack
+from raidproof.storage.stack import Stack
+from raidproof.workload.fio import FioSpec, fio_command, parse_fio
+
 from benchmarks.figures import load, row
-from harness.demo import demo_stack
-from harness.lab import Lab, lab_of
-from harness.machine.machine import Machine
-from harness.stack import Stack
-from harness.topology import server_and_clients
-from harness.units import MIB, format_size
-from harness.workload.fio import FioSpec, fio_command, parse_fio
 
 BAR = 0.95
 WRITES = 4

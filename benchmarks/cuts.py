@@ -16,18 +16,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+from raidproof.core.errors import RigError
+from raidproof.core.interrupt import unwinding_on_signals
+from raidproof.core.log import shown_on
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.provider.registry import EnclosedLab, Lab
+from raidproof.record import ControlSpec, CycleRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.demo import demo_stack, demo_topology
 
 from benchmarks.figures import load, row
-from harness.campaign import Campaign
-from harness.cycle import CycleSpec
-from harness.demo import demo_stack, demo_topology
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.errors import RigError
-from harness.interrupt import unwinding_on_signals
-from harness.lab import EnclosedLab, Lab
-from harness.log import shown_on
-from harness.record import ControlSpec, CycleRecord
-from harness.verdict.outcome import Outcome
 
 BAR_S = 10.0
 POLICIES = (CutPolicy.RANDOM, CutPolicy.TORN, CutPolicy.DROP)

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
-from harness.command import succeed
-from harness.disk.client import EngineClient
-from harness.disk.daemon import nbdkit_command
-from harness.disk.messages import Disks, MemberSpec, save_disks
-from harness.units import GIB, KIB, MIB
+from raidproof.core.command import succeed
+from raidproof.core.units import GIB, KIB, MIB
+from raidproof.disk.client import EngineClient
+from raidproof.disk.daemon import nbdkit_command
+from raidproof.disk.messages import Disks, MemberSpec, save_disks
 
 SIZE = GIB
 STRIDE = 4 * KIB * 119  # steps of qemu-img bench: no request touches the one before, all of the disk is reached

@@ -12,14 +12,14 @@ from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from harness.array import ArraySpec
-from harness.lab import lab_of, prepare
-from harness.machine import kernel
-from harness.stack import Stack, StackSpec
-from harness.topology import Platform, SoftwareSpec, server_and_clients
-from harness.units import KIB, MIB
-from harness.waiting import now_ns
-from harness.workload.fio import FioSpec, fio_command, parse_fio
+from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
+from raidproof.core.units import KIB, MIB
+from raidproof.core.waiting import now_ns
+from raidproof.image import kernel
+from raidproof.provider.registry import lab_of, prepare
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.stack import Stack, StackSpec
+from raidproof.workload.fio import FioSpec, fio_command, parse_fio
 
 SYNCED_WRITES = 2000
 

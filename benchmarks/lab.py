@@ -10,14 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from raidproof.core import command
+from raidproof.core.log import progress
+from raidproof.core.waiting import now_ns
+from raidproof.provider.registry import lab_of, prepare
+from raidproof.run.demo import demo_stack, demo_topology
+from raidproof.run.doctor import require_host
+from raidproof.storage.stack import Stack
+
 from benchmarks.figures import load, row
-from harness import command
-from harness.demo import demo_stack, demo_topology
-from harness.doctor import require_host
-from harness.lab import lab_of, prepare
-from harness.log import progress
-from harness.stack import Stack
-from harness.waiting import now_ns
 
 BAR_S = 8.0
 DEADLINE_S = 180.0

@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+from raidproof.core.topology import server_and_clients
+from raidproof.core.units import MIB
+from raidproof.core.waiting import now_ns
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import EnclosedLab
+from raidproof.provider.uml.lab import Uml
+from raidproof.provider.uml.machine import SHARED_MEMORY, UmlPower
 
 from benchmarks.figures import load, row
-from harness.lab import EnclosedLab
-from harness.lab.uml import Uml
-from harness.machine.machine import Machine
-from harness.machine.uml import SHARED_MEMORY, UmlPower
-from harness.topology import server_and_clients
-from harness.units import MIB
-from harness.waiting import now_ns
 
 SIZE = 192 * MIB
 ENGINE = [f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4)]

@@ -3,7 +3,7 @@
 The changes are cosmic-ray's operators and one of our own that leaves out a statement. A place in the code is drawn
 first and what is done there second, so that a place where much can be done does not count more. Each change is made
 in a copy of the tree, and is met first by the tests that mirror its module (`tests/disk/test_cache.py` for
-`harness/disk/cache.py`), then by those that import it. Run it as
+`harness/raidproof/disk/cache.py`), then by those that import it. Run it as
 `python -m benchmarks.mutants disk crash`; docs/mutation.md has the set-up and the score.
 """
 

@@ -16,20 +16,21 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from raidproof.core.log import progress
+from raidproof.core.topology import Platform, SoftwareSpec, Topology
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.crash.checker.checker import Checker
+from raidproof.crash.recording import Recording
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.disk.writelog import WriteLog
+from raidproof.provider.registry import lab_of, prepare
+from raidproof.run.demo import demo_stack, demo_topology
+from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.stack import Stack
+from raidproof.workload.ledger import Ledger, LedgerSpec
+
 from benchmarks.figures import load, row
-from harness.crash.checker import Checker
-from harness.crash.recording import Recording
-from harness.crash.state import CrashState, Survivor
-from harness.crash.window import Window
-from harness.demo import demo_stack, demo_topology
-from harness.disk.writelog import WriteLog
-from harness.filesystem import DIRECTORY
-from harness.lab import lab_of, prepare
-from harness.log import progress
-from harness.stack import Stack
-from harness.topology import Platform, SoftwareSpec, Topology
-from harness.waiting import Deadline, now_ns, wait_until
-from harness.workload.ledger import Ledger, LedgerSpec
 
 BAR = 300
 OPERATIONS = 1000

@@ -9,14 +9,15 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from raidproof.core.units import GIB, KIB
+from raidproof.core.waiting import cpu_time_ns
+from raidproof.disk.profile import Profile, load_profile, profile_names
+from raidproof.disk.timing.closed_loop import drive
+from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.timing.request import Op, Request
+
 from benchmarks.figures import load, row
-from harness.disk.profile import Profile, load_profile, profile_names
-from harness.disk.timing.closed_loop import drive
-from harness.disk.timing.geometry import Placement
-from harness.disk.timing.hardware import Hardware
-from harness.disk.timing.request import Op, Request
-from harness.units import GIB, KIB
-from harness.waiting import cpu_time_ns
 
 BAR_US = 100.0
 SHORT, LONG = 4 * KIB, 128 * KIB

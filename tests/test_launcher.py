@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from harness.waiting import Deadline, wait_until
+from raidproof.core.waiting import Deadline, wait_until
 
 HOME = Path(__file__).resolve().parents[1]
 REAL = (
@@ -39,7 +38,7 @@ case "$*" in
     [ -z "${PIP_HANGS-}" ] || { touch "$FAKES/hanging"; exec sleep 60; }
     [ -z "${PIP_FAILS-}" ] || { echo 'ERROR: no index in sight'; exit 1; }
     ;;
-*'-m harness '*) echo "harness: $*" ;;
+*'-m raidproof '*) echo "harness: $*" ;;
 esac
 """
 APT = """#!/bin/sh
@@ -129,8 +128,8 @@ def test_help_needs_nothing(machine: Machine, words: tuple[str, ...]) -> None:
 
 def test_a_ready_machine_goes_straight_to_the_harness(machine: Machine) -> None:
     machine.fake("nbdkit")
-    assert machine.run("demo", "a b")[:2] == (0, "harness: -P -m harness demo a b\n")
-    assert machine.run("demo") == (0, "harness: -P -m harness demo\n", "")
+    assert machine.run("demo", "a b")[:2] == (0, "harness: -P -m raidproof demo a b\n")
+    assert machine.run("demo") == (0, "harness: -P -m raidproof demo\n", "")
     assert len(machine.calls("pip")) == 1
     assert machine.calls("apt") == []
 
@@ -138,7 +137,7 @@ def test_a_ready_machine_goes_straight_to_the_harness(machine: Machine) -> None:
 def test_through_a_link(machine: Machine, tmp_path: Path) -> None:
     link = tmp_path / "rp"
     link.symlink_to(machine.home / "raidproof")
-    assert machine.run("doctor", launcher=link)[:2] == (0, "harness: -P -m harness doctor\n")
+    assert machine.run("doctor", launcher=link)[:2] == (0, "harness: -P -m raidproof doctor\n")
     assert (machine.home / ".venv").is_symlink()
 
 
@@ -264,7 +263,7 @@ def test_a_killed_preparation_is_begun_again(machine: Machine) -> None:
 
 def test_two_at_once_make_one_environment(machine: Machine) -> None:
     both = [machine.start("doctor") for _ in range(4)]
-    assert [process.communicate()[0] for process in both] == ["harness: -P -m harness doctor\n"] * 4
+    assert [process.communicate()[0] for process in both] == ["harness: -P -m raidproof doctor\n"] * 4
     assert len(machine.calls("pip")) == 1
 
 

@@ -14,8 +14,8 @@ SOURCES = sorted((HOME / "harness").rglob("*.py"))
 PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
-CLOCK = "harness/waiting.py"
-MACHINES_CLOCK = "harness/workload/agent.py"
+CLOCK = "harness/raidproof/core/waiting.py"
+MACHINES_CLOCK = "harness/raidproof/guest/ledger_writer.py"
 """Runs in a machine, and stamps by the machine's own clock."""
 
 
@@ -36,13 +36,13 @@ def second_clock(path: str, source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names) if any(name.name == "time" for name in names):
-                yield f"{path}:{node.lineno}: time belongs to harness.waiting"
+                yield f"{path}:{node.lineno}: time belongs to raidproof.core.waiting"
             case ast.ImportFrom(module="time"):
-                yield f"{path}:{node.lineno}: time belongs to harness.waiting"
+                yield f"{path}:{node.lineno}: time belongs to raidproof.core.waiting"
             case ast.Call(func=ast.Attribute(attr="now" | "utcnow" | "today", value=value)) if "date" in ast.unparse(
                 value
             ):
-                yield f"{path}:{node.lineno}: the date belongs to harness.waiting"
+                yield f"{path}:{node.lineno}: the date belongs to raidproof.core.waiting"
 
 
 def shell_string(path: str, source: str) -> Iterator[str]:
@@ -113,7 +113,7 @@ def test_layers_are_kept() -> None:
 
 
 def test_layers_accept_a_downward_import(small_house: Path) -> None:
-    (small_house / "harness" / "report.py").write_text("import harness.disk")
+    (small_house / "harness" / "report.py").write_text("import raidproof.disk")
     assert lint_imports(small_house).returncode == 0
 
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-
-from harness.cli import main
-from harness.interrupt import unwinding_on_signals
-from harness.machine.kernel.catalogue import DEFAULT
-from harness.record import RunStore
-from harness.record.comparison import ComparisonRecord, Finding
-from harness.status import Status
-from harness.verdict.outcome import Outcome
+from raidproof.cli.main import main
+from raidproof.core.exit_status import Status
+from raidproof.core.interrupt import unwinding_on_signals
+from raidproof.image.kernel.catalogue import DEFAULT
+from raidproof.record import RunStore
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.comparison import ComparisonRecord, Finding
 
 ONE_CELL = """
 hardware = { disks = { count = 3, size = "512MiB" } }

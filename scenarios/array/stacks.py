@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from harness.array import ArraySpec
-from harness.fixtures import MEMBERS, stack_of
-from harness.stack import StackSpec
-from harness.units import KIB
+from raidproof.core.units import KIB
+from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.stack import StackSpec
 
 
 def raid5(policy: str = "bitmap", **changes: Any) -> StackSpec:

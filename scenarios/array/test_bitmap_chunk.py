@@ -1,13 +1,12 @@
 """The bitmap is as fine as was asked, and as fine as mdadm can make it."""
 
 import pytest
-
-from harness.array import Array, ArraySpec
-from harness.command import CommandFailed
-from harness.errors import RequestError
-from harness.fixtures import DISK_SIZE, stack_of
-from harness.lab import Lab
-from harness.units import KIB
+from raidproof.core.command import CommandFailed
+from raidproof.core.errors import RequestError
+from raidproof.core.units import KIB
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import DISK_SIZE, stack_of
+from raidproof.storage.array import Array, ArraySpec
 
 
 def spec(level: str, chunk: int) -> ArraySpec:

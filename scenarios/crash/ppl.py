@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from harness.crash.parity import ReadMember
-from harness.crash.striping import Striping
-from harness.crash.superblock import Superblock, superblock_of
-from harness.units import SECTOR
+from raidproof.core.units import SECTOR
+from raidproof.storage.array.parity import ReadMember
+from raidproof.storage.array.striping import Striping
+from raidproof.storage.array.superblock import Superblock, superblock_of
 
 HEADER = 4096
 _FIELDS = struct.Struct("<512xIIQII")  # reserved, signature, padding, generation, number of entries, checksum

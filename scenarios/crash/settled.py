@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.fault import Injected, Scene
-from harness.waiting import Deadline, now_ns, wait_until
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.fault import Injected, Scene
 
 DEADLINE_S = 30.0
 TIME_BASE_S = 1

@@ -5,20 +5,20 @@ from collections import Counter, defaultdict
 from functools import partial
 
 import pytest
+from raidproof.core.units import KIB
+from raidproof.crash.recording import Recording
+from raidproof.crash.redundancy.bitmap import bitmaps_of, judge_marks
+from raidproof.crash.redundancy.redundancy import Redundancy
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.sampler import Choices
+from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.disk.writelog import Kind
+from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
+from raidproof.run.campaign import Campaign
+from raidproof.run.source import Source, source_of
+from raidproof.storage.array.parity import ROW, Assembled, Difference, ReadMember
+from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 
-from harness.campaign import Campaign
-from harness.crash.bitmap import bitmaps_of, judge_marks
-from harness.crash.choice import Choices
-from harness.crash.parity import ROW, Assembled, Difference, ReadMember
-from harness.crash.recording import Recording
-from harness.crash.redundancy import Redundancy
-from harness.crash.source import Source, source_of
-from harness.crash.state import CrashState, Survivor
-from harness.crash.superblock import OFFSET, SIZE, parse_superblock
-from harness.crash.window import Window
-from harness.disk.writelog import Kind
-from harness.fixtures import MEMBERS, Cycle, stack_of
-from harness.units import KIB
 from scenarios.crash.settled import BitmapSettled
 
 REGION = 16 * KIB

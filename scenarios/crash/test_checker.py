@@ -5,20 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from harness.campaign import Campaign
-from harness.crash.checker import Checker
-from harness.crash.judge import DEGRADED, FILESYSTEM
-from harness.crash.observation import End, ThroughNfsd
-from harness.crash.patch import BLOCK, Patch
-from harness.crash.source import Source, source_of
-from harness.crash.window import Window
-from harness.export import export_command, unexport_command
-from harness.fault.array import Degraded
-from harness.filesystem.state import FilesystemCheck
-from harness.fixtures import Cycle, stack_of
-from harness.units import SECTOR
-from harness.verdict.outcome import Outcome
+from raidproof.core.units import SECTOR
+from raidproof.crash.checker.checker import Checker
+from raidproof.crash.checker.observation import End, ThroughNfsd
+from raidproof.crash.judge import DEGRADED, FILESYSTEM
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.patch import BLOCK, Patch
+from raidproof.fault.array import Degraded
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.source import Source, source_of
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.storage.server import export_command, unexport_command
 
 MAGIC = b"XFSB"
 HANGS_S = 12.0

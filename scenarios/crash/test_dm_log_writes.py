@@ -4,17 +4,17 @@ import shutil
 import struct
 from pathlib import Path
 
-from harness.command import succeed
-from harness.disk.client import EngineClient
-from harness.disk.image import save_platter
-from harness.disk.logwrites import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes
-from harness.disk.replay import replay
-from harness.disk.writelog import Kind, WriteLog
-from harness.errors import RequirementMissing, RigError
-from harness.fixtures import Cycle, stack_of
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.units import MIB
+from raidproof.core.command import succeed
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.units import MIB
+from raidproof.disk.client import EngineClient
+from raidproof.disk.image import save_platter
+from raidproof.disk.logwrites import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes
+from raidproof.disk.replay import replay
+from raidproof.disk.writelog import Kind, WriteLog
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.storage.stack import Stack
 
 TOOL = "replay-log"
 """The format's own tool, of fstests' src/log-writes; used where this host has one, beside the reader below."""

@@ -1,13 +1,12 @@
 """One recorded run, and the crashes that it could have had: at every instant, whatever the disks' caches had kept."""
 
 import pytest
-
-from harness.disk.cache import CacheMode
-from harness.explorations import Explore
-from harness.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
-from harness.fixtures import Cycle, stack_of
-from harness.record import ControlSpec
-from harness.verdict.outcome import Outcome
+from raidproof.disk.cache import CacheMode
+from raidproof.pytest_plugin.explorations import Explore
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record import ControlSpec
+from raidproof.record.outcome import Outcome
+from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
 
 REPLAYS = 10
 # Its commit blocks overtake the flush that is to come before them (docs/findings.md): now and then nothing mounts.

@@ -1,14 +1,13 @@
 """Arrays of disks that hold old data: consistent from the start, and what was never written reads as old data."""
 
 import pytest
-
-from harness.array import capacity, holders_of_old_data
-from harness.disk.platter import OLD_DATA
-from harness.errors import ProductError, RequirementMissing
-from harness.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
-from harness.fixtures import Cycle, stack_of
-from harness.lab import Lab
-from harness.stack import Stack
+from raidproof.core.errors import ProductError, RequirementMissing
+from raidproof.disk.platter import OLD_DATA
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.storage.array import capacity, holders_of_old_data
+from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
+from raidproof.storage.stack import Stack
 
 KINDS: dict[str, FilesystemSpec] = {"xfs": XfsSpec(), "ext4": Ext4Spec()}
 OTHERS = [

@@ -3,19 +3,18 @@
 from pathlib import Path
 
 import pytest
-
-from harness.array import Array, ArraySpec
-from harness.crash.owner import owner
-from harness.crash.parity import ROW, Assembled, differences
-from harness.crash.place import Area, members_at, place_of
-from harness.crash.superblock import OFFSET, SIZE, parse_superblock
-from harness.disk.client import EngineClient
-from harness.errors import RequirementMissing
-from harness.filesystem import Ext4Spec, XfsSpec
-from harness.fixtures import MEMBERS, stack_of
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.units import KIB, MIB
+from raidproof.core.errors import RequirementMissing
+from raidproof.core.units import KIB, MIB
+from raidproof.crash.owner import owner
+from raidproof.disk.client import EngineClient
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
+from raidproof.storage.array import Array, ArraySpec
+from raidproof.storage.array.parity import ROW, Assembled, differences
+from raidproof.storage.array.place import Area, members_at, place_of
+from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
+from raidproof.storage.filesystem import Ext4Spec, XfsSpec
+from raidproof.storage.stack import Stack
 
 CHUNK = 64 * KIB
 MARKERS = tuple(number * (CHUNK + ROW) for number in range(40))

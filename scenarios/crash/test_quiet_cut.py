@@ -7,20 +7,20 @@ this operation's own flushes have covered.
 from collections.abc import Iterator
 
 import pytest
+from raidproof.core.errors import RequirementMissing
+from raidproof.core.units import MIB
+from raidproof.crash.exploration import Budget
+from raidproof.disk.flaw import Flaw, early_flushes, newest_unflushed, overwrites_unflushed
+from raidproof.fault import Scene
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.exploration import Options, explore_cycle
+from raidproof.run.source import source_of
+from raidproof.workload.ledger import LedgerSpec
 
-from harness.campaign import Campaign
-from harness.crash.exploration import Budget
-from harness.crash.explorer import Options, explore_cycle
-from harness.crash.source import source_of
-from harness.cycle import CycleSpec
-from harness.disk.flaw import Flaw, early_flushes, newest_unflushed, overwrites_unflushed
-from harness.errors import RequirementMissing
-from harness.fault import Scene
-from harness.fixtures import stack_of
-from harness.record.exploration import ExplorationRecord
-from harness.units import MIB
-from harness.verdict.outcome import Outcome
-from harness.workload.ledger import LedgerSpec
 from scenarios.selftest.deeds import Before, Deed, Places, disks_of
 
 BLOCKS = 16

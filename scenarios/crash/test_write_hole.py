@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+from raidproof.core.units import KIB
+from raidproof.crash.states.disk_states import Window
+from raidproof.disk.cache import CacheMode
+from raidproof.fault.array import Degraded
+from raidproof.pytest_plugin.explorations import Explore
+from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.stack import StackSpec
+from raidproof.workload.ledger import LedgerSpec
 
-from harness.array import ArraySpec
-from harness.crash.window import Window
-from harness.disk.cache import CacheMode
-from harness.explorations import Explore
-from harness.fault.array import Degraded
-from harness.fixtures import MEMBERS, Cycle, Ended, stack_of
-from harness.stack import StackSpec
-from harness.units import KIB
-from harness.workload.ledger import LedgerSpec
 from scenarios.crash.ppl import gaps
 
 MINUTES = 5.0

@@ -13,16 +13,16 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from raidproof.core.errors import ProductError, RequirementMissing
+from raidproof.core.log import step
+from raidproof.core.units import KIB
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.cache import CutPolicy
+from raidproof.provider.registry import EnclosedLab
+from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
+from raidproof.run.campaign import Campaign
+from raidproof.storage.array import disk_path
 
-from harness.array import disk_path
-from harness.campaign import Campaign
-from harness.disk.cache import CutPolicy
-from harness.errors import ProductError, RequirementMissing
-from harness.fixtures import MEMBERS, Cycle, stack_of
-from harness.lab import EnclosedLab
-from harness.log import step
-from harness.units import KIB
-from harness.waiting import Deadline, wait_until
 from scenarios.durability import nbd_guest
 
 PROGRAM = "/run/nbd_guest.py"

@@ -1,8 +1,7 @@
 """Faults that leave the disks their power, or that hit a client: nothing that was acknowledged may go."""
 
 import pytest
-
-from harness.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 
 
 def test_clean_reboot_of_the_server_loses_nothing(cycle: Cycle) -> None:

@@ -1,12 +1,11 @@
 """The server loses its power under its clients' hands. What they had been told is safe must be there afterwards."""
 
 import pytest
-
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.export import ExportSpec
-from harness.filesystem import Ext4Spec
-from harness.fixtures import Cycle, stack_of
-from harness.mount import MountSpec
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.storage.filesystem import Ext4Spec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
 
 
 @pytest.mark.parametrize("policy", [CutPolicy.DROP, CutPolicy.TORN], ids=lambda policy: policy.value)

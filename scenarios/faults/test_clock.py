@@ -1,9 +1,8 @@
 """The server's clock jumps under its clients: leases and grace run on, and nothing that was acknowledged is lost."""
 
 import pytest
-
-from harness.fault import ClockStep
-from harness.fixtures import Cycle, stack_of
+from raidproof.fault import ClockStep
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 
 
 @pytest.mark.parametrize(

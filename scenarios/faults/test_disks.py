@@ -1,15 +1,14 @@
 """Member disks fail, vanish, lie, slow down and rot under the clients' hands."""
 
 import pytest
-
-from harness.disk.cache import CutPolicy
-from harness.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
-from harness.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
-from harness.fixtures import Cycle, stack_of
-from harness.record.run import ControlSpec
-from harness.units import MIB, SECTOR
-from harness.verdict.evidence import BlockClass
-from harness.workload.agent import MAGIC
+from raidproof.core.units import MIB, SECTOR
+from raidproof.disk.cache import CutPolicy
+from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from raidproof.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
+from raidproof.guest.ledger_writer import MAGIC
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record.evidence import BlockClass
+from raidproof.record.run import ControlSpec
 
 UNUSED = 250 * MIB
 """Of a member: nothing of the ledger lies there."""

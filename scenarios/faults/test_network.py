@@ -1,12 +1,11 @@
 """Machines are cut off at the lab's bridge and joined again: nothing that was acknowledged may be lost by that."""
 
 import pytest
-
-from harness.export import ExportSpec
-from harness.fault import ClientNetworkCut, Fault, LeaseExpiry, MissedGrace, NetworkCut, NfsdRestart
-from harness.fixtures import Cycle, stack_of
-from harness.mount import MountSpec
-from harness.network import Way
+from raidproof.fault import ClientNetworkCut, Fault, LeaseExpiry, MissedGrace, NetworkCut, NfsdRestart
+from raidproof.namespace.network import Way
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
 

@@ -1,11 +1,10 @@
 """The exported filesystem runs full under its clients: they are told so, and what they had been told before stays."""
 
 import pytest
-
-from harness.fault import FilesystemFull, InodesExhausted
-from harness.filesystem import Ext4Spec
-from harness.fixtures import Cycle, Ended, stack_of
-from harness.units import MIB
+from raidproof.core.units import MIB
+from raidproof.fault import FilesystemFull, InodesExhausted
+from raidproof.pytest_plugin.fixtures import Cycle, Ended, stack_of
+from raidproof.storage.filesystem import Ext4Spec
 
 FEW_INODES = 1024
 

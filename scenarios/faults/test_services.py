@@ -1,10 +1,9 @@
 """The NFS service goes away, for a moment or for longer than a lease: nothing that was acknowledged may go with it."""
 
 import pytest
-
-from harness.export import ExportSpec
-from harness.fault import NfsdKilled, NfsdRestart, ServerRestart
-from harness.fixtures import Cycle, stack_of
+from raidproof.fault import NfsdKilled, NfsdRestart, ServerRestart
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.storage.server import ExportSpec
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
 BEYOND_S = 15.0

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.disk.cache import CutPolicy
-from harness.lab import EnclosedLab
-from harness.machine.machine import Machine
+from raidproof.disk.cache import CutPolicy
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import EnclosedLab
 
 CLIENT = """\
 import socket, sys
@@ -97,7 +97,7 @@ class Hardware:
 
     def command(self, words: Sequence[str]) -> list[str]:
         """Return the command that runs raidproof from where only the machines' network is."""
-        return self._there([sys.executable, "-m", "harness", *words])
+        return self._there([sys.executable, "-m", "raidproof", *words])
 
     def pytest(self, scenarios: Path, results: Path) -> list[str]:
         """Return the command that runs scenarios on the machines."""

@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 
-from harness.fixtures import MEMBERS
-from harness.waiting import Deadline, wait_until
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.pytest_plugin.fixtures import MEMBERS
+
 from scenarios.hosts.hardware import Hardware
 from scenarios.hosts.test_left_as_found import census, differences
 

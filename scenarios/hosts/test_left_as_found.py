@@ -13,20 +13,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RequestError, RigError
-from harness.export import ExportSpec
-from harness.fixtures import MEMBERS, stack_of
-from harness.hosts.keeper import config
-from harness.hosts.restore import left_as_found, restore_all
-from harness.hosts.snapshot import ROOT, Orders, copy_of, settle, take, unrestored
-from harness.lab import Lab
-from harness.link import INTERFACE, LinkSpec
-from harness.machine.machine import Machine
-from harness.stack import Stack, StackSpec
-from harness.tuning import TuningSpec
-from harness.units import MIB
-from harness.waiting import Deadline
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.units import MIB
+from raidproof.core.waiting import Deadline
+from raidproof.guest.keeper import config
+from raidproof.machine.machine import Machine
+from raidproof.provider.hosts.restore import left_as_found, restore_all
+from raidproof.provider.hosts.snapshot import ROOT, Orders, copy_of, settle, take, unrestored
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
+from raidproof.storage.link import INTERFACE, LinkSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.storage.stack import Stack, StackSpec
+from raidproof.storage.tuning import TuningSpec
 
 CONFIGURATION = {
     "/etc/exports": "/srv/own 10.77.0.0/24(ro,no_subtree_check)\n",

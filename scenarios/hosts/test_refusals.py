@@ -10,16 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-
-from harness.array import ArraySpec, create_commands, stop_command
-from harness.disk.cache import CacheMode
-from harness.errors import RequestError, RequirementMissing, RigError
-from harness.hosts.adopt import adopt, propose
-from harness.hosts.disks import HostDisks
-from harness.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
-from harness.lab import Lab
-from harness.machine.machine import Machine
-from harness.waiting import Deadline, wait_until
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.cache import CacheMode
+from raidproof.machine.machine import Machine
+from raidproof.provider.hosts.adopt import adopt, propose
+from raidproof.provider.hosts.disks import HostDisks
+from raidproof.provider.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
+from raidproof.provider.registry import Lab
+from raidproof.storage.array import ArraySpec, create_commands, stop_command
 
 GONE = f"{BY_ID}virtio-gone"
 FOREIGN_ARRAY = "/dev/md127"

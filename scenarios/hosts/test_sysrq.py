@@ -1,11 +1,11 @@
 """The weakest switch: the kernel resets the machine when one byte arrives."""
 
-from harness.campaign import Campaign
-from harness.disk.cache import CutPolicy
-from harness.hosts.power import HostPower
-from harness.hosts.switch import SysrqSwitch
-from harness.machine.machine import Machine
-from harness.waiting import Deadline, now_ns, wait_until
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.disk.cache import CutPolicy
+from raidproof.machine.machine import Machine
+from raidproof.provider.hosts.power import HostPower
+from raidproof.provider.hosts.switch import SysrqSwitch
+from raidproof.run.campaign import Campaign
 
 
 def test_a_reset_loses_what_only_the_kernel_had(campaign: Campaign) -> None:

@@ -1,15 +1,15 @@
 """When the storage fails under what the server was sent, the client is told, or sends it again."""
 
 import pytest
+from raidproof.core.units import KIB, MIB
+from raidproof.core.waiting import pause
+from raidproof.disk.flaw import failed
+from raidproof.pytest_plugin.fixtures import MEMBERS
+from raidproof.storage.filesystem import XfsSpec
+from raidproof.storage.link import LinkSpec
+from raidproof.storage.mount import MountSpec
+from raidproof.verdict.wire import failed_s, judge_verifier
 
-from harness.disk.flaw import failed
-from harness.filesystem import XfsSpec
-from harness.fixtures import MEMBERS
-from harness.link import LinkSpec
-from harness.mount import MountSpec
-from harness.units import KIB, MIB
-from harness.verdict.wire import failed_s, judge_verifier
-from harness.waiting import pause
 from scenarios.nfs.two_clients import Clients, two_clients
 
 LINK = LinkSpec(rate=40_000_000)

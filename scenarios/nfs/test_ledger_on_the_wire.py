@@ -1,10 +1,9 @@
 """What the clients' ledger says, and what was seen on the wire meanwhile, agree."""
 
 import pytest
-
-from harness.fixtures import Cycle, stack_of
-from harness.mount import MountSpec
-from harness.verdict.outcome import Outcome
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record.outcome import Outcome
+from raidproof.storage.mount import MountSpec
 
 
 @pytest.mark.parametrize("vers", ["4.2", pytest.param("3", marks=pytest.mark.exhaustive)])

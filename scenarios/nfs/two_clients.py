@@ -6,21 +6,20 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-
-from harness.campaign import Campaign
-from harness.errors import Inconclusive, ProductError
-from harness.export import ExportSpec
-from harness.fault import Fault, Scene
-from harness.fixtures import name_of, stack_of
-from harness.link import LinkSpec
-from harness.machine.kernel_log import moment, said_since
-from harness.machine.machine import Machine
-from harness.monitor.capture import Capture, capturing
-from harness.monitor.packets import Exchange
-from harness.stack import Stack, on_disks
-from harness.verdict.kernel_log import judge_kernel_logs
-from harness.verdict.outcome import Outcome, Verdict
-from harness.workload.lock import LockHolder, lock_holder
+from raidproof.core.errors import Inconclusive, ProductError
+from raidproof.fault import Fault, Scene
+from raidproof.machine.kernel_log import moment, said_since
+from raidproof.machine.machine import Machine
+from raidproof.monitor.capture import Capture, capturing
+from raidproof.monitor.packets import Exchange
+from raidproof.pytest_plugin.fixtures import name_of, stack_of
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.run.campaign import Campaign
+from raidproof.storage.link import LinkSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.storage.stack import Stack, on_disks
+from raidproof.verdict.kernel_log import judge_kernel_logs
+from raidproof.workload.lock import LockHolder, lock_holder
 
 LEASE_S = 10
 """The shortest that nfsd takes, for the lease and for the grace period."""

@@ -1,8 +1,8 @@
 """One scenario file for every provider. `test_same_verdicts.py` runs it; pytest does not collect it by itself."""
 
-from harness.disk.cache import CacheMode
-from harness.fixtures import Cycle, stack_of
-from harness.record import ControlSpec
+from raidproof.disk.cache import CacheMode
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record import ControlSpec
 
 
 def test_sync_export_keeps_every_promise(cycle: Cycle) -> None:

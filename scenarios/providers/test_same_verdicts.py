@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from raidproof.core import log
+from raidproof.core.topology import Platform, server_and_clients
+from raidproof.crash.checker.provider import SHOW
+from raidproof.crash.exploration import Budget
+from raidproof.provider.registry import provider_of
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.exploration import Options, explore_cycle
+from raidproof.run.source import source_of
 
-from harness import log
-from harness.campaign import Campaign
-from harness.crash.exploration import Budget
-from harness.crash.explorer import Options, explore_cycle
-from harness.crash.provider import SHOW
-from harness.crash.source import source_of
-from harness.lab import provider_of
-from harness.record import RunRecord, RunStore
-from harness.topology import Platform, server_and_clients
-from harness.verdict.outcome import Outcome
 from scenarios.hosts.hardware import Hardware
 
 PROMISES = Path(__file__).with_name("promises.py")
@@ -67,7 +67,7 @@ def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
     if provider in SHOW:
         # Emulated machines take long to boot, and each that is explained boots one.
-        monkeypatch.setattr("harness.crash.failures.EXPLAINED", 1)
+        monkeypatch.setattr("raidproof.crash.shrink.failures.EXPLAINED", 1)
         crashes_are_shown(store)
 
 

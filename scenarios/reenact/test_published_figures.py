@@ -5,14 +5,13 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-
-from harness.log import say
-from harness.plan.cell import matrix_of
-from harness.plan.plan import load_plan
-from harness.record import RunRecord
-from harness.report.figures_table import PublishedFigure, comparison_text, published_figures
-from harness.runner import run_plan
-from harness.verdict.outcome import Outcome
+from raidproof.core.log import say
+from raidproof.plan.cell import matrix_of
+from raidproof.plan.plan import load_plan
+from raidproof.record import RunRecord
+from raidproof.record.outcome import Outcome
+from raidproof.report.figures_table import PublishedFigure, comparison_text, published_figures
+from raidproof.run.runner import run_plan
 
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2

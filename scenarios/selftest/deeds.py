@@ -12,21 +12,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from harness.array.command import create_commands
-from harness.array.spec import disk_path
-from harness.array.upkeep import Upkeep
-from harness.crash.superblock import OFFSET
-from harness.cycle import LEDGER_DIRECTORY
-from harness.disk.client import EngineClient
-from harness.disk.flaw import Flaw, FlawKind
-from harness.fault import Injected, PowerCut, Scene
-from harness.fault.member import place_of, struck
-from harness.fault.rot import BLOCK
-from harness.layer import found_in
-from harness.units import SECTOR
-from harness.waiting import Deadline, now_ns, pause, wait_until
-from harness.workload.agent import HEADER, MAGIC
-from harness.workload.ledger import LedgerSpec
+from raidproof.core.layer import found_in
+from raidproof.core.units import SECTOR
+from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
+from raidproof.disk.client import EngineClient
+from raidproof.disk.flaw import Flaw, FlawKind
+from raidproof.fault import Injected, PowerCut, Scene
+from raidproof.fault.member import place_of, struck
+from raidproof.fault.rot import BLOCK
+from raidproof.guest.ledger_writer import HEADER, MAGIC
+from raidproof.run.crash_test import LEDGER_DIRECTORY
+from raidproof.storage.array.command import create_commands
+from raidproof.storage.array.spec import disk_path
+from raidproof.storage.array.superblock import OFFSET
+from raidproof.storage.array.upkeep import Upkeep
+from raidproof.workload.ledger import LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
 """So few blocks that each is written again and again; of each promise one worker."""

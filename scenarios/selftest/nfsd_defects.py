@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import RequestError, nearest
-from harness.machine import kernel
-from harness.machine.kernel.rebuild import rebuilt
-from harness.machine.kernel.source_edit import SourceEdit, Substitution
+from raidproof.core.errors import RequestError, nearest
+from raidproof.image import kernel
+from raidproof.image.kernel.rebuild import rebuilt
+from raidproof.image.kernel.source_edit import SourceEdit, Substitution
 
 MODULE = "fs/nfsd/nfsd.ko"
 PARAMETER = "/sys/module/nfsd/parameters/defect"

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raidproof.disk.cache import CacheMode
+from raidproof.guest import ledger_writer as agent
+from raidproof.machine.machine import Machine
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record import ControlSpec
+from raidproof.run.crash_test import Cycle
+from raidproof.storage.filesystem.write_back import WriteBackState
+from raidproof.storage.server import ExportSpec
+from raidproof.workload import ledger
+from raidproof.workload.ledger import LedgerSpec
 
-from harness.cycle import Cycle
-from harness.disk.cache import CacheMode
-from harness.export import ExportSpec
-from harness.filesystem.write_back import WriteBackState
-from harness.fixtures import stack_of
-from harness.machine.machine import Machine
-from harness.record import ControlSpec
-from harness.workload import agent, ledger
-from harness.workload.ledger import LedgerSpec
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
 
@@ -91,7 +92,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
         with pytest.MonkeyPatch.context() as inner:
             for step in ("deactivate", "activate"):
                 inner.setattr(mount, step, lambda: None)
-            inner.setattr("harness.cycle.cycle.DROP_CACHES", ["tee", "/dev/null"])
+            inner.setattr("raidproof.run.crash_test.cycle.DROP_CACHES", ["tee", "/dev/null"])
             look(cycle, work)
 
     patch.setattr(Cycle, "_look_through_client", planted)
@@ -99,9 +100,9 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
     """Let the server's kernel keep what is dirty for longer than its own settings, as they are read back, allow."""
-    patch.setattr("harness.filesystem.write_back.TRANSFER_S", 0.1)
+    patch.setattr("raidproof.storage.filesystem.write_back.TRANSFER_S", 0.1)
     said = WriteBackState(expire_s=0.1, wake_s=0.1, commit_s=0.1)
-    patch.setattr("harness.cycle.cycle.read_write_back", lambda *_: said)
+    patch.setattr("raidproof.run.crash_test.cycle.read_write_back", lambda *_: said)
 
 
 NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
-
-from harness import log
-from harness.campaign import Campaign
-from harness.platform import words_of
-from harness.record import CycleRecord, RunRecord, RunStore
-from harness.verdict.outcome import Outcome
+from raidproof.core import log
+from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.platform import words_of
 
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0

@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from raidproof.crash.exploration import Budget
+from raidproof.crash.states.sampler import Choices
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.fault import NfsdRestart
+from raidproof.guest.ledger_writer import METADATA
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.run import exploration as explorer
+from raidproof.run.exploration import Options, explore_cycle
+from raidproof.run.source import Source, source_of
+from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.wire import judge_locks_kept
 
-from harness.crash import explorer
-from harness.crash.choice import Choices
-from harness.crash.exploration import Budget
-from harness.crash.explorer import Options, explore_cycle
-from harness.crash.source import Source, source_of
-from harness.disk.writelog import Flag, Kind
-from harness.fault import NfsdRestart
-from harness.verdict.contract import PROMISES
-from harness.verdict.outcome import Outcome, Verdict
-from harness.verdict.wire import judge_locks_kept
-from harness.workload.agent import METADATA
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
 from scenarios.selftest.test_planted import Cycles, cycles
 

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from raidproof.core.errors import RequirementMissing
+from raidproof.core.topology import Role, Topology
+from raidproof.fault import Scene
+from raidproof.image import kernel
+from raidproof.pytest_plugin.explorations import Explore
+from raidproof.record import CycleRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.demo import demo_cycles
+from raidproof.verdict.contract import PROMISES
 
-from harness.campaign import Campaign
-from harness.demo import demo_cycles
-from harness.errors import RequirementMissing
-from harness.explorations import Explore
-from harness.fault import Scene
-from harness.machine import kernel
-from harness.record import CycleRecord
-from harness.topology import Role, Topology
-from harness.verdict.contract import PROMISES
-from harness.verdict.outcome import Outcome
 from scenarios.selftest.deeds import Before, Places, TamperedCut
 from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
 from scenarios.selftest.test_planted import all_said

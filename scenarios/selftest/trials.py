@@ -6,18 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from harness.campaign import Campaign
-from harness.disk.cache import CacheMode
-from harness.fault import NfsdRestart
-from harness.fixtures import Cycle, stack_of
-from harness.lab import Lab, lab_of
-from harness.machine import kernel
-from harness.machine.kernel import Kernel
-from harness.machine.machine import Machine
-from harness.record import ControlSpec
-from harness.topology import server_and_clients
-from harness.workload.fio import FioSpec
+from raidproof.core.topology import server_and_clients
+from raidproof.disk.cache import CacheMode
+from raidproof.fault import NfsdRestart
+from raidproof.image import kernel
+from raidproof.image.kernel import Kernel
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import Lab, lab_of
+from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.record import ControlSpec
+from raidproof.run.campaign import Campaign
+from raidproof.workload.fio import FioSpec
 
 
 def test_lying_disks(cycle: Cycle) -> None:
@@ -55,8 +54,8 @@ def test_oops(lab: Lab) -> None:
 
 
 def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cycle.cycle.RESUME_DEADLINE_S", 2.0)
-    monkeypatch.setattr("harness.cycle.cycle.protocol_s", lambda _: 0.0)
+    monkeypatch.setattr("raidproof.run.crash_test.cycle.RESUME_DEADLINE_S", 2.0)
+    monkeypatch.setattr("raidproof.run.crash_test.cycle.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
     cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
 

@@ -1,13 +1,12 @@
 """Every user space under the oldest and the newest kernel, and two machines of one lab that differ."""
 
 import pytest
-
-from harness.fixtures import stack_of
-from harness.lab import lab_of
-from harness.machine import image
-from harness.machine.software import software_of
-from harness.stack import Stack, StackState
-from harness.topology import Platform, SoftwareSpec, server_and_clients
+from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
+from raidproof.image import image
+from raidproof.image.software import software_of
+from raidproof.provider.registry import lab_of
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.stack import Stack, StackState
 
 OLDEST, DEFAULT, NEWEST = "debian/bookworm", "debian/trixie", "debian/sid"
 # Sid's rpc.mountd switches pNFS on by mistake under sid's kernel, and clients then hang: docs/findings.md.

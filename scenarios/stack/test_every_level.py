@@ -1,13 +1,12 @@
 """Every level under every file system: created, shared between two clients, taken down, and gone without a trace."""
 
 import pytest
-
-from harness.array import Level
-from harness.array.spec import disk_path
-from harness.filesystem import Ext4Spec, XfsSpec
-from harness.fixtures import stack_of
-from harness.lab import Lab
-from harness.stack import Stack, StackSpec
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.array import Level
+from raidproof.storage.array.spec import disk_path
+from raidproof.storage.filesystem import Ext4Spec, XfsSpec
+from raidproof.storage.stack import Stack, StackSpec
 
 PAIRS = [(level, "ext4") for level in Level] + [(level, "xfs") for level in Level if level is not Level.RAID1]
 """XFS needs more room than one of the lab's disks has, and a mirror has no more than that."""

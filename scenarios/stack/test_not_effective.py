@@ -1,14 +1,13 @@
 """When the system accepts a request and does something else, the harness says so instead of measuring that."""
 
 import pytest
-
-from harness.errors import NotEffective
-from harness.export import ExportSpec
-from harness.fixtures import stack_of
-from harness.lab import Lab
-from harness.mount import Mount, MountSpec
-from harness.stack import Stack
-from harness.units import KIB, MIB
+from raidproof.core.errors import NotEffective
+from raidproof.core.units import KIB, MIB
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.mount import Mount, MountSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.storage.stack import Stack
 
 
 def test_wsize_that_the_server_clamps_is_not_what_was_asked(lab: Lab) -> None:

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-
-from harness.array import ArraySpec
-from harness.errors import RequestError
-from harness.export import ExportSpec
-from harness.filesystem import Ext4Spec, XfsSpec
-from harness.fixtures import stack_of
-from harness.mount import MountSpec
-from harness.units import GIB, KIB, MIB
+from raidproof.core.errors import RequestError
+from raidproof.core.units import GIB, KIB, MIB
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.filesystem import Ext4Spec, XfsSpec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
 
 IMPOSSIBLE: list[tuple[Callable[[], object], str]] = [
     (lambda: stack_of("6", members=3), "RAID6 needs at least 4 members, not 3"),

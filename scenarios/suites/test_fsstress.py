@@ -1,10 +1,9 @@
 """Random operations of several processes: what the client then sees is what the server has."""
 
 import pytest
-
-from harness.cell.suite import Suites
-from harness.fixtures import stack_of
-from harness.workload.suite import Fsstress
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.run.cell.suite import Suites
+from raidproof.workload.suite import Fsstress
 
 
 @pytest.mark.exhaustive

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-
-from harness.cell.suite import Suites
-from harness.fixtures import stack_of
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.waiting import Deadline
-from harness.workload.suite import Fsx
+from raidproof.core.waiting import Deadline
+from raidproof.provider.registry import Lab
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.run.cell.suite import Suites
+from raidproof.storage.stack import Stack
+from raidproof.workload.suite import Fsx
 
 
 @pytest.mark.parametrize("level", ["5", pytest.param("10", marks=pytest.mark.exhaustive)])

@@ -1,12 +1,11 @@
 """Suites that others wrote, for servers and clients that they know nothing of."""
 
 import pytest
-
-from harness.cell.suite import Suites
-from harness.export import ExportSpec
-from harness.fixtures import stack_of
-from harness.mount import MountSpec
-from harness.workload.suite import Cthon, Fstests, Ltp, Pynfs
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.run.cell.suite import Suites
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.workload.suite import Cthon, Fstests, Ltp, Pynfs
 
 pytestmark = pytest.mark.exhaustive
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from harness.cli import main
-from harness.fixtures import Measure
-from harness.interrupt import unwinding_on_signals
-from harness.plan.parametrize import PlannedCell, cells_of
-from harness.record import RunRecord
-from harness.status import Status
-from harness.verdict.outcome import Outcome
+from raidproof.cli.main import main
+from raidproof.core.exit_status import Status
+from raidproof.core.interrupt import unwinding_on_signals
+from raidproof.plan.parametrize import PlannedCell, cells_of
+from raidproof.pytest_plugin.fixtures import Measure
+from raidproof.record import RunRecord
+from raidproof.record.outcome import Outcome
 
 PLANS = Path(__file__).resolve().parents[1] / "plans"
 BOTH_EXPORTS = """

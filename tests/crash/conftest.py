@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-from harness.crash.recording import Recording
-from harness.disk.cache import CacheMode
-from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo, WriteLog
+from raidproof.crash.recording import Recording
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo, WriteLog
 
 SIZE = 1 << 18
 

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from harness.crash.bench import Factory
-from harness.crash.choice import Choices
-from harness.crash.exploration import Budget, Exploration
-from harness.crash.journal import Begun, Journal
-from harness.crash.judge import Damage, Oracle
-from harness.crash.observation import End, Observation, ThroughNfsd
-from harness.crash.patch import Patch
-from harness.crash.recording import Recording
-from harness.crash.tally import Tally
-from harness.disk.writelog import Flag, Kind
-from harness.filesystem.state import FilesystemCheck
-from harness.verdict.contract import Conditions
-from harness.workload.history import Ended, History, Operation, WorkerSpec
+from raidproof.crash.checker.observation import End, Observation, ThroughNfsd
+from raidproof.crash.checker.worker import Factory
+from raidproof.crash.exploration import Budget, Exploration
+from raidproof.crash.journal import Begun, Journal
+from raidproof.crash.judge import Damage, Oracle
+from raidproof.crash.recording import Recording
+from raidproof.crash.states.patch import Patch
+from raidproof.crash.states.sampler import Choices
+from raidproof.crash.stats import Tally
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.contract import Conditions
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
 from tests.crash.conftest import Did, write_log
 
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)

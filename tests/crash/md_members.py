@@ -6,9 +6,9 @@ from operator import xor
 from pathlib import Path
 from random import Random
 
-from harness.crash.parity import ROW, Assembled, ReadMember, syndrome
-from harness.crash.striping import Striping
-from harness.crash.superblock import Feature, Superblock, checksum_of
+from raidproof.storage.array.parity import ROW, Assembled, ReadMember, syndrome
+from raidproof.storage.array.striping import Striping
+from raidproof.storage.array.superblock import Feature, Superblock, checksum_of
 
 MD = Path(__file__).parents[1] / "data" / "md"
 

@@ -3,20 +3,21 @@
 import struct
 from pathlib import Path
 
-from harness.array.bitmap import HEADER
-from harness.crash.bitmap import MAGIC
-from harness.crash.judge import Oracle
-from harness.crash.parity import ROW
-from harness.crash.recording import Recording
-from harness.crash.redundancy import Redundancy
-from harness.crash.state import CrashState, Survivor
-from harness.crash.striping import Striping
-from harness.crash.superblock import OFFSET, Feature
-from harness.crash.window import Window
-from harness.disk.cache import CacheMode
-from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
-from harness.verdict.contract import Conditions
-from harness.workload.history import History
+from raidproof.crash.judge import Oracle
+from raidproof.crash.recording import Recording
+from raidproof.crash.redundancy.bitmap import MAGIC
+from raidproof.crash.redundancy.redundancy import Redundancy
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
+from raidproof.storage.array.bitmap import HEADER
+from raidproof.storage.array.parity import ROW
+from raidproof.storage.array.striping import Striping
+from raidproof.storage.array.superblock import OFFSET, Feature
+from raidproof.verdict.contract import Conditions
+from raidproof.workload.history import History
+
 from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock
 

@@ -5,14 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from harness.crash.checker import Checker, Held
-from harness.crash.source import HISTORY, LOG, Source
-from harness.fixtures import stack_of
-from harness.record import CycleRecord, RunRecord, RunStore
-from harness.topology import server_and_clients
-from harness.waiting import wall_clock
-from harness.workload.agent import ACKNOWLEDGE, FRAME, ISSUE, KINDS
-from harness.workload.history import Recorder
+from raidproof.core.topology import server_and_clients
+from raidproof.core.waiting import wall_clock
+from raidproof.crash.checker.checker import Checker, Held
+from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.run.source import HISTORY, LOG, Source
+from raidproof.workload.history import Recorder
+
 from tests.crash.conftest import write_log
 from tests.crash.made_up import WORKER, FakeChecker, told, written
 

@@ -4,15 +4,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from raidproof.core.errors import RequestError, RigError
+from raidproof.crash import exploration as module
+from raidproof.crash.exploration import Budget
+from raidproof.crash.journal import read
+from raidproof.crash.judge import DEGRADED, FILESYSTEM
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.contract import Conditions
+from raidproof.workload.history import History
 
-from harness.crash import exploration as module
-from harness.crash.exploration import Budget
-from harness.crash.journal import read
-from harness.crash.judge import DEGRADED, FILESYSTEM
-from harness.errors import RequestError, RigError
-from harness.filesystem.state import FilesystemCheck
-from harness.verdict.contract import Conditions
-from harness.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored
 

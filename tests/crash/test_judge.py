@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.crash.judge import (
+from raidproof.core.errors import RigError
+from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
+from raidproof.crash.judge import (
     BLOCKS,
     DEGRADED,
     FILESYSTEM,
@@ -20,17 +21,16 @@ from harness.crash.judge import (
     Oracle,
     incomplete_ns,
 )
-from harness.crash.observation import End, Observation, Rows, ThroughNfsd
-from harness.disk.writelog import Flag, Kind
-from harness.errors import RigError
-from harness.filesystem.state import FilesystemCheck
-from harness.record.run import CycleRecord
-from harness.verdict.contract import Conditions
-from harness.verdict.lies import Lies
-from harness.verdict.outcome import Outcome
-from harness.verdict.write_back import OLDER
-from harness.workload.agent import ABSENT, GARBAGE, MISPLACED
-from harness.workload.history import Ended, History, Operation, WorkerSpec
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CycleRecord
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.lies import Lies
+from raidproof.verdict.write_back import OLDER
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
 from tests.crash.conftest import Did, Record
 
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)

@@ -3,9 +3,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-from harness.command import DEFAULT_DEADLINE_S, Completed
-from harness.crash.owner import (
+from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
+from raidproof.crash.owner import (
     UNKNOWN,
     owner,
     parse_blockuse,
@@ -15,7 +14,7 @@ from harness.crash.owner import (
     parse_icheck,
     parse_ncheck,
 )
-from harness.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
+from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
 
 TEXTS = Path(__file__).parents[1] / "data"
 XFS = {path.stem: path.read_text() for path in (TEXTS / "xfsprogs").glob("*.txt")}

@@ -6,15 +6,14 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.crash.recording import Recording
-from harness.crash.state import CrashState
-from harness.crash.window import Window
-from harness.disk import harm
-from harness.disk.engine import Engine
-from harness.disk.flaw import Flaw, drop_flushes, newest_unflushed, overwrites_unflushed
-from harness.disk.messages import MemberSpec
-from harness.disk.writelog import WriteLog
+from raidproof.crash.recording import Recording
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.state import CrashState
+from raidproof.disk import harm
+from raidproof.disk.engine import Engine
+from raidproof.disk.flaw import Flaw, drop_flushes, newest_unflushed, overwrites_unflushed
+from raidproof.disk.messages import MemberSpec
+from raidproof.disk.writelog import WriteLog
 
 SIZE = 1 << 18
 flaws = st.one_of(

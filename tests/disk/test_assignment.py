@@ -1,13 +1,12 @@
 """What a topology's disks are to the engine."""
 
 import pytest
-
-from harness.disk.assignment import disks_of, usual_mode
-from harness.disk.cache import CacheMode
-from harness.disk.profile import load_profile
-from harness.errors import RequestError
-from harness.topology import ControllerSpec, DiskSpec, Topology, server_and_clients
-from harness.units import MIB
+from raidproof.core.errors import RequestError
+from raidproof.core.topology import ControllerSpec, DiskSpec, Topology, server_and_clients
+from raidproof.core.units import MIB
+from raidproof.disk.assignment import disks_of, usual_mode
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.profile import load_profile
 
 
 def topology(*disks: DiskSpec, controllers: tuple[ControllerSpec, ...] = ()) -> Topology:

@@ -10,10 +10,9 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from harness.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
-from harness.disk.platter import CHUNK
-from harness.disk.sunk import SECTOR
+from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
+from raidproof.disk.platter import CHUNK
+from raidproof.disk.sunk import SECTOR
 
 SECTORS = 3 * CHUNK // SECTOR + 8  # the last chunk is not a whole one
 
@@ -167,7 +166,7 @@ def test_a_lying_disk_that_merges_its_oldest_notes_is_still_the_model(
     policy: CutPolicy, seed: int, before: Steps, after: Steps
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.disk.cache.SINK_AT", 16 * SECTOR)
+        patch.setattr("raidproof.disk.cache.SINK_AT", 16 * SECTOR)
         volatile, naive = Member("d0", SECTORS * SECTOR), Naive(CacheMode.VOLATILE)
         apply(volatile, naive, before, 1)
         volatile.mode = naive.mode = CacheMode.LYING
@@ -187,7 +186,7 @@ def test_a_lying_disk_that_merges_its_oldest_notes_is_still_the_model(
 
 
 def test_a_lying_disk_takes_no_more_memory_than_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.disk.cache.SINK_AT", 64 * SECTOR)
+    monkeypatch.setattr("raidproof.disk.cache.SINK_AT", 64 * SECTOR)
     member = Member("d0", SECTORS * SECTOR, CacheMode.LYING)
     for value in range(1, 2000):
         member.write(content(value, 8), value % 4 * 8 * SECTOR)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.cache import CacheMode, CutPolicy, Fate
-from harness.disk.client import EngineClient
-from harness.disk.control import ControlServer
-from harness.disk.engine import Engine
-from harness.disk.messages import (
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.client import EngineClient
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.messages import (
     Busy,
     Counters,
     CountersReply,
@@ -40,9 +40,8 @@ from harness.disk.messages import (
     load_disks,
     save_disks,
 )
-from harness.disk.profile import load_profile
-from harness.disk.timing.controller import ControllerSpec
-from harness.errors import DeadlineExceeded, RigError
+from raidproof.disk.profile import load_profile
+from raidproof.disk.timing.controller import ControllerSpec
 
 SIZE = 1 << 20
 BLOCK = b"x" * 4096

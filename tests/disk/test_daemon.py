@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.disk.client import EngineClient
-from harness.disk.daemon import nbdkit_command, storage_daemon_command
-from harness.disk.messages import Disks, MemberSpec, save_disks
-from harness.disk.replay import replay
-from harness.disk.writelog import WriteLog
-from harness.errors import RequestError
-from harness.waiting import Deadline, wait_until
+from raidproof.core.errors import RequestError
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.client import EngineClient
+from raidproof.disk.daemon import nbdkit_command, storage_daemon_command
+from raidproof.disk.messages import Disks, MemberSpec, save_disks
+from raidproof.disk.replay import replay
+from raidproof.disk.writelog import WriteLog
 
 SIZE = 64 << 20
 DEADLINE_S = 20.0

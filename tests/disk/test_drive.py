@@ -1,6 +1,6 @@
-from harness.disk.cache import CutPolicy
-from harness.disk.drive import Drive
-from harness.disk.messages import MemberSpec
+from raidproof.disk.cache import CutPolicy
+from raidproof.disk.drive import Drive
+from raidproof.disk.messages import MemberSpec
 
 SIZE = 1 << 20
 

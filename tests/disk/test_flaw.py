@@ -7,13 +7,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk import harm
-from harness.disk.cache import CacheMode, CutPolicy, Fate
-from harness.disk.client import EngineClient
-from harness.disk.control import ControlServer
-from harness.disk.engine import Engine
-from harness.disk.flaw import (
+from raidproof.core.errors import RigError
+from raidproof.disk import harm
+from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.client import EngineClient
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.flaw import (
     DriveError,
     Flaw,
     FlawKind,
@@ -29,11 +29,10 @@ from harness.disk.flaw import (
     slow,
     slow_flushes,
 )
-from harness.disk.messages import MemberSpec
-from harness.disk.port import Port
-from harness.disk.replay import replay
-from harness.disk.writelog import Flag, Kind, WriteLog
-from harness.errors import RigError
+from raidproof.disk.messages import MemberSpec
+from raidproof.disk.port import Port
+from raidproof.disk.replay import replay
+from raidproof.disk.writelog import Flag, Kind, WriteLog
 
 SIZE = 1 << 20
 A, B = b"a" * 4096, b"b" * 4096
@@ -124,7 +123,7 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
         assert not engine.lock.locked()
         waited.append(seconds)
 
-    monkeypatch.setattr("harness.disk.port.pause", wait)
+    monkeypatch.setattr("raidproof.disk.port.pause", wait)
     harm.set_flaw(engine, "d0", slow(50))
     harm.set_flaw(engine, "d0", slow(25))
     port = engine.connect("d0")
@@ -137,7 +136,7 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
 
 def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("harness.disk.port.pause", waited.append)
+    monkeypatch.setattr("raidproof.disk.port.pause", waited.append)
     harm.set_flaw(engine, "d0", slow_flushes(4))
     port = engine.connect("d0")
     for request in requests(port):
@@ -166,7 +165,7 @@ class Effects:
 
 @pytest.fixture
 def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
-    monkeypatch.setattr("harness.disk.port.Timer", later := Effects())
+    monkeypatch.setattr("raidproof.disk.port.Timer", later := Effects())
     return later
 
 
@@ -286,7 +285,7 @@ def test_an_honest_flush_after_dropped_ones_keeps_all(engine: Engine) -> None:
 
 
 def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.disk.cache.SINK_AT", 1 << 18)
+    monkeypatch.setattr("raidproof.disk.cache.SINK_AT", 1 << 18)
     port = engine.connect("d0")
     port.write(A * 256, 0, True)
     harm.set_flaw(engine, "d0", drop_flushes())

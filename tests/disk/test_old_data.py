@@ -7,20 +7,19 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
-from harness.array import ArraySpec, holders_of_old_data
-from harness.crash.recording import Recording
-from harness.crash.state import CrashState
-from harness.crash.window import Window
-from harness.disk import cache
-from harness.disk.cache import CacheMode, CutPolicy, Member
-from harness.disk.control import ControlServer
-from harness.disk.engine import Engine
-from harness.disk.logwrites import export_dm_log_writes
-from harness.disk.messages import Done, MemberSpec, Refused, Reset, decode, encode
-from harness.disk.platter import OLD_DATA
-from harness.disk.replay import replay
-from harness.disk.writelog import LogError, LogWriter, MemberInfo, WriteLog
+from raidproof.crash.recording import Recording
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.state import CrashState
+from raidproof.disk import cache
+from raidproof.disk.cache import CacheMode, CutPolicy, Member
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.logwrites import export_dm_log_writes
+from raidproof.disk.messages import Done, MemberSpec, Refused, Reset, decode, encode
+from raidproof.disk.platter import OLD_DATA
+from raidproof.disk.replay import replay
+from raidproof.disk.writelog import LogError, LogWriter, MemberInfo, WriteLog
+from raidproof.storage.array import ArraySpec, holders_of_old_data
 
 SIZE = 1 << 18
 OLD = OLD_DATA * (SIZE // len(OLD_DATA))

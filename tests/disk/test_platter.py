@@ -4,9 +4,8 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.image import save_platter
-from harness.disk.platter import CHUNK, OLD_DATA, Platter
+from raidproof.disk.image import save_platter
+from raidproof.disk.platter import CHUNK, OLD_DATA, Platter
 
 SIZE = 5 * CHUNK + 3 * 4096
 places = st.sampled_from([0, 512, 4096, CHUNK - 512, CHUNK, CHUNK + 4096, 3 * CHUNK, 4 * CHUNK + 512])

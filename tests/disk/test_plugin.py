@@ -9,7 +9,7 @@ HOME = Path(__file__).resolve().parents[2]
 LOAD = """
 import sys, types
 sys.modules["nbdkit"] = types.SimpleNamespace(FLAG_FUA=2)
-import harness.disk.plugin
+import raidproof.disk.plugin
 """
 
 

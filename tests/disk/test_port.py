@@ -4,13 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from harness.disk import flaw, harm
-from harness.disk import port as module
-from harness.disk.engine import Engine
-from harness.disk.messages import MemberSpec
-from harness.disk.port import Port, PowerLost
-from harness.disk.writelog import Flag, Kind, Record, WriteLog
+from raidproof.disk import flaw, harm
+from raidproof.disk import port as module
+from raidproof.disk.engine import Engine
+from raidproof.disk.messages import MemberSpec
+from raidproof.disk.port import Port, PowerLost
+from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
 
 SIZE = 1 << 20
 CAME, WAITED = 1000, 5_000_000

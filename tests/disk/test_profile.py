@@ -4,9 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-
-from harness.disk.profile import load_profile, profile_names
-from harness.errors import RequestError
+from raidproof.core.errors import RequestError
+from raidproof.disk.profile import load_profile, profile_names
 
 SHIPPED = {
     *("none", "atlas-10k4", "atlas-10k5", "seagate-st3146707lc", "scsi-15k-72gb", "ide-5400-4gb", "ide-7200-4gb"),

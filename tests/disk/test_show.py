@@ -9,14 +9,13 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.disk.client import EngineClient
-from harness.disk.control import ControlServer
-from harness.disk.engine import Engine
-from harness.disk.messages import MemberSpec, Power
-from harness.disk.writelog import Flag, Kind, LogWriter, MemberInfo
-from harness.errors import RigError
+from raidproof.core.errors import RigError
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.client import EngineClient
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.messages import MemberSpec, Power
+from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 
 SECTOR = 512
 SIZE = 3 << 16

@@ -5,16 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from harness.disk.cache import CacheMode, CutPolicy
-from harness.disk.engine import Engine
-from harness.disk.messages import MemberSpec
-from harness.disk.port import Port, PowerLost
-from harness.disk.profile import DriveCache, Profile, Rotational, load_profile
-from harness.disk.timing.controller import ControllerSpec
-from harness.disk.writelog import Flag, Kind, WriteLog
-from harness.errors import RigError
-from harness.waiting import Deadline, wait_until
+from raidproof.core.errors import RigError
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.engine import Engine
+from raidproof.disk.messages import MemberSpec
+from raidproof.disk.port import Port, PowerLost
+from raidproof.disk.profile import DriveCache, Profile, Rotational, load_profile
+from raidproof.disk.timing.controller import ControllerSpec
+from raidproof.disk.writelog import Flag, Kind, WriteLog
 
 BLOCK = b"x" * 4096
 SIZE = 1 << 24

@@ -10,14 +10,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from harness.disk.cache import CacheMode, CutPolicy, Member
-from harness.disk.engine import Engine
-from harness.disk.logwrites import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes
-from harness.disk.messages import MemberSpec
-from harness.disk.port import Port
-from harness.disk.replay import replay
-from harness.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, WriteLog
+from raidproof.disk.cache import CacheMode, CutPolicy, Member
+from raidproof.disk.engine import Engine
+from raidproof.disk.logwrites import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes
+from raidproof.disk.messages import MemberSpec
+from raidproof.disk.port import Port
+from raidproof.disk.replay import replay
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, WriteLog
 
 SECTOR = 512
 SIZE = 1 << 18

@@ -3,11 +3,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from harness.array import Array, ArraySpec, Identity, Leftover, parse_examine, serial_of
-from harness.errors import RequestError, RequirementMissing, RigError
-from harness.fault import Scene
-from harness.fault.array import (
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.fault import Scene
+from raidproof.fault.array import (
     DISK_FAILURE,
     WRITE_HOLE,
     Degraded,
@@ -17,10 +15,12 @@ from harness.fault.array import (
     Resyncing,
     Scrubbing,
 )
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.verdict.kernel_log import judge_kernel_logs
-from harness.verdict.outcome import Outcome
+from raidproof.provider.registry import Lab
+from raidproof.record.outcome import Outcome
+from raidproof.storage.array import Array, ArraySpec, Identity, Leftover, parse_examine, serial_of
+from raidproof.storage.stack import Stack
+from raidproof.verdict.kernel_log import judge_kernel_logs
+
 from tests.test_array_upkeep import Typist
 
 DATA = Path(__file__).parents[1] / "data" / "mdadm"

@@ -2,12 +2,11 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-
-from harness.errors import RigError
-from harness.fault import ClockStep, Scene, allowed_by
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.waiting import now_ns
+from raidproof.core.errors import RigError
+from raidproof.core.waiting import now_ns
+from raidproof.fault import ClockStep, Scene, allowed_by
+from raidproof.provider.registry import Lab
+from raidproof.storage.stack import Stack
 
 
 class Server:

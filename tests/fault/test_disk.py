@@ -6,27 +6,26 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from harness.array import ArraySpec
-from harness.array.leftover import Leftover
-from harness.array.upkeep import Upkeep
-from harness.command import Completed
-from harness.disk.cache import CacheMode
-from harness.disk.client import EngineClient
-from harness.disk.control import ControlServer
-from harness.disk.engine import Engine
-from harness.disk.flaw import FlawKind, bad_sectors
-from harness.disk.messages import MemberSpec
-from harness.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
-from harness.fault import Scene
-from harness.fault import member as member_module
-from harness.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
-from harness.fault.rot import BLOCK, CorruptedAtRest, LatentSectorError, SilentCorruption, blocks_with
-from harness.lab import Lab
-from harness.stack import Stack
-from harness.verdict.contract import Conditions
-from harness.verdict.integrity import fault_of, judge_array
-from harness.verdict.outcome import Outcome
+from raidproof.core.command import Completed
+from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.client import EngineClient
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.flaw import FlawKind, bad_sectors
+from raidproof.disk.messages import MemberSpec
+from raidproof.fault import Scene
+from raidproof.fault import member as member_module
+from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from raidproof.fault.rot import BLOCK, CorruptedAtRest, LatentSectorError, SilentCorruption, blocks_with
+from raidproof.provider.registry import Lab
+from raidproof.record.outcome import Outcome
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.array.leftover import Leftover
+from raidproof.storage.array.upkeep import Upkeep
+from raidproof.storage.stack import Stack
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.integrity import fault_of, judge_array
 
 SIZE = 1 << 20
 MEMBERS = ("d0", "d1", "d2", "d3")

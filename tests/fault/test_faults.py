@@ -3,14 +3,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from harness.disk.cache import CutPolicy, Fate
-from harness.errors import RigError
-from harness.fault import CleanReboot, ClientPowerCut, KernelPanic, NfsdRestart, PowerCut, Scene
-from harness.lab import Lab
-from harness.machine.power import Cut
-from harness.stack import Stack
-from harness.waiting import now_ns
+from raidproof.core.errors import RigError
+from raidproof.core.waiting import now_ns
+from raidproof.disk.cache import CutPolicy, Fate
+from raidproof.fault import CleanReboot, ClientPowerCut, KernelPanic, NfsdRestart, PowerCut, Scene
+from raidproof.machine.power import Cut
+from raidproof.provider.registry import Lab
+from raidproof.storage.stack import Stack
 
 
 class FakeCommand:

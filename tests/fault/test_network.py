@@ -4,12 +4,11 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
-
-from harness.errors import RequirementMissing, RigError
-from harness.fault import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut, Scene
-from harness.fault import network as faults
-from harness.lab import EnclosedLab, Lab
-from harness.stack import Stack
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.fault import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut, Scene
+from raidproof.fault import network as faults
+from raidproof.provider.registry import EnclosedLab, Lab
+from raidproof.storage.stack import Stack
 
 
 def scene(lab: Any, recovery: str = "hard") -> Scene:

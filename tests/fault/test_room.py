@@ -3,12 +3,11 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-
-from harness.command import Completed
-from harness.errors import RequestError, RigError
-from harness.fault import FilesystemFull, InodesExhausted, Scene, allowed_by
-from harness.lab import Lab
-from harness.stack import Stack
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.fault import FilesystemFull, InodesExhausted, Scene, allowed_by
+from raidproof.provider.registry import Lab
+from raidproof.storage.stack import Stack
 
 REFUSED = "fallocate: fallocate failed: No space left on device\n"
 

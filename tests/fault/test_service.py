@@ -2,11 +2,10 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-
-from harness.errors import RigError
-from harness.fault import NfsdKilled, Scene, ServerRestart
-from harness.lab import Lab
-from harness.stack import Stack
+from raidproof.core.errors import RigError
+from raidproof.fault import NfsdKilled, Scene, ServerRestart
+from raidproof.provider.registry import Lab
+from raidproof.storage.stack import Stack
 
 IGNORED = "Name:\tnfsd\nSigBlk:\t0000000000000000\nSigIgn:\tffffffffffffffff\nSigCgt:\t0000000000000000\n"
 """Of nfsd on Linux 6.1.176."""

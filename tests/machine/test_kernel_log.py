@@ -3,10 +3,9 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-
-from harness.errors import RigError
-from harness.machine.kernel_log import Moment, keep_tasks, moment, said_since, said_until_off, stamp_us
-from harness.machine.machine import Machine
+from raidproof.core.errors import RigError
+from raidproof.machine.kernel_log import Moment, keep_tasks, moment, said_since, said_until_off, stamp_us
+from raidproof.machine.machine import Machine
 
 RING = "<6>[    0.000000] Linux version\n<4>[   12.345678] md0: array\n"
 

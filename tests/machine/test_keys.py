@@ -1,6 +1,6 @@
 import base64
 
-from harness.machine.keys import KeyPair, LabKeys
+from raidproof.machine.keys import KeyPair, LabKeys
 
 
 def test_no_two_labs_share_a_key() -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from harness.command import CommandFailed, Completed
-from harness.disk.cache import CutPolicy
-from harness.errors import DeadlineExceeded, RigError
-from harness.machine.machine import Machine
-from harness.machine.power import Cut
-from harness.topology import MachineSpec, Role
-from harness.waiting import Deadline
+from raidproof.core.command import CommandFailed, Completed
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.core.topology import MachineSpec, Role
+from raidproof.core.waiting import Deadline
+from raidproof.disk.cache import CutPolicy
+from raidproof.machine.machine import Machine
+from raidproof.machine.power import Cut
 
 SPEC = MachineSpec(name="server", role=Role.SERVER, address=IPv4Interface("10.77.0.10/24"))
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -2,8 +2,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, call
 
-from harness.disk.cache import CutPolicy
-from harness.machine.member_disks import MemberDisks, cut_power
+from raidproof.disk.cache import CutPolicy
+from raidproof.machine.member_disks import MemberDisks, cut_power
 
 
 def test_a_cut_freezes_then_kills_then_resolves() -> None:

@@ -1,11 +1,10 @@
 from typing import cast
 
 import pytest
-
-from harness.errors import RigError
-from harness.machine import tasks
-from harness.machine.machine import Machine
-from harness.machine.tasks import stuck_tasks, waiting
+from raidproof.core.errors import RigError
+from raidproof.machine import tasks
+from raidproof.machine.machine import Machine
+from raidproof.machine.tasks import stuck_tasks, waiting
 
 HEAD = "    PID STAT WCHAN                                TIME COMMAND\n"
 MOUNT = "    301 D+   xlog_wait_on_iclog               00:00:01 mount /dev/md0 /srv/data\n"

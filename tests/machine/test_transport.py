@@ -11,14 +11,13 @@ from typing import Any
 import paramiko
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
-
-from harness.command import Completed
-from harness.errors import DeadlineExceeded, RigError
-from harness.machine import transport as transport_module
-from harness.machine.keys import KeyPair, LabKeys
-from harness.machine.login import LabLogin
-from harness.machine.transport import SHOWN, Transport
-from harness.waiting import Deadline
+from raidproof.core.command import Completed
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.core.waiting import Deadline
+from raidproof.machine import transport as transport_module
+from raidproof.machine.keys import KeyPair, LabKeys
+from raidproof.machine.login import LabLogin
+from raidproof.machine.transport import SHOWN, Transport
 
 KEYS = LabKeys.generate()
 OPENED = 0
@@ -195,10 +194,10 @@ def test_a_command_that_does_not_end(transport: Transport) -> None:
 
 def test_what_runs_long_is_named_once(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("harness.waiting._listeners", [said.append])
+    monkeypatch.setattr("raidproof.core.waiting._listeners", [said.append])
     run(transport, "true")
     assert said == []
-    monkeypatch.setattr("harness.waiting.LONG_S", 0.0)
+    monkeypatch.setattr("raidproof.core.waiting.LONG_S", 0.0)
     run(transport, "echo", "x" * 200)
     assert said == [f"waiting for {transport.where}: echo {'x' * (SHOWN - 5)}"]
 

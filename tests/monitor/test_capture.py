@@ -5,18 +5,10 @@ from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
-
-from harness.errors import RequirementMissing, RigError
-from harness.lab import Lab
-from harness.monitor import capture
-from harness.monitor.capture import (
-    Capture,
-    capture_command,
-    capturing,
-    connections_command,
-    decode_command,
-    dropped,
-)
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.monitor import capture
+from raidproof.monitor.capture import Capture, capture_command, capturing, connections_command, decode_command, dropped
+from raidproof.provider.registry import Lab
 
 SAID = (Path(__file__).parents[1] / "data" / "tshark" / "dumpcap.log").read_text()
 

@@ -3,9 +3,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.monitor.counters import (
+from raidproof.core.errors import RigError
+from raidproof.core.units import KIB
+from raidproof.monitor.counters import (
     parse_diskstats,
     parse_mdstat,
     parse_meminfo,
@@ -13,8 +13,7 @@ from harness.monitor.counters import (
     parse_nfsd,
     parse_stat,
 )
-from harness.monitor.mountstats import parse_mounts
-from harness.units import KIB
+from raidproof.monitor.mountstats import parse_mounts
 
 DATA = Path(__file__).parents[1] / "data"
 

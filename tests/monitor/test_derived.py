@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RigError
-from harness.monitor import Application, Recording, derive, moments, parse_recording
-from harness.monitor.counters import DiskCount
-from harness.monitor.host import host_busy
-from harness.monitor.use import disk_use
+from raidproof.core.errors import RigError
+from raidproof.monitor import Application, Recording, derive, moments, parse_recording
+from raidproof.monitor.counters import DiskCount
+from raidproof.monitor.host import host_busy
+from raidproof.monitor.use import disk_use
 
 DATA = Path(__file__).parents[1] / "data" / "monitor"
 

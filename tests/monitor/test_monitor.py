@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-from harness.command import Completed
-from harness.errors import RigError
-from harness.machine.machine import Machine
-from harness.monitor import Monitor, agent, parse_recording
-from harness.waiting import Deadline
+from raidproof.core.command import Completed
+from raidproof.core.errors import RigError
+from raidproof.core.waiting import Deadline
+from raidproof.guest import monitor_agent as agent
+from raidproof.machine.machine import Machine
+from raidproof.monitor import Monitor, parse_recording
 
 DATA = Path(__file__).parents[1] / "data" / "monitor"
 SERVER = (DATA / "linux-6.12-server-write.txt").read_text()

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.monitor.packets import (
+from raidproof.core.errors import RigError
+from raidproof.monitor.packets import (
     Exchange,
     Operation,
     flat,
@@ -16,7 +15,7 @@ from harness.monitor.packets import (
     read_exchanges,
     write_exchanges,
 )
-from harness.verdict.wire import judge_locks_kept, judge_restart
+from raidproof.verdict.wire import judge_locks_kept, judge_restart
 
 DATA = Path(__file__).parents[1] / "data" / "tshark"
 

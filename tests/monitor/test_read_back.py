@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.monitor.mountstats import parse_mounts
-from harness.monitor.read_back import Fetched, parse_fetched
+from raidproof.core.errors import RigError
+from raidproof.monitor.mountstats import parse_mounts
+from raidproof.monitor.read_back import Fetched, parse_fetched
 
 TEXT = (Path(__file__).parents[1] / "data" / "nfs" / "mountstats-linux-6.12-vers4.2.txt").read_text()
 

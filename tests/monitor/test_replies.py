@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.monitor.replies import Clocks, Reply, parse_replies, parse_writes, replies_command
+from raidproof.core.errors import RigError
+from raidproof.monitor.replies import Clocks, Reply, parse_replies, parse_writes, replies_command
 
 CLOCKS = Clocks(1_700_000_000_000_000_000, 1_700_000_000_000_000_000)
 CLIENT, SERVER = "10.77.0.21", "10.77.0.10"

@@ -2,9 +2,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from harness.plan.cell import Matrix, matrix_of
-from harness.plan.plan import Plan, read_plan
+from raidproof.plan.cell import Matrix, matrix_of
+from raidproof.plan.plan import Plan, read_plan
 
 Make = Callable[..., Matrix]
 

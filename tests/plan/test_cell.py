@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from raidproof.core.errors import RequestError
+from raidproof.core.units import KIB, MIB
+from raidproof.plan.axes import AXES
+from raidproof.plan.cell import matrix_of
+from raidproof.storage.array.spec import Level
+from raidproof.storage.stack import StackSpec
 
-from harness.array.spec import Level
-from harness.errors import RequestError
-from harness.plan.axes import AXES
-from harness.plan.cell import matrix_of
-from harness.stack import StackSpec
-from harness.units import KIB, MIB
 from tests.plan.conftest import Make, plan_of
 
 

@@ -1,10 +1,10 @@
 from io import StringIO
 from typing import Any
 
+from raidproof.plan.axes import AXES
+from raidproof.plan.describe import axis_table, describe
 from rich.console import Console
 
-from harness.plan.axes import AXES
-from harness.plan.describe import axis_table, describe
 from tests.plan.conftest import Make
 
 

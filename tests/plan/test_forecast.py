@@ -1,6 +1,5 @@
 import pytest
-
-from harness.plan.forecast import CONTROL, CUT, VISIT, Forecast, left_in_words
+from raidproof.plan.forecast import CONTROL, CUT, VISIT, Forecast, left_in_words
 
 
 @pytest.fixture

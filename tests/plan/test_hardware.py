@@ -1,8 +1,8 @@
 from typing import Any
 
-from harness.plan.hardware import Hardware
-from harness.topology import Platform, SoftwareSpec
-from harness.units import MIB
+from raidproof.core.topology import Platform, SoftwareSpec
+from raidproof.core.units import MIB
+from raidproof.plan.hardware import Hardware
 
 
 def hardware(**asked: Any) -> Hardware:

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
-
-from harness.errors import RequestError
-from harness.plan.axes import AXES
-from harness.plan.cell import matrix_of
-from harness.plan.plan import Plan, load_plan, read_plan
-from harness.units import KIB
+from raidproof.core.errors import RequestError
+from raidproof.core.units import KIB
+from raidproof.plan.axes import AXES
+from raidproof.plan.cell import matrix_of
+from raidproof.plan.plan import Plan, load_plan, read_plan
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").glob("*.toml"))
 

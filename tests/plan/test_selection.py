@@ -1,9 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RequestError
-from harness.plan.selection import Selection
+from raidproof.core.errors import RequestError
+from raidproof.plan.selection import Selection
 
 NAME = "level=10 chunk=64KiB export=async"
 

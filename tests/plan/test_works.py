@@ -1,9 +1,8 @@
 """The workloads of a plan."""
 
 import pytest
-
-from harness.errors import RequestError
-from harness.plan import works
+from raidproof.core.errors import RequestError
+from raidproof.plan import works
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.record.built import apart, built_differently, starred
-from harness.record.cell import CellRecord
-from harness.record.run import RunRecord
+from raidproof.record.built import apart, built_differently, starred
+from raidproof.record.cell import CellRecord
+from raidproof.record.run import RunRecord
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

@@ -1,20 +1,19 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.record.exploration import (
+from raidproof.core.waiting import wall_clock
+from raidproof.record.exploration import (
     ExplorationRecord,
     FailureRecord,
     LossRecord,
     Possible,
     StageTime,
     UndecidedRecord,
-    conclude_exploration,
     stage_times,
 )
-from harness.record.run import ControlSpec
-from harness.verdict.outcome import Outcome
-from harness.waiting import wall_clock
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import ControlSpec
+from raidproof.verdict.exploration import conclude_exploration
 
 
 def failure(**changes: object) -> FailureRecord:

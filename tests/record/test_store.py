@@ -3,11 +3,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RequestError
-from harness.record import RunRecord, RunStore
-from harness.record.run import SCHEMA
-from harness.waiting import wall_clock
+from raidproof.core.errors import RequestError
+from raidproof.core.waiting import wall_clock
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.run import SCHEMA
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 

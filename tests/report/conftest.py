@@ -4,13 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
-from harness.record.cell import CellRecord, PlanRecord, Repeat
-from harness.record.environment import Environment, MachineRecord
-from harness.record.ranking import conclude_plan, judge_cells
-from harness.record.run import ControlSpec, CycleRecord, Recovery, RunRecord, Throughput, Timeline
-from harness.verdict.evidence import BlockClass, Evidence
-from harness.verdict.outcome import Outcome, Verdict
+from raidproof.record.cell import CellRecord, PlanRecord, Repeat
+from raidproof.record.environment import Environment, MachineRecord
+from raidproof.record.evidence import BlockClass, Evidence
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.run import ControlSpec, CycleRecord, Recovery, RunRecord, Throughput, Timeline
+from raidproof.verdict.cell import conclude_plan, judge_cells
 
 SERIALS = ("disk0", "disk1", "disk2", "disk3")
 STARTED = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)

@@ -1,9 +1,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.record.run import RunRecord
-from harness.report.cells import (
+from raidproof.record.run import RunRecord
+from raidproof.report.cells import (
     costs,
     impossible,
     measure,

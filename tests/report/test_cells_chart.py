@@ -1,6 +1,6 @@
-from harness.record.run import RunRecord
-from harness.report.cells import rankings
-from harness.report.cells_chart import (
+from raidproof.record.run import RunRecord
+from raidproof.report.cells import rankings
+from raidproof.report.cells_chart import (
     LEFT,
     RIGHT,
     SPARK_BOTTOM,

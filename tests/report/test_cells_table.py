@@ -3,11 +3,10 @@ import io
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from raidproof.record.run import RunRecord
+from raidproof.report import show
+from raidproof.report.cells_table import shares
 from rich.console import Console
-
-from harness.record.run import RunRecord
-from harness.report import show
-from harness.report.cells_table import shares
 
 ENDS = ("\n1 level=10 chunk=64KiB export=sync: ", "\npostmark: ")
 

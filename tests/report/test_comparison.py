@@ -6,14 +6,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from raidproof.record.run import RunRecord
+from raidproof.record.store import RunStore
+from raidproof.report import comparison_chart, sides
+from raidproof.report.comparison_html import render_comparison, write_comparison
+from raidproof.report.comparison_table import show_comparison
+from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
 from rich.console import Console
-
-from harness.record.comparison import ComparisonRecord, Finding, Version, compare
-from harness.record.run import RunRecord
-from harness.record.store import RunStore
-from harness.report import comparison_chart, sides
-from harness.report.comparison_html import render_comparison, write_comparison
-from harness.report.comparison_table import show_comparison
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

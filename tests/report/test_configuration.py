@@ -1,8 +1,7 @@
 import pytest
-
-from harness.record.run import RunRecord
-from harness.report.configuration import NOT_ASKED, Case, Setting, caveats, configuration, same
-from harness.report.words import UNKNOWN
+from raidproof.record.run import RunRecord
+from raidproof.report.configuration import NOT_ASKED, Case, Setting, caveats, configuration, same
+from raidproof.report.words import UNKNOWN
 
 
 def setting(layers: dict[str, list[Setting]], layer: str, field: str) -> list[Case]:

@@ -4,10 +4,9 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-
-from harness.record import RunRecord, RunStore
-from harness.record.exploration import (
+from raidproof.core.waiting import wall_clock
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.exploration import (
     ExplorationRecord,
     FailureRecord,
     LossRecord,
@@ -20,13 +19,13 @@ from harness.record.exploration import (
     StateMark,
     WriteRecord,
 )
-from harness.report import exploration_words as words
-from harness.report.exploration_chart import RIGHT, figure
-from harness.report.exploration_html import render_exploration, write_exploration
-from harness.report.exploration_table import show_exploration
-from harness.report.html import render
-from harness.verdict.outcome import Outcome
-from harness.waiting import wall_clock
+from raidproof.record.outcome import Outcome
+from raidproof.report import exploration_words as words
+from raidproof.report.exploration_chart import RIGHT, figure
+from raidproof.report.exploration_html import render_exploration, write_exploration
+from raidproof.report.exploration_table import show_exploration
+from raidproof.report.html import render
+from rich.console import Console
 
 
 def failure() -> FailureRecord:

@@ -1,10 +1,10 @@
 from itertools import combinations
 
-from harness.record.run import RunRecord, Timeline
-from harness.report.axis import Axis
-from harness.report.moments import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
-from harness.report.scatter import CHARACTER, LINE_HEIGHT, scatter
-from harness.report.scatter import NARROW as NARROW_SCATTER
+from raidproof.record.run import RunRecord, Timeline
+from raidproof.report.axis import Axis
+from raidproof.report.moments import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
+from raidproof.report.scatter import CHARACTER, LINE_HEIGHT, scatter
+from raidproof.report.scatter import NARROW as NARROW_SCATTER
 
 
 def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:

@@ -1,8 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.report.figures_table import PublishedFigure, comparison_text
+from raidproof.report.figures_table import PublishedFigure, comparison_text
 
 ROWS = [
     PublishedFigure("RAID0 of three Atlas 10K V", 160, "MB/s", 168.2, (166.0, 171.4), 5, note="controller is full"),

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from harness.record.run import RunRecord
-from harness.report import write_html
-from harness.report.columns import COLUMNS
-from harness.report.html import render
+from raidproof.record.run import RunRecord
+from raidproof.report import write_html
+from raidproof.report.columns import COLUMNS
+from raidproof.report.html import render
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 

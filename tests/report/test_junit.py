@@ -4,10 +4,9 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from harness.record.run import RunRecord
-from harness.report.junit import render, write_junit
-from harness.verdict.outcome import Outcome
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import RunRecord
+from raidproof.report.junit import render, write_junit
 
 
 def cases(record: RunRecord) -> list[ElementTree.Element]:

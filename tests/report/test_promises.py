@@ -1,7 +1,7 @@
 """What the page says that each promise rests on."""
 
-from harness.record.run import RunRecord
-from harness.report.promises import dated, rows
+from raidproof.record.run import RunRecord
+from raidproof.report.promises import dated, rows
 
 
 def test_writes_are_shown_by_their_stability_where_they_were_captured(run: RunRecord) -> None:

@@ -1,12 +1,12 @@
 from io import StringIO
 
+from raidproof.record import RunRecord
+from raidproof.record.suite import SuiteRecord
+from raidproof.report.html import render
+from raidproof.report.suites_table import Case, cases, counts, show_suites
+from raidproof.verdict.suite import judge_suite_record
+from raidproof.workload.suite.outcome import CaseResult, SuiteOutcome
 from rich.console import Console
-
-from harness.record import RunRecord
-from harness.record.suite import SuiteRecord, judge_suite_record
-from harness.report.html import render
-from harness.report.suites_table import Case, cases, counts, show_suites
-from harness.workload.suite.outcome import CaseResult, SuiteOutcome
 
 
 def suite(**changes: object) -> SuiteRecord:

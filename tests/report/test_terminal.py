@@ -4,11 +4,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from raidproof.record.run import RunRecord
+from raidproof.report import show
+from raidproof.report.columns import COLUMNS
 from rich.console import Console
-
-from harness.record.run import RunRecord
-from harness.report import show
-from harness.report.columns import COLUMNS
 
 REPORT = Path("results/20260504-123000-demo/report.html")
 

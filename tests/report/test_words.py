@@ -3,8 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.report.words import UNKNOWN, count, data, number, plural, printable
+from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
 
 
 @pytest.mark.parametrize(

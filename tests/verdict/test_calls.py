@@ -1,10 +1,9 @@
 """A promise whose call no client sent was not tested."""
 
 import pytest
-
-from harness.verdict.calls import calls_of, judge_calls, total
-from harness.verdict.contract import PROMISES
-from harness.verdict.outcome import Outcome
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.calls import calls_of, judge_calls, total
+from raidproof.verdict.contract import PROMISES
 
 SENT = {"client1": {"WRITE": 5, "COMMIT": 2}, "client2": {"WRITE": 1, "LINK": 3}}
 

@@ -1,6 +1,8 @@
 import pytest
-
-from harness.verdict.contract import (
+from raidproof.guest.ledger_writer import KINDS
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.contract import (
     LEAST_JUDGED,
     PROMISES,
     Conditions,
@@ -8,9 +10,6 @@ from harness.verdict.contract import (
     judge_promise,
     judge_promises,
 )
-from harness.verdict.evidence import Evidence
-from harness.verdict.outcome import Outcome
-from harness.workload.agent import KINDS
 
 SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)

@@ -1,12 +1,11 @@
 from typing import Any
 
 import pytest
-
-from harness.disk.flaw import FlawKind
-from harness.verdict.contract import Conditions
-from harness.verdict.drives import LEAST_SYNCS, judge_flushes, spoilt_by
-from harness.verdict.integrity import judge_array
-from harness.verdict.outcome import Outcome
+from raidproof.disk.flaw import FlawKind
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.drives import LEAST_SYNCS, judge_flushes, spoilt_by
+from raidproof.verdict.integrity import judge_array
 
 BEFORE: dict[str, Any] = {"disk0": {"writes": 50, "flushes": 9, "fua": 1}, "disk1": {"writes": 50, "flushes": 9}}
 

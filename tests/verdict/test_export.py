@@ -1,5 +1,5 @@
-from harness.verdict.export import judge_export
-from harness.verdict.outcome import Outcome
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.export import judge_export
 
 ASKED = ("rw", "sync", "root_squash")
 

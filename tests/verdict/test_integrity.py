@@ -1,12 +1,11 @@
 from typing import Any
 
 import pytest
-
-from harness.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
-from harness.verdict.contract import Conditions
-from harness.verdict.integrity import COPIES, ROTTEN, UNREADABLE, judge_array, judge_filesystem
-from harness.verdict.kernel_log import findings, judge_kernel_logs
-from harness.verdict.outcome import Outcome, worst
+from raidproof.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
+from raidproof.record.outcome import Outcome, worst
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.integrity import COPIES, ROTTEN, UNREADABLE, judge_array, judge_filesystem
+from raidproof.verdict.kernel_log import findings, judge_kernel_logs
 
 SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)

@@ -1,7 +1,6 @@
 import pytest
-
-from harness.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
-from harness.verdict.outcome import Outcome
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
 
 OOPS = """[   12.100000] md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2
 [   12.200000] BUG: unable to handle page fault for address: 0000000000001000

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from harness.array import parse_examine, serial_of
-from harness.verdict.contract import Conditions
-from harness.verdict.members import judge_members
-from harness.verdict.outcome import Outcome
+from raidproof.record.outcome import Outcome
+from raidproof.storage.array import parse_examine, serial_of
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.members import judge_members
 
 DATA = Path(__file__).parents[1] / "data" / "mdadm"
 SYNC = Conditions(export_sync=True)

@@ -5,12 +5,12 @@ from errno import EEXIST, EIO, ENOSPC
 from typing import Any
 
 import pytest
-
-from harness.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
-from harness.verdict.evidence import Evidence, weigh
-from harness.verdict.outcome import Outcome, Verdict, worst
-from harness.workload.agent import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
-from harness.workload.history import Ended, History, Operation, WorkerSpec
+from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
+from raidproof.verdict.ledger import weigh
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
 NAMES = WorkerSpec(number=0, client="c1", kind="metadata", path="m", file=0)

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-
-from harness.verdict.outcome import Outcome
-from harness.verdict.read_back import Least, judge_read_back, least_of
-from harness.workload.agent import BLOCK
+from raidproof.guest.ledger_writer import BLOCK
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.read_back import Least, judge_read_back, least_of
 
 FOUND: dict[str, Any] = {
     "client1-0-fsync@0": {"blocks": [3, 2, 0, 1], "names": ["client1-0-fsync"]},

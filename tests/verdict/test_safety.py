@@ -1,8 +1,7 @@
 import pytest
-
-from harness.verdict.evidence import BlockClass, Evidence
-from harness.verdict.outcome import Outcome
-from harness.verdict.safety import Safety, SafetyWord, judge_safety
+from raidproof.record.evidence import BlockClass, Evidence
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.safety import Safety, SafetyWord, judge_safety
 
 WHOLE = Evidence(acknowledged={"fsync": 40, "close": 10})
 LOSSY = Evidence(acknowledged={"fsync": 40, "close": 10}, lost={"fsync": 7})

@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RigError
-from harness.verdict.tree import LOOSE, Content, course, directories, hold, scanned, shown
-from harness.workload.agent import MODE, OTHER_CONTENT, UNCUT
-from harness.workload.history import Ended, Operation
-from harness.workload.ledger import ROUNDS
+from raidproof.core.errors import RigError
+from raidproof.guest.ledger_writer import MODE, OTHER_CONTENT, UNCUT
+from raidproof.verdict.tree import LOOSE, Content, course, directories, hold, scanned, shown
+from raidproof.workload.history import Ended, Operation
+from raidproof.workload.ledger import ROUNDS
 
 ALL = [steps for rounds in ROUNDS.values() for steps in rounds]
 rounds = st.sampled_from(ALL)

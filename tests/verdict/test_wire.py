@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.monitor.packets import Exchange, Operation, parse_connections, parse_packets
-from harness.verdict.outcome import Outcome
-from harness.verdict.wire import (
+from raidproof.monitor.packets import Exchange, Operation, parse_connections, parse_packets
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.wire import (
     Range,
     failed_s,
     judge_late_reclaim,

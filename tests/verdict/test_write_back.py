@@ -1,9 +1,8 @@
 import pytest
-
-from harness.verdict.contract import Conditions
-from harness.verdict.evidence import Evidence
-from harness.verdict.outcome import Outcome
-from harness.verdict.write_back import judge_age
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.write_back import judge_age
 
 S = 10**9
 ASYNC = Conditions(export_sync=False, write_back_s=95)

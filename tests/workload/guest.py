@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from harness.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 
 Answer = Callable[[tuple[str, ...]], Completed | None]
 

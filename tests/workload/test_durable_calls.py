@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from harness.verdict.evidence import Evidence, weigh
-from harness.workload import agent, scan
-from harness.workload.agent import ACKNOWLEDGE, FRAME, ISSUE, KINDS
-from harness.workload.history import Ended, History, Recorder, WorkerSpec, parse
-from harness.workload.ledger import LedgerSpec
+from raidproof.guest import ledger_reader as scan
+from raidproof.guest import ledger_writer as agent
+from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
+from raidproof.record.evidence import Evidence
+from raidproof.verdict.ledger import weigh
+from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
+from raidproof.workload.ledger import LedgerSpec
 
 FIELDS = len(FRAME.unpack(bytes(FRAME.size)))
 OPERATIONS = 40
@@ -107,7 +108,7 @@ class Ran(NamedTuple):
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Let the agent work in a folder, all in this process."""
     # Nothing is read of standard input, by which the harness ends it.
-    monkeypatch.setattr("harness.workload.agent.select.select", lambda *_: ([], [], []))
+    monkeypatch.setattr("raidproof.guest.ledger_writer.select.select", lambda *_: ([], [], []))
     root = folder / "root"
     root.mkdir()
     workers = [one.model_copy(update={"operations": OPERATIONS}) for one in spec.workers(["client1"])]

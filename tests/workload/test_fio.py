@@ -2,14 +2,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.units import KIB, MIB
+from raidproof.workload.fio import Fio, FioSpec, fio_command, fio_in_directory, primary_of, read_ended
+from raidproof.workload.fio_report import parse_fio
+from raidproof.workload.presets import PRESETS
+from raidproof.workload.sample import Place
 
-from harness.command import Completed
-from harness.errors import RequestError, RigError
-from harness.units import KIB, MIB
-from harness.workload.fio import Fio, FioSpec, fio_command, fio_in_directory, primary_of, read_ended
-from harness.workload.fio_report import parse_fio
-from harness.workload.presets import PRESETS
-from harness.workload.sample import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "fio"

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RigError
-from harness.workload.fio_report import (
+from raidproof.core.errors import RigError
+from raidproof.workload.fio_report import (
     FioResult,
     added_series,
     after_ramp,
@@ -16,7 +15,7 @@ from harness.workload.fio_report import (
     percentile_ns,
     series,
 )
-from harness.workload.sample import Point
+from raidproof.workload.sample import Point
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 

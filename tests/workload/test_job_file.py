@@ -1,11 +1,10 @@
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RequestError
-from harness.units import MIB
-from harness.workload.fio import Fio, FioSpec, fio_in_directory, fio_job_file
-from harness.workload.job_file import jobs_of, timed_s_of, with_settings, working_set_of
+from raidproof.core.errors import RequestError
+from raidproof.core.units import MIB
+from raidproof.workload.fio import Fio, FioSpec, fio_in_directory, fio_job_file
+from raidproof.workload.job_file import jobs_of, timed_s_of, with_settings, working_set_of
 
 CONTENT = """\
 ; a comment

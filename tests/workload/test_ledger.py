@@ -15,16 +15,17 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-
-from harness.command import Completed
-from harness.errors import DeadlineExceeded, RequestError
-from harness.machine.machine import Machine
-from harness.machine.transport import RemoteCommand
-from harness.verdict.evidence import BlockClass, Evidence, weigh
-from harness.waiting import Deadline, now_ns, wait_until
-from harness.workload import agent, scan
-from harness.workload.history import Ended, History, Recorder, WorkerSpec
-from harness.workload.ledger import (
+from raidproof.core.command import Completed
+from raidproof.core.errors import DeadlineExceeded, RequestError
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.guest import ledger_reader as scan
+from raidproof.guest import ledger_writer as agent
+from raidproof.machine.machine import Machine
+from raidproof.machine.transport import RemoteCommand
+from raidproof.record.evidence import BlockClass, Evidence
+from raidproof.verdict.ledger import weigh
+from raidproof.workload.history import Ended, History, Recorder, WorkerSpec
+from raidproof.workload.ledger import (
     KINDS,
     LEAST,
     SO_TIMESTAMPNS,
@@ -300,7 +301,7 @@ def test_work_ends_though_nothing_is_done(tmp_path: Path, monkeypatch: pytest.Mo
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("Ear", None), "/root", tmp_path / "history")
     ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
-    monkeypatch.setattr("harness.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
+    monkeypatch.setattr("raidproof.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
     ledger.work(0.0)
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
-
-from harness.errors import DeadlineExceeded, RigError
-from harness.machine.machine import Machine
-from harness.workload import lock_agent
-from harness.workload.lock import Answer, LockHolder, read_answer
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.guest import lock_agent
+from raidproof.machine.machine import Machine
+from raidproof.workload.lock import Answer, LockHolder, read_answer
 
 
 def machine() -> Machine:

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.command import Completed
-from harness.errors import RequestError, RigError
-from harness.workload.postmark import (
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.workload.postmark import (
     Postmark,
     PostmarkSpec,
     parse_postmark,
@@ -17,7 +16,7 @@ from harness.workload.postmark import (
     postmark_sample,
     require_all_done,
 )
-from harness.workload.sample import Place
+from raidproof.workload.sample import Place
 
 DATA = Path(__file__).parents[1] / "data" / "postmark"
 REPORT = (DATA / "report.txt").read_text()

@@ -3,9 +3,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.units import GIB, MIB
-from harness.workload.regime import Memory, Route, Work, regime_of
+from raidproof.core.units import GIB, MIB
+from raidproof.workload.regime import Memory, Route, Work, regime_of
 
 LAB = Memory(server=GIB, client=512 * MIB)
 BATTERY = replace(LAB, controller=256 * MIB)

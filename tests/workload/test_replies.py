@@ -1,10 +1,9 @@
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.workload.history import Ended, History, Operation
-from harness.workload.replies import read_replies, write_replies
+from raidproof.core.errors import RigError
+from raidproof.workload.history import Ended, History, Operation
+from raidproof.workload.replies import read_replies, write_replies
 
 OPERATION = Operation(0, 0, "fsync", 0, 1, 100, 900, Ended.OK, 0)
 

@@ -4,11 +4,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RequestError, RigError
-from harness.units import MIB
-from harness.workload.sample import Place
-from harness.workload.shared_file import (
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.units import MIB
+from raidproof.workload.sample import Place
+from raidproof.workload.shared_file import (
     CheckState,
     SharedFile,
     SharedFileSpec,
@@ -20,6 +19,7 @@ from harness.workload.shared_file import (
     require_overlap,
     shared_command,
 )
+
 from tests.workload.guest import Guest, said
 
 SPEC = SharedFileSpec(size=64 * MIB)

@@ -3,10 +3,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
-from harness.errors import RigError
-from harness.workload.sample import Point
-from harness.workload.steady import WINDOW, find_steady
+from raidproof.core.errors import RigError
+from raidproof.workload.sample import Point
+from raidproof.workload.steady import WINDOW, find_steady
 
 
 def series(values: Sequence[float]) -> list[Point]:

@@ -1,10 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.errors import RequestError
-from harness.units import GIB, KIB, MIB
-from harness.workload.tool_size import parse_tool_size
+from raidproof.core.errors import RequestError
+from raidproof.core.units import GIB, KIB, MIB
+from raidproof.workload.tool_size import parse_tool_size
 
 
 @pytest.mark.parametrize(

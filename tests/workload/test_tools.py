@@ -2,10 +2,9 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-
-from harness.workload import tools
-from harness.workload.fio import FioSpec
-from harness.workload.tools import WorkloadSpec, workload_of
+from raidproof.workload import tools
+from raidproof.workload.fio import FioSpec
+from raidproof.workload.tools import WorkloadSpec, workload_of
 
 _adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(WorkloadSpec)
 SPECS = get_args(get_args(WorkloadSpec)[0])

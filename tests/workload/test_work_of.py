@@ -1,19 +1,18 @@
 from typing import Any, get_args
 
 import pytest
-
-from harness.errors import RigError
-from harness.layer import Spec
-from harness.units import KIB, MIB
-from harness.workload.bonnie import BonnieSpec
-from harness.workload.dd import DdSpec
-from harness.workload.fio import FioSpec
-from harness.workload.hdparm import HdparmSpec
-from harness.workload.metadata import CLUSTER, MetadataSpec
-from harness.workload.postmark import PostmarkSpec
-from harness.workload.shared_file import SharedFileSpec
-from harness.workload.tools import WorkloadSpec
-from harness.workload.work_of import work_of
+from raidproof.core.errors import RigError
+from raidproof.core.layer import Spec
+from raidproof.core.units import KIB, MIB
+from raidproof.workload.bonnie import BonnieSpec
+from raidproof.workload.dd import DdSpec
+from raidproof.workload.fio import FioSpec
+from raidproof.workload.hdparm import HdparmSpec
+from raidproof.workload.metadata import CLUSTER, MetadataSpec
+from raidproof.workload.postmark import PostmarkSpec
+from raidproof.workload.shared_file import SharedFileSpec
+from raidproof.workload.tools import WorkloadSpec
+from raidproof.workload.work_of import work_of
 
 
 def fio(**asked: Any) -> FioSpec:

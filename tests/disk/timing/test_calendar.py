@@ -2,8 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.timing.calendar import Calendar
+from raidproof.disk.timing.calendar import Calendar
 
 
 @given(st.lists(st.integers(0, 50)))

@@ -5,14 +5,13 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-
-from harness.disk.profile import load_profile
-from harness.disk.timing.closed_loop import drive
-from harness.disk.timing.controller import Battery, ControllerSpec
-from harness.disk.timing.geometry import Placement
-from harness.disk.timing.hardware import Hardware
-from harness.disk.timing.request import Op, Request
-from harness.units import KIB, MIB
+from raidproof.core.units import KIB, MIB
+from raidproof.disk.profile import load_profile
+from raidproof.disk.timing.closed_loop import drive
+from raidproof.disk.timing.controller import Battery, ControllerSpec
+from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.timing.request import Op, Request
 
 PROFILE = load_profile("scsi-15k-72gb")
 RATE = PROFILE.sequential_mb_s

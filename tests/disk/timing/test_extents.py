@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
-from harness.disk.timing.extents import Extents
+from raidproof.disk.timing.extents import Extents
 
 ROOM = 60
 spans = st.tuples(st.integers(0, ROOM - 1), st.integers(1, 12))

@@ -6,13 +6,12 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-
-from harness.disk.profile import load_profile, profile_names
-from harness.disk.timing.closed_loop import drive
-from harness.disk.timing.geometry import Placement
-from harness.disk.timing.hardware import Hardware
-from harness.disk.timing.request import Op, Request
-from harness.units import GIB, KIB, MIB
+from raidproof.core.units import GIB, KIB, MIB
+from raidproof.disk.profile import load_profile, profile_names
+from raidproof.disk.timing.closed_loop import drive
+from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.timing.request import Op, Request
 
 TIMED = [name for name in profile_names() if load_profile(name).timed]
 ROTATIONAL = [name for name in TIMED if load_profile(name).rotational]

@@ -3,11 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.profile import load_profile, profile_names
-from harness.disk.timing.geometry import Geometry, Placement
-from harness.errors import RequestError
-from harness.units import GIB, MIB
+from raidproof.core.errors import RequestError
+from raidproof.core.units import GIB, MIB
+from raidproof.disk.profile import load_profile, profile_names
+from raidproof.disk.timing.geometry import Geometry, Placement
 
 ROTATIONAL = [name for name in profile_names() if load_profile(name).rotational]
 

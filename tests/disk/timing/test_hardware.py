@@ -5,14 +5,13 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from harness.disk.profile import Profile, load_profile, profile_names
-from harness.disk.timing.closed_loop import drive
-from harness.disk.timing.controller import Battery, ControllerSpec
-from harness.disk.timing.geometry import Placement
-from harness.disk.timing.hardware import Hardware, Member
-from harness.disk.timing.request import Op, Request
-from harness.units import KIB, MIB
+from raidproof.core.units import KIB, MIB
+from raidproof.disk.profile import Profile, load_profile, profile_names
+from raidproof.disk.timing.closed_loop import drive
+from raidproof.disk.timing.controller import Battery, ControllerSpec
+from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing.hardware import Hardware, Member
+from raidproof.disk.timing.request import Op, Request
 
 PROFILES = [load_profile(name) for name in profile_names()]
 TIMED = [profile for profile in PROFILES if profile.timed]

@@ -2,8 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.timing.interface import Interface
+from raidproof.disk.timing.interface import Interface
 
 
 def test_transfers_wait_for_each_other() -> None:

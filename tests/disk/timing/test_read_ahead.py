@@ -1,6 +1,6 @@
 """What a drive has read beyond what it was asked for."""
 
-from harness.disk.timing.read_ahead import ReadAhead
+from raidproof.disk.timing.read_ahead import ReadAhead
 
 
 def test_a_stream_is_one_segment_and_only_its_last_part_is_kept() -> None:

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from harness.disk.profile import Rotational, load_profile, profile_names
-from harness.disk.timing.seek import SeekCurve
+from raidproof.disk.profile import Rotational, load_profile, profile_names
+from raidproof.disk.timing.seek import SeekCurve
 
 MECHANICS = {name: load_profile(name).rotational for name in profile_names() if load_profile(name).rotational}
 mechanics = st.sampled_from(sorted(MECHANICS))

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-
-from harness.command import Completed
-from harness.errors import RequirementMissing, RigError
-from harness.machine import cache
-from harness.workload.suite.crate import CRATE, VERSION, built_fsx, compile_command, explain
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.image import cache
+from raidproof.workload.suite.crate import CRATE, VERSION, built_fsx, compile_command, explain
 
 DATA = Path(__file__).parents[2] / "data" / "suites"
 
@@ -54,7 +53,7 @@ def test_interrupted_build_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("shutil.which", lambda _: "/bin/cargo")
-    monkeypatch.setattr("harness.machine.program.follow", interrupted)
+    monkeypatch.setattr("raidproof.core.program.follow", interrupted)
     with pytest.raises(KeyboardInterrupt):
         built_fsx()
     assert not list((cache.root() / "suite").iterdir())

@@ -5,22 +5,21 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
-from harness.command import Completed
-from harness.errors import RequestError, RequirementMissing, RigError
-from harness.verdict.outcome import Outcome
-from harness.verdict.suite import judge_suite
-from harness.workload.suite import Cthon, Fsstress, Fstests, Fsx, Ltp, Pynfs, SuiteOutcome, SuitePlace, SuiteSpec
-from harness.workload.suite.cthon import parse_cthon
-from harness.workload.suite.fsstress import compare_trees, parse_tree
-from harness.workload.suite.fstests import parse_fstests
-from harness.workload.suite.fsx import parse_fsx
-from harness.workload.suite.install import host_path, install, packed, parse_ldd
-from harness.workload.suite.ltp_result import parse_ltp
-from harness.workload.suite.outcome import failed, passed, skipped, unknown
-from harness.workload.suite.place import step_command
-from harness.workload.suite.pynfs import parse_pynfs
-from harness.workload.suite.suites import _SUITES, suite_of
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.suite import judge_suite
+from raidproof.workload.suite import Cthon, Fsstress, Fstests, Fsx, Ltp, Pynfs, SuiteOutcome, SuitePlace, SuiteSpec
+from raidproof.workload.suite.cthon import parse_cthon
+from raidproof.workload.suite.fsstress import compare_trees, parse_tree
+from raidproof.workload.suite.fstests import parse_fstests
+from raidproof.workload.suite.fsx import parse_fsx
+from raidproof.workload.suite.install import host_path, install, packed, parse_ldd
+from raidproof.workload.suite.ltp_result import parse_ltp
+from raidproof.workload.suite.outcome import failed, passed, skipped, unknown
+from raidproof.workload.suite.place import step_command
+from raidproof.workload.suite.pynfs import parse_pynfs
+from raidproof.workload.suite.suites import _SUITES, suite_of
 
 DATA = Path(__file__).parents[2] / "data" / "suites"
 PLACE = SuitePlace(

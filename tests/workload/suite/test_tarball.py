@@ -5,9 +5,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-
-from harness.errors import RigError
-from harness.workload.suite.tarball import SOURCE, compile_command, extract
+from raidproof.core.errors import RigError
+from raidproof.workload.suite.tarball import SOURCE, compile_command, extract
 
 
 def tarball(path: Path, *names: str) -> Path:

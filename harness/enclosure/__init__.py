@@ -1,5 +1,0 @@
-"""The namespaces in which one lab lives and dies: its network, its processes and their common parent."""
-
-from harness.enclosure.enclosure import Enclosure, Process, Traffic
-
-__all__ = ["Enclosure", "Process", "Traffic"]

@@ -1,0 +1,103 @@
+"""`raidproof explore`: the crashes that a recorded run could have had."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from raidproof.core.errors import RequestError
+from raidproof.core.exit_status import Status
+
+if TYPE_CHECKING:
+    from raidproof.record.outcome import Outcome
+    from raidproof.run.source import Source
+
+TEARS = (512, 4096)
+DEFAULT_STATES = 1000
+OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
+"""Options that say which states an exploration looks at, and how."""
+
+
+def explore(
+    asked: typer.Context,
+    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
+    states: Annotated[
+        int | None, typer.Option(min=1, help="Judge so many; 1000, unless --minutes says how long.")
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Take so long in all; if something breaks, a third of it is for naming what did."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
+    checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,
+    tear: Annotated[
+        int, typer.Option(help="The smallest piece of a write that survives whole: 512 or 4096 bytes.")
+    ] = TEARS[0],
+    at_replies: Annotated[
+        bool,
+        typer.Option(
+            "--at-replies", help="Cut only at the instants of acknowledgements, the disks' caches keeping nothing."
+        ),
+    ] = False,
+    starts_dirty: Annotated[
+        bool,
+        typer.Option(
+            "--starts-dirty", help="Start an array that is dirty and degraded, too; md refuses to by itself."
+        ),
+    ] = False,
+    state: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show this one state again, by its name on the page.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="With --state: leave it in a lab, for `shell`.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration of this cycle.")] = False,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+) -> None:
+    """Take a recorded run through the crashes that it could have had, and judge each by what its clients were told."""
+    from raidproof.core.log import progress  # noqa: PLC0415
+    from raidproof.provider.registry import prepare  # noqa: PLC0415
+    from raidproof.record import RunStore  # noqa: PLC0415
+    from raidproof.run.doctor import require_host  # noqa: PLC0415
+    from raidproof.run.source import source_of  # noqa: PLC0415
+
+    if tear not in TEARS:
+        raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
+    if keep and state is None:
+        raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
+    sources = {name: asked.get_parameter_source(name) for name in OF_MANY}
+    said = [
+        f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
+    ]
+    if state is not None and said:
+        raise RequestError(
+            f"--state shows one state again, and {', '.join(said)} would change nothing of it",
+            remedy="leave one or the other out",
+        )
+    source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
+    require_host()
+    with progress("preparing kernel and image"):
+        prepare(source.topology)
+        if state is not None:
+            raise typer.Exit(Status[show_state(source, state, keep=keep).name])
+        from raidproof.crash.exploration import Budget  # noqa: PLC0415
+        from raidproof.run.exploration import Options, explore_cycle  # noqa: PLC0415
+
+        wanted = DEFAULT_STATES if states is None and minutes is None else states
+        budget = Budget(states=wanted, minutes=minutes)
+        options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume, at_replies=at_replies)
+        record, page = explore_cycle(source, options)
+    from raidproof.report.exploration_table import show_exploration  # noqa: PLC0415
+
+    show_exploration(record, Console(), page)
+    raise typer.Exit(Status[record.outcome.name])
+
+
+def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
+    """Show one state again, and say what came of it and what can be done with it."""
+    from raidproof.run.replay import find, replay  # noqa: PLC0415
+
+    shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
+    for line in shown.lines:
+        print(line)  # noqa: T201
+    return shown.judgements[0].outcome

@@ -1,0 +1,51 @@
+"""`raidproof hosts`: what is asked of machines that exist, outside of a run."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="hosts",
+    help="Machines that exist: agree that their disks may be destroyed, put them back after a crash.",
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+Inventory = Annotated[Path, typer.Argument(help="the inventory, as docs/hosts.md describes it")]
+
+
+@app.command()
+def adopt(
+    inventory: Inventory,
+    yes: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Confirm without being asked.")] = None,
+) -> None:
+    """Show what is on the disks of an inventory, and mark them as raidproof's once you agree."""
+    from raidproof.provider.hosts import adopt as adoption  # noqa: PLC0415
+    from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
+    from raidproof.provider.hosts.reach import reached  # noqa: PLC0415
+
+    named = load_inventory(inventory)
+    ask = typer.prompt if yes is None and sys.stdin.isatty() else None
+    with reached([named.server]) as (server,):
+        marks = adoption.adopt(named, server, show=print, ask=ask, yes="" if yes is None and ask is None else yes)
+    print(f"adopted {len(marks)} disks")  # noqa: T201
+
+
+@app.command()
+def restore(inventory: Inventory) -> None:
+    """Put every machine back as it was before a run that was killed; do nothing where all is as it was."""
+    from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
+    from raidproof.provider.hosts.reach import reached  # noqa: PLC0415
+    from raidproof.provider.hosts.restore import restore_all  # noqa: PLC0415
+    from raidproof.provider.hosts.snapshot import copies  # noqa: PLC0415
+
+    with reached(load_inventory(inventory).machines) as machines:
+        restored = restore_all(machines, copies())
+    for one in restored:
+        print(f"{one.machine}: as it was before run {one.run}")  # noqa: T201
+        for path in one.replaced:
+            print(f"  {path} had been changed since by somebody else; that version is kept in {copies()}")  # noqa: T201
+    if not restored:
+        print("nothing to put back")  # noqa: T201

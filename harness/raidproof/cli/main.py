@@ -1,0 +1,401 @@
+"""The command line. Each command imports what it needs, so that help and mistakes are answered at once."""
+
+import configparser
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from raidproof import __version__
+from raidproof.cli import explore as cli_explore
+from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import log as cli_log
+from raidproof.core.errors import (
+    ControlFailed,
+    Inconclusive,
+    ProductError,
+    RaidproofError,
+    RequestError,
+    RequirementMissing,
+    nearest,
+)
+from raidproof.core.exit_status import Status
+from raidproof.core.interrupt import interrupted, unwind_on_signals
+from raidproof.run.options import OPTIONS
+
+if TYPE_CHECKING:
+    from raidproof.core.topology import Platform
+    from raidproof.plan.cell import Matrix
+    from raidproof.plan.plan import Plan
+
+HOME = Path(__file__).resolve().parents[3]
+RESULTS = Path("results")
+
+HELP = {option.name: option.help for option in OPTIONS}
+Provider = Annotated[str | None, typer.Option(help=HELP["provider"])]
+Inventory = Annotated[Path | None, typer.Option(help=HELP["inventory"])]
+Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]
+Modules = Annotated[str | None, typer.Option(help=HELP["modules"])]
+Image = Annotated[str | None, typer.Option(help=HELP["image"])]
+Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
+Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
+Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
+
+Select = Annotated[str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")]
+Repeats = Annotated[int | None, typer.Option(help="Visits to each cell.")]
+Results = Annotated[Path, typer.Option(help="Where runs are kept.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")]
+Base = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="The known side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
+]
+New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The side that is tried, said likewise.")]
+
+
+app = typer.Typer(
+    name="raidproof",
+    help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
+    epilog="Exit status: 0 PASS, 1 FAIL, 2 bad request, 3 ERROR of the rig, 4 INVALID, 5 INCONCLUSIVE, "
+    "6 requirement missing, 130 interrupted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.add_typer(cli_hosts.app)
+app.command()(cli_explore.explore)
+app.command()(cli_log.export_log)
+
+
+def show_version(asked: bool) -> None:
+    """Print which raidproof this is, and end."""
+    if asked:
+        print(f"raidproof {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which raidproof this is.", is_eager=True, callback=show_version)
+    ] = False,
+) -> None:
+    """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
+
+
+@app.command("test")
+def run_tests(
+    parts: Annotated[
+        list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of these by default; or fuzz")
+    ] = None,
+) -> None:
+    """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
+    from tox.run import main as tox  # noqa: PLC0415
+
+    arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
+    # In this process, so that SIGTERM reaches tox as Ctrl-C does: it then interrupts what it runs.
+    failed = tox(arguments) != Status.PASS
+    raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
+def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest's arguments")] = None) -> None:
+    """Run the end-to-end scenarios; takes pytest's arguments."""
+    os.chdir(HOME)
+    # Replace this process, so that signals and the exit status are pytest's own.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *pytest_arguments(arguments or [])])  # noqa: S606
+
+
+@app.command()
+def demo(
+    asked: typer.Context,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn by chance.")] = 1,
+    results: Results = RESULTS,
+    keep: Keep = False,
+) -> None:
+    """Cut the power under a sync and an async export, with controls: a table and a report."""
+    from raidproof.report.terminal import show  # noqa: PLC0415
+    from raidproof.run.demo import run_demo  # noqa: PLC0415
+
+    record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
+    show(record, Console(), report)
+    raise typer.Exit(Status[record.outcome.name])
+
+
+@app.command("run")
+def run(
+    asked: typer.Context,
+    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    select: Select = None,
+    dry_run: DryRun = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with this plan's newest run.")] = False,
+    seed: Seed = None,
+    repeats: Repeats = None,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
+    results: Results = RESULTS,
+    keep: Keep = False,
+) -> None:
+    """Measure every configuration of a plan, say what limits each, and rank those that keep their promises."""
+    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    platform = platform_asked(asked, matrix.plan)
+    if dry_run:
+        return
+    from raidproof.report.terminal import show  # noqa: PLC0415
+    from raidproof.run.runner import newest_of, run_plan  # noqa: PLC0415
+
+    stored = newest_of(matrix.plan.name, results) if resume else None
+    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
+    show(record, Console(), report)
+    raise typer.Exit(Status[record.outcome.name])
+
+
+@app.command("ab")
+def compare_sides(
+    asked: typer.Context,
+    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    base: Base = None,
+    new: New = None,
+    select: Select = None,
+    dry_run: DryRun = False,
+    seed: Seed = None,
+    repeats: Repeats = None,
+    provider: Provider = None,
+    inventory: Inventory = None,
+    kernel: Kernel = None,
+    modules: Modules = None,
+    image: Image = None,
+    package: Package = None,
+    server: Server = None,
+    clients: Clients = None,
+    results: Results = RESULTS,
+) -> None:
+    """Measure a plan on two sides that differ in kernel, image or packages, in turn, and compare them."""
+    from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
+    from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
+
+    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    common = platform_asked(asked, matrix.plan)
+    if not (base or new):
+        raise RequestError(
+            "nothing is to differ between the sides",
+            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same twice shows noise",
+        )
+    sides = side_of(base or (), common), side_of(new or (), common)
+    for side in sides:
+        refuse_unknown(side)
+    for line in announce(matrix, *sides):
+        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    if dry_run:
+        return
+    from raidproof.report.comparison_table import show_comparison  # noqa: PLC0415
+
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
+    show_comparison(comparison, Console(), page)
+    raise typer.Exit(Status[comparison.outcome.name])
+
+
+@app.command("box")
+def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None, package: Package = None) -> None:
+    """Build the box that provider vagrant boots, of our own image and kernel, and say where it is."""
+    from raidproof.core.log import progress  # noqa: PLC0415
+    from raidproof.core.topology import SoftwareSpec  # noqa: PLC0415
+    from raidproof.image import image as images  # noqa: PLC0415
+    from raidproof.image import kernel as kernels  # noqa: PLC0415
+    from raidproof.provider.vagrant import box, libvirt  # noqa: PLC0415
+
+    libvirt.require()
+    software = SoftwareSpec(kernel=kernel, modules=modules, image=image, packages=tuple(package or ()))
+    with progress("preparing kernel and image"):
+        boots = kernels.get(software.kernel, modules=software.modules, provider="vagrant")
+        made = box.get(images.get(software), boots)
+    print(f"{made.name}: {made.file}")  # noqa: T201
+
+
+@app.command()
+def judge(
+    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    results: Results = RESULTS,
+) -> None:
+    """Judge a stored run again, without machines."""
+    from raidproof.record import RunStore  # noqa: PLC0415
+    from raidproof.report.terminal import show  # noqa: PLC0415
+    from raidproof.run.campaign import write_report  # noqa: PLC0415
+    from raidproof.verdict.crash_test import judge_run  # noqa: PLC0415
+
+    store = RunStore.find(run, results)
+    record = store.load()
+    judge_run(record, store.path)
+    show(record, Console(), write_report(record, store))
+    raise typer.Exit(Status[record.outcome.name])
+
+
+@app.command()
+def shell(
+    machine: Annotated[str, typer.Argument(help="server, client1, ...")],
+    lab: Annotated[str | None, typer.Option("--lab", help="Which kept lab, if there are several.")] = None,
+) -> None:
+    """Open a shell in a machine of a lab that was kept with --keep; without a terminal, run standard input in it."""
+    from raidproof.run.shell import enter  # noqa: PLC0415
+
+    raise typer.Exit(enter(machine, lab))
+
+
+@app.command()
+def gc(
+    kept: Annotated[bool, typer.Option("--kept", help="End the labs that were kept with --keep, too.")] = False,
+) -> None:
+    """Find and remove what a killed run left behind: processes, namespaces, files."""
+    from raidproof.lab.garbage import collect  # noqa: PLC0415
+
+    did = False
+    for line in collect(kept=kept):
+        did = True
+        print(line)  # noqa: T201
+    if not did:
+        print("nothing to do")  # noqa: T201
+
+
+@app.command()
+def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of findings.")] = False) -> None:
+    """Say what this machine can and cannot do, with the reasons and the remedies."""
+    from raidproof.run import doctor as diagnosis  # noqa: PLC0415
+
+    findings = diagnosis.examine()
+    diagnosis.show(findings, json=json)
+    if diagnosis.missing(findings):
+        raise typer.Exit(Status.REQUIREMENT_MISSING)
+
+
+def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
+    """Return the cells of a plan that were asked for, and describe them."""
+    from raidproof.plan.cell import matrix_of  # noqa: PLC0415
+    from raidproof.plan.describe import describe  # noqa: PLC0415
+    from raidproof.plan.plan import load_plan  # noqa: PLC0415
+
+    said = {name: value for name, value in changes.items() if value is not None}
+    matrix = matrix_of(load_plan(path, said)).select(select)
+    Console().print(describe(matrix))
+    return matrix
+
+
+def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
+    """Return how the machines are to come to be, and what they are to run, by a command's options and its plan."""
+    from raidproof.run.platform import platform_for  # noqa: PLC0415
+
+    return platform_for(asked.params, plan.run if plan else None)
+
+
+def tox_environments(ini: str) -> tuple[list[str], list[str]]:
+    """Return the environments that tox.ini lists, which are run by default, and all that it has."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(ini)
+    listed = [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
+    return listed, [name.removeprefix("testenv:") for name in parser.sections() if name.startswith("testenv:")]
+
+
+def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return tox's arguments for these parts, in the running environment instead of one of tox's making.
+
+    Raises:
+        RequestError: there is no such part.
+    """
+    for part in parts:
+        if part not in known:
+            raise RequestError(f"no part {part!r} of the tests", remedy=nearest(part, known))
+    config = ["--conf", str(HOME / "tox.ini")]
+    return ["run", "--current-env", *config, "-e", ",".join(parts or listed)]
+
+
+def pytest_arguments(arguments: Sequence[str]) -> list[str]:
+    """Add the scenarios folder, unless the arguments already name something in it."""
+    named = any(not argument.startswith("-") and "scenarios" in argument for argument in arguments)
+    return [*arguments] if named else ["scenarios", *arguments]
+
+
+def status_of(error: BaseException) -> Status:
+    """Return the exit status that says whose fault an error is."""
+    match error:
+        case KeyboardInterrupt():
+            return Status.INTERRUPTED
+        case RequestError():
+            return Status.BAD_REQUEST
+        case ControlFailed():
+            return Status.INVALID
+        case Inconclusive():
+            return Status.INCONCLUSIVE
+        case BaseExceptionGroup():
+            return max(status_of(one) for one in error.exceptions)
+        case RequirementMissing():
+            return Status.REQUIREMENT_MISSING
+        case ProductError():
+            return Status.FAIL
+        case _:
+            return Status.ERROR
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the one line, or the few, that a user needs of an error."""
+    match error:
+        case KeyboardInterrupt():
+            return "interrupted (./raidproof gc removes what could not be undone)"
+        case RaidproofError():
+            return str(error)
+        case BaseExceptionGroup():
+            return "; ".join(cause_of(one) for one in error.exceptions)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            where = f": {error.filename}" if error.filename else ""
+            return f"disk full{where} (free some space; ./raidproof doctor says how much is needed where)"
+        case OSError(strerror=str(reason), filename=name):
+            return f"{reason}: {name}" if name else reason
+        case _:
+            return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status; an error is one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    ours = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in ours
+    words = [word for word in ours if word != "--debug"] + words[len(ours) :]
+    unwind_on_signals()
+    try:
+        # Not in typer's own way of ending, which would print a mistake in ten lines.
+        status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS
+        if status == Status.INTERRUPTED:  # typer's answer to KeyboardInterrupt
+            print(f"raidproof: {cause_of(KeyboardInterrupt())}", file=sys.stderr)  # noqa: T201
+        return int(status)
+    except typer.TyperException as mistake:
+        print(f"raidproof: {mistake.format_message()}", file=sys.stderr)  # noqa: T201
+        return Status.BAD_REQUEST
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.ERROR
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            raise
+        print(f"raidproof: {cause_of(error)}", file=sys.stderr)  # noqa: T201
+        return status_of(error)

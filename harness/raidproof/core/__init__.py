@@ -1,0 +1,1 @@
+"""What every room uses: errors, units, the clock and waiting, commands of this host, the log."""

@@ -1,0 +1,94 @@
+"""Progress for a person who waits: a live display on a terminal, plain lines elsewhere, and a file with everything."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.status import Status
+
+from raidproof.core.waiting import tell_long_waits
+
+logger = logging.getLogger("raidproof")
+
+# A duplicate of standard error, so that pytest's capture of file descriptor 2 does not swallow the progress.
+_stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__stderr__ else sys.stderr
+console = Console(file=_stream, highlight=False)
+_status: Status | None = None
+_step = ""
+"""What is shown as being done now."""
+
+
+@contextmanager
+def shown_on(stream: TextIO, width: int) -> Iterator[None]:
+    """Show everything on a stream of the caller's, in plain lines, while the body runs."""
+    global console  # noqa: PLW0603  there is one screen
+    before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
+    try:
+        yield
+    finally:
+        console = before
+
+
+@contextmanager
+def to_file(path: Path) -> Iterator[None]:
+    """Send every message, the unshown ones too, to a file while the body runs."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def say(message: str) -> None:
+    """Tell the user something that stays on the screen."""
+    logger.info(message)
+    console.print(message, markup=False)
+
+
+def step(message: str) -> None:
+    """Tell the user what is being done now: replaces the last step on a terminal, a line of its own elsewhere."""
+    global _step  # noqa: PLW0603  there is one screen
+    _step = message
+    logger.info(message)
+    if _status is not None:
+        _status.update(message)
+    elif not console.is_terminal:
+        console.print(message, markup=False)
+
+
+def aside(message: str) -> None:
+    """Tell the user what the present step waits for: beside it on a terminal, a line of its own elsewhere."""
+    logger.info(message)
+    if _status is not None:
+        _status.update(f"{_step}; {message}")
+    elif not console.is_terminal:
+        console.print(message, markup=False)
+
+
+tell_long_waits(aside)
+
+
+@contextmanager
+def progress(message: str) -> Iterator[None]:
+    """Show a spinner with the current step while the body runs, where there is a terminal."""
+    global _status, _step  # noqa: PLW0603  there is one terminal
+    if _status is not None or not console.is_terminal:
+        step(message)
+        yield
+        return
+    _step = message
+    with console.status(message) as _status:
+        try:
+            yield
+        finally:
+            _status = None

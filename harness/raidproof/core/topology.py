@@ -1,0 +1,253 @@
+"""What one lab consists of: machines, their roles and addresses, and the server's member disks."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from ipaddress import IPv4Interface
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from raidproof.core.errors import RequestError, nearest
+from raidproof.core.units import MIB, Size
+
+SUBNET = "10.77.0"
+"""The lab's network. It exists only inside the lab's own namespace, so every lab may use the same one."""
+
+
+LONGEST_NAME = 11
+"""Characters of a machine's name: with ``tap-`` before it, it names an interface of the host (15 at most)."""
+NO_MECHANICS = "none"
+"""The profile of a disk that answers at once."""
+LONGEST_SERIAL = 20
+"""Characters of a disk's serial number, as virtio-blk has them."""
+
+
+class Role(StrEnum):
+    """What a machine is for."""
+
+    SERVER = "server"
+    CLIENT = "client"
+
+
+class SoftwareSpec(BaseModel):
+    """What a machine is asked to run; None is the default. Kernel and user space are chosen apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kernel: str | None = None
+    """A name as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or of a bzImage."""
+    modules: str | None = None
+    """The folder of the modules of a bzImage; on ``uml`` of those that take the place of the kernel's own."""
+    image: str | None = None
+    """A recipe's name as ``debian/trixie``, or the folder of a recipe."""
+    packages: tuple[str, ...] = ()
+    """Paths of .deb files that take the place of the image's own packages."""
+
+    @classmethod
+    def read(cls, words: Iterable[str]) -> Self:
+        """Read ``kernel=debian/sid image=debian/trixie nfs-utils=path.deb``, as the command line has it.
+
+        Any other key than a field's name is that of a package, binary or source.
+
+        Raises:
+            RequestError: a word has another form, or two have the same key.
+        """
+        fields: dict[str, str] = {}
+        packages: list[str] = []
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not (key and equals and value):
+                raise RequestError(f"not KEY=VALUE: {word!r}", remedy="for example kernel=debian/sid")
+            if key in {"kernel", "modules", "image"}:
+                if key in fields:
+                    raise RequestError(f"{key} is given twice")
+                fields[key] = value
+            elif value.endswith(".deb"):
+                packages.append(value)
+            else:
+                raise RequestError(
+                    f"{key}: {value!r} is no .deb file", remedy=nearest(key, ("kernel", "modules", "image"))
+                )
+        return cls(**fields, packages=tuple(packages))
+
+    def over(self, other: "SoftwareSpec") -> "SoftwareSpec":
+        """Return this where it says something, and elsewhere the other."""
+        return SoftwareSpec(
+            kernel=self.kernel or other.kernel,
+            # They belong to one kernel.
+            modules=self.modules if self.kernel else self.modules or other.modules,
+            image=self.image or other.image,
+            packages=(*other.packages, *self.packages),
+        )
+
+    def __str__(self) -> str:
+        words = [f"{key}={value}" for key in ("kernel", "modules", "image") if (value := getattr(self, key))]
+        return " ".join([*words, *(f"package={one}" for one in self.packages)]) or "the default"
+
+
+class Platform(BaseModel):
+    """How the machines of a lab come to be, and what they run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    provider: str = "uml"
+    inventory: str | None = None
+    """The file that names the machines of provider ``hosts``."""
+    server: SoftwareSpec = SoftwareSpec()
+    clients: SoftwareSpec = SoftwareSpec()
+
+
+class MachineSpec(BaseModel):
+    """One computer that is asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=rf"^[a-z][a-z0-9-]{{0,{LONGEST_NAME - 1}}}$")
+    role: Role
+    address: IPv4Interface
+    memory: Size = 768 * MIB
+    cpus: int = Field(default=1, ge=1, le=64)
+    numa_nodes: int = Field(default=1, ge=1, le=8)
+    software: SoftwareSpec = SoftwareSpec()
+
+    @model_validator(mode="after")
+    def _whole_nodes(self) -> Self:
+        if self.cpus % self.numa_nodes:
+            raise ValueError(f"{self.cpus} CPUs do not divide into {self.numa_nodes} NUMA nodes")
+        return self
+
+
+class ControllerSpec(BaseModel):
+    """What several disks hang on: a shared bandwidth and command rate, and perhaps a write cache."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    bandwidth_mb_s: float | None = Field(default=None, gt=0)
+    """10^6 bytes a second, both directions together; None is no limit."""
+    commands_per_s: float | None = Field(default=None, gt=0)
+    cache: Size = 0
+    """Bytes of write cache; 0 is none."""
+    battery: Literal["good", "failed", "unnoticed"] = "good"
+    """Failed: the controller writes through. Unnoticed: it goes on to acknowledge, and a cut empties its cache."""
+
+
+class DiskSpec(BaseModel):
+    """One member disk that is asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
+    size: Size
+    profile: str | None = None
+    """The drive whose mechanics it has, by its name in disk/profiles or the path of a TOML file; None has none."""
+    placement: Literal["spread", "outer"] = "spread"
+    """Whether its addresses are spread over the whole drive, or are the first of it."""
+    controller: str | None = None
+    old_data: bool = True
+    """Whether it reads as old data where a cycle writes nothing, if its array allows that; else it reads as zeroes.
+
+    A file that shows what was never written to it is then no file with a hole.
+    """
+
+
+class Topology(BaseModel):
+    """Everything that a lab is made of, before anything exists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    machines: tuple[MachineSpec, ...]
+    disks: tuple[DiskSpec, ...]
+    controllers: tuple[ControllerSpec, ...] = ()
+    slow_motion: float = Field(default=1.0, ge=1, le=1000)
+    """So many seconds are one of the disks': what this machine needs for itself then counts so many times less."""
+    provider: str = "uml"
+    inventory: str | None = None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        named: dict[str, list[Any]] = {
+            "machine name": [machine.name for machine in self.machines],
+            "address": [machine.address.ip for machine in self.machines],
+            "disk serial": [disk.serial for disk in self.disks],
+            "controller": [controller.name for controller in self.controllers],
+        }
+        for what, values in named.items():
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"{what} used twice: {twice}")
+        if [machine.role for machine in self.machines].count(Role.SERVER) != 1:
+            raise ValueError("a lab has one server")
+        for disk in self.disks:
+            if disk.controller is not None and disk.controller not in named["controller"]:
+                raise ValueError(f"disk {disk.serial} hangs on {disk.controller!r}, which is no controller")
+        return self
+
+    @property
+    def timed(self) -> bool:
+        """Whether its disks have mechanics."""
+        return any(disk.profile not in {None, NO_MECHANICS} for disk in self.disks)
+
+    @property
+    def server(self) -> MachineSpec:
+        """The one machine in the role ``server``."""
+        return next(machine for machine in self.machines if machine.role is Role.SERVER)
+
+    @property
+    def clients(self) -> tuple[MachineSpec, ...]:
+        """The machines in the role ``client``."""
+        return tuple(machine for machine in self.machines if machine.role is Role.CLIENT)
+
+
+GATEWAY = IPv4Interface(f"{SUBNET}.1/24")
+"""The bridge's address: where the harness itself is reached from the machines."""
+
+
+def server_and_clients(
+    *,
+    clients: int = 2,
+    disks: int = 4,
+    disk_size: int = 192 * MIB,
+    profile: str | None = None,
+    placement: Literal["spread", "outer"] = "spread",
+    memory: int = 768 * MIB,
+    platform: Platform | None = None,
+) -> Topology:
+    """Return a lab of one server with member disks ``disk0``... and clients ``client1``..."""
+    platform = platform or Platform()
+    return Topology(
+        machines=(
+            server_spec(platform, memory=memory),
+            *(client_spec(number, platform, memory=memory) for number in range(1, clients + 1)),
+        ),
+        disks=tuple(
+            DiskSpec(serial=f"disk{number}", size=disk_size, profile=profile, placement=placement)
+            for number in range(disks)
+        ),
+        provider=platform.provider,
+        inventory=platform.inventory,
+    )
+
+
+def server_spec(platform: Platform, *, memory: int, cpus: int = 1, numa_nodes: int = 1) -> MachineSpec:
+    """Return the server of a lab."""
+    return MachineSpec(
+        name="server",
+        role=Role.SERVER,
+        address=IPv4Interface(f"{SUBNET}.10/24"),
+        memory=memory,
+        cpus=cpus,
+        numa_nodes=numa_nodes,
+        software=platform.server,
+    )
+
+
+def client_spec(number: int, platform: Platform, *, memory: int, cpus: int = 1) -> MachineSpec:
+    """Return a client of a lab; the first has number 1."""
+    return MachineSpec(
+        name=f"client{number}",
+        role=Role.CLIENT,
+        address=IPv4Interface(f"{SUBNET}.{20 + number}/24"),
+        memory=memory,
+        cpus=cpus,
+        software=platform.clients,
+    )

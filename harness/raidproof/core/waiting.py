@@ -1,0 +1,125 @@
+"""The only clock and the only sleep of the harness.
+
+All timestamps are CLOCK_MONOTONIC in nanoseconds: the disk engine, the ledger and the faults share it, so what one
+of them stamped can be ordered against the others.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from raidproof.core.errors import DeadlineExceeded
+
+T = TypeVar("T")
+LONG_S = 5.0
+"""Whatever waits for longer says for what."""
+_listeners: list[Callable[[str], object]] = []
+
+
+def now_ns() -> int:
+    """Nanoseconds on the host's monotonic clock."""
+    return time.monotonic_ns()
+
+
+def realtime_ahead_ns() -> int:
+    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of the monotonic one now."""
+    ahead = []
+    for _ in range(3):
+        before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        ahead.append((after - before, real - (before + after) // 2))
+    # Of the try that nothing interrupted.
+    return min(ahead)[1]
+
+
+def cpu_time_ns() -> int:
+    """Nanoseconds of CPU time that this process has used."""
+    return time.process_time_ns()
+
+
+def wall_clock() -> datetime:
+    """The date and time in UTC, for names and records; never for durations."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point on the monotonic clock by which something must have happened."""
+
+    at_ns: int
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        """Return the deadline that lies this far ahead."""
+        return cls(now_ns() + int(seconds * 1e9))
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, (self.at_ns - now_ns()) / 1e9)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return now_ns() >= self.at_ns
+
+
+def tell_long_waits(listener: Callable[[str], object]) -> None:
+    """Have what takes long told to a listener. The disk engine waits too, and has nobody to tell."""
+    _listeners.append(listener)
+
+
+class LongWait:
+    """Says what is waited for, once, when it takes longer than ``LONG_S``."""
+
+    def __init__(self, what: str) -> None:
+        self._what: str | None = what
+        self._from = Deadline.after(LONG_S)
+
+    def goes_on(self) -> None:
+        """Called again and again while the wait goes on."""
+        if self._what is not None and self._from.passed:
+            for listener in _listeners:
+                listener(f"waiting for {self._what}")
+            self._what = None
+
+
+def wait_until(
+    condition: Callable[[], T | None],
+    deadline: Deadline,
+    what: str,
+    interval_s: float = 0.01,
+) -> T:
+    """Ask ``condition`` until it returns something true, and return that.
+
+    Raises:
+        DeadlineExceeded: it did not in time; the message says what was awaited.
+    """
+    wait = LongWait(what)
+    while True:
+        if value := condition():
+            return value
+        if deadline.passed:
+            raise DeadlineExceeded(f"gave up waiting for {what}")
+        wait.goes_on()
+        pause(min(interval_s, deadline.remaining_s))
+
+
+@contextmanager
+def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[None]:
+    """Carry out an action, in another thread, if the body has not ended by the deadline: what makes it end."""
+    timer = threading.Timer(deadline.remaining_s, action)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def pause(seconds: float) -> None:
+    """Let measured time pass: the length of a workload, never a guess at when something is ready."""
+    time.sleep(seconds)

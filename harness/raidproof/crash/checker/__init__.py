@@ -1,0 +1,1 @@
+"""Machines that bring crash states up and read them."""

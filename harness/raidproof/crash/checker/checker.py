@@ -1,0 +1,233 @@
+"""A machine on which crash states are looked at one after the other: its disks are switched, it is not rebooted."""
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RigError
+from raidproof.core.log import logger
+from raidproof.core.topology import NO_MECHANICS, Topology
+from raidproof.crash.checker.agent_connection import AgentLine, Lost
+from raidproof.crash.checker.check import Look
+from raidproof.crash.checker.fresh_boot import look_cold
+from raidproof.crash.checker.member_engine import MemberEngine
+from raidproof.crash.checker.member_files import MOST, MemberFiles, UmlOnFiles
+from raidproof.crash.checker.nfsd import nfsd_orders, start_nfsd
+from raidproof.crash.checker.observation import Observation
+from raidproof.crash.checker.preloaded import PrimedLab
+from raidproof.crash.checker.provider import not_shown
+from raidproof.crash.states.patch import Patch
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import MemberInfo
+from raidproof.guest.check_agent import FSCK, NFSD
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import EnclosedLab, lab_of
+from raidproof.provider.uml import machine as uml
+from raidproof.storage.array.array import START_DIRTY
+from raidproof.storage.array.command import assemble_command, stop_command
+from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.storage.server import Export
+from raidproof.storage.stack import StackSpec
+
+DEADLINE_S = 20.0
+"""What one state may take. The replay of a full log takes seconds on a busy host."""
+
+
+def checker_topology(topology: Topology) -> Topology:
+    """Return what a checker of a run consists of: the server with its disks, without their mechanics."""
+    bare = {"profile": NO_MECHANICS, "controller": None}
+    return topology.model_copy(
+        update={
+            "machines": (topology.server,),
+            "disks": tuple(disk.model_copy(update=bare) for disk in topology.disks),
+            "controllers": (),
+            "slow_motion": 1.0,
+        }
+    )
+
+
+def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
+    """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
+    devices = stack.array.devices
+    return {
+        "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
+        "mount": mount_command(stack.filesystem, devices[-1].device),
+        "unmount": ["umount", DIRECTORY],
+        "fsck": check_command(stack.filesystem, devices[-1].device),
+        "stop": stop_command(md.device for md in reversed(devices)),
+        "ledger": ledger,
+        "links": [],
+        "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
+    }
+
+
+class Held(NamedTuple):
+    """A lab that goes on with a state on its disks."""
+
+    lab: str
+    """Its name."""
+    commands: tuple[list[str], ...]
+    """What brings the state up on its server."""
+
+
+class Checker:
+    """A booted server. A context manager; one thread at a time.
+
+    Its disks hold a base, which `advance` moves on; `check` shows a state on top of it, and the next one undoes it.
+    Once a check is over nobody in the machine has a member open, and the last close of a block device empties its
+    page cache. No resync begins (md's sync_action is ``frozen``): what is looked at stays what the crash left.
+
+    On User-mode Linux the members are files that its kernel reads by itself, elsewhere the engine's. `cold` and `hold`
+    boot a lab of their own on the engine's disks, so what this way of serving them does would show.
+
+    ``ledger``: what the ledger's scan takes; its ``root`` is the folder on the mounted file system.
+    ``starts_dirty``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
+    refuses to by itself, for it cannot know what of the missing member is true.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        stack: StackSpec,
+        ledger: dict[str, Any],
+        logs: Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        starts_dirty: bool = False,
+    ) -> None:
+        self.topology = checker_topology(topology)
+        self.stack = stack
+        self.orders = orders_of(stack, ledger, starts_dirty=starts_dirty)
+        self.deadline_s = deadline_s
+        self.reboots = 0
+        """How often the machine had to be started again."""
+        self._logs = logs
+        self._infos = [
+            MemberInfo(disk.serial, disk.size, CacheMode.LYING, CacheMode.VOLATILE) for disk in topology.disks
+        ]
+        self._labs = 0
+        self._line: AgentLine | None = None
+        self._undo = ExitStack()
+        self._members: MemberFiles | MemberEngine
+        self._listener: socket.socket
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            if self.topology.provider == uml.NAME and len(self._infos) <= MOST:
+                files = MemberFiles(self._infos)
+                bare = self.topology.model_copy(update={"disks": ()})
+                self.lab: EnclosedLab = undo.enter_context(EnclosedLab(bare, UmlOnFiles(files), logs=self._logs))
+                self._members = files
+            else:
+                self.lab = undo.enter_context(self._engine_lab())
+                self.lab.disks.set_mode(CacheMode.LYING)
+                self._members = MemberEngine(self._infos, self.lab.disks, self.lab.directory.path)
+            undo.callback(self._members.close)
+            self._listener = undo.enter_context(self.lab.listen())
+            undo.callback(self._hang_up)
+            self._connect()
+            self._undo = undo.pop_all()
+        return self
+
+    def _engine_lab(self) -> EnclosedLab:
+        lab = lab_of(self.topology, logs=self._logs)
+        if not isinstance(lab, EnclosedLab):
+            raise not_shown(self.topology.provider)
+        return lab
+
+    def __exit__(self, *error: object) -> None:
+        self._undo.__exit__(*error)  # type: ignore[arg-type]
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that looks at the states."""
+        return self.lab.server
+
+    def advance(self, patch: Patch) -> None:
+        """Move the base on, which every state is shown on top of. It begins blank."""
+        self._members.show(patch, keep=True)
+
+    def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
+        """Look at a state: assemble, mount, read the ledger, through nfsd too if asked, unmount, stop.
+
+        ``fsck``: the file system's own checker looks for damage in between. Its log was replayed by the mount.
+
+        Raises:
+            RigError: the checker failed, not what it looks at.
+        """
+        line = self._line or self._boot()
+        look = Look(self.machine, self.deadline_s)
+        self._members.show(patch)
+        try:
+            words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
+            answer = look.ask(line, "check", *words)
+            checked = self._checked(answer.pop("fsck", None))
+            observation = look.seen({**answer, **checked})
+        except Lost as lost:
+            observation = look.lost(lost)
+        if look.wedged:
+            self._hang_up()
+            # The machine's writes go with the state, whatever the cut decides.
+            self.machine.crash()
+        return observation
+
+    def _checked(self, ended: Sequence[Any] | None) -> dict[str, FilesystemCheck]:
+        """Return the verdict of the file system's own checker, where it was asked for and gave one."""
+        if ended is None:
+            return {}
+        (status, said), argv = ended, tuple(self.orders["fsck"])
+        try:
+            return {"filesystem": parse_check(self.stack.filesystem, Completed(argv, status, said, "", "checker"))}
+        except RigError as error:
+            logger.warning("%s: %s", self.machine.name, error)
+            return {}
+
+    def cold(self, patch: Patch) -> Observation:
+        """Look at a state on a machine that boots with it, and read the ledger through nfsd too.
+
+        Raises:
+            RigError: the rig failed, not what it looks at.
+        """
+        with self._primed(patch) as lab:
+            return look_cold(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
+
+    def hold(self, patch: Patch) -> Held:
+        """Boot a lab that has a state on its disks, ready to bring it up, and let it go on without us."""
+        with self._primed(patch, keep=True) as lab:
+            for path, value in self.orders["parameters"]:
+                lab.server.succeed(["tee", path], stdin=value)
+            return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
+
+    def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:
+        self._labs += 1
+        # An earlier checker may have left its own here.
+        while (folder := self._logs / f"cold{self._labs}").exists():
+            self._labs += 1
+        folder.mkdir(parents=True)
+        state = folder / "state.log"
+        self._members.save(patch, state)
+        return PrimedLab(self.topology, state, logs=folder, keep=keep)
+
+    def _boot(self) -> AgentLine:
+        self.reboots += 1
+        self.machine.start()
+        return self._connect()
+
+    def _connect(self) -> AgentLine:
+        # Nothing is mounted: of each state nfsd learns as it is asked for it.
+        self.machine.succeed(["mkdir", "--parents", DIRECTORY])
+        start_nfsd(Export(self.stack.export, self.machine))
+        nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])
+        orders = {**self.orders, "links": self._members.links, "nfsd": nfsd}
+        self._line = line = AgentLine.start(self.machine, self._listener, self.lab, orders)
+        return line
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None

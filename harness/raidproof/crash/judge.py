@@ -1,0 +1,338 @@
+"""The oracle of one crash state: what the clients had been told by then, held against what was found."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from raidproof.core.errors import RigError
+from raidproof.crash.checker.observation import End, Observation, ThroughNfsd
+from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.record.run import CycleRecord
+from raidproof.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
+from raidproof.verdict.crash_test import conditions_of, history_of
+from raidproof.verdict.integrity import fault_of
+from raidproof.verdict.ledger import Found, Loss, Torn, balance_of
+from raidproof.verdict.lies import Lost, blamed
+from raidproof.verdict.write_back import OLDER, judge_age, too_old
+from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
+
+WHERE = "on the server"
+RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
+NFSD = "nfsd gives what is there"
+REDUNDANCY = "redundancy"
+DEGRADED, FILESYSTEM = "members", "file system"
+INCOMPLETE = frozenset(
+    {
+        "degraded", "rebuilding", "reshaping", "member-fails", "member-vanishes", "second-member-fails",
+        "latent-sector-during-rebuild",
+    }
+)  # fmt: skip
+"""Faults after which an array may have to go on without a member."""
+_GENERATION = re.compile(r"generation \d+ is there")
+
+
+class Damage(NamedTuple):
+    """One way in which a state is broken: failures that agree in it are the same failure."""
+
+    promise: str
+    what: str
+    end: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.what}"
+
+
+class Missing(Loss):
+    """An acknowledged operation that is not there, and what that means."""
+
+    @property
+    def damage(self) -> Damage:
+        """The failure that it shows."""
+        kind = self.operation.kind
+        promise = PROMISES[kind]
+        return Damage(promise, _GENERATION.sub("an older generation is there", self.what), End.READ)
+
+
+class Wrong(NamedTuple):
+    """Something that is broken beside operations that are missing."""
+
+    damage: Damage
+    line: str
+    """It in words."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one state is judged to mean."""
+
+    outcome: Outcome
+    reason: str
+    blame: str | None = None
+    damages: tuple[Damage, ...] = ()
+    """All ways in which it is broken; none where it is not, or where the export's options excuse it."""
+    missing: tuple[Missing, ...] = ()
+    """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    """Operations that had been acknowledged by the cut, by kind."""
+    judged: Mapping[str, int] = field(default_factory=dict)
+    """How many of them could have shown a loss in this state."""
+    beside: tuple[Wrong, ...] = ()
+    """What else is broken."""
+    examples: tuple[str, ...] = ()
+    """Of all that is broken by the ledger the first, in words."""
+
+    def lines(self, damage: Damage) -> tuple[str, ...]:
+        """Return what shows one of the damages, in words: no line is about another."""
+        missing = (str(one) for one in self.missing if one.damage == damage)
+        return (*missing, *(one.line for one in self.beside if one.damage == damage))
+
+    @property
+    def acknowledged(self) -> int:
+        """Operations of all kinds that had been acknowledged by the cut."""
+        return sum(self.by_kind.values())
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promise was."""
+        return self.outcome is Outcome.FAIL
+
+    @property
+    def excused(self) -> bool:
+        """Whether acknowledged operations are missing, and the export's options excuse each of them."""
+        return bool(self.missing) and self.outcome is Outcome.PASS
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something is missing, and nothing says whether a promise was broken."""
+        return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
+
+    @property
+    def lost_bytes(self) -> int:
+        """Of the operations that are not there."""
+        return sum(one.bytes for one in self.missing)
+
+    def lost_s(self, instant_ns: int) -> float:
+        """Return the seconds of acknowledged work that are lost: from the first lost operation on."""
+        first = self.missing[0].operation.promised_ns if self.missing else None
+        return 0.0 if first is None else (instant_ns - first) / 1e9
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What holds for every state of one recorded cycle."""
+
+    workers: tuple[WorkerSpec, ...]
+    history: History
+    conditions: Conditions
+    """But for what is each state's own: torn requests, and what had gone wrong by then."""
+    created_ns: int
+    """By when array and file system had been created and synced."""
+    unheard: tuple[str, ...] = ()
+    """Clients that lost their power: what they did last, they could not tell."""
+    unheard_ns: int = 0
+    """From when on: until then they could."""
+    incomplete_ns: int | None = None
+    """From when on an array may have to go on without a member; None: never."""
+    explained_ns: int = 0
+    """From when on the fault explains a loss; 0: all the time."""
+    spoilt_ns: int = 0
+    """The same of what drives did wrong."""
+
+    @classmethod
+    def of(cls, cycle: CycleRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
+        """Return the oracle of a stored cycle; ``spoilt_ns`` is when its first drive got a flaw, where that is known.
+
+        Raises:
+            RigError: its history cannot be read.
+        """
+        conditions = replace(conditions_of(cycle), memory_lost=True, torn=False, lying_disks=())
+        return cls(
+            workers=tuple(WorkerSpec.model_validate(worker) for worker in cycle.workers),
+            history=history_of(cycle, run),
+            conditions=conditions,
+            created_ns=cycle.ledger_begun_ns or 0,
+            unheard=tuple(cycle.lost_power),
+            unheard_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
+            incomplete_ns=incomplete_ns(cycle),
+            # What was wrong before the clients began may be what explains it, too.
+            explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
+            spoilt_ns=spoilt_ns or 0,
+        )
+
+    def judge(
+        self,
+        observation: Observation,
+        instant_ns: int,
+        *,
+        torn: bool = False,
+        torn_blocks: Torn | None = None,
+        lost: Lost | None = None,
+    ) -> Judgement:
+        """Judge what was found in a state whose power went at an instant.
+
+        ``torn``: a request is there in part; ``torn_blocks``: of which blocks, where it is known. ``lost``: what disks
+        that lied have lost in it; None where none did.
+
+        Raises:
+            RigError: the observation says that it was read, and not what was found.
+        """
+        conditions = replace(
+            self.conditions,
+            torn=torn,
+            lying_disks=lost.disks if lost is not None else (),
+            explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
+            spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
+        )
+        if observation.end != End.READ:
+            return self._nothing_read(observation, instant_ns, conditions, lost)
+        if observation.found is None:
+            raise RigError("a state was read, and nothing says what was found")
+        return self._read(observation, observation.found, instant_ns, conditions, lost, torn_blocks)
+
+    def _nothing_read(
+        self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None
+    ) -> Judgement:
+        told = sorted(self.history.acknowledged(instant_ns), key=_acknowledged_at)
+        created = instant_ns >= self.created_ns
+        wedged = observation.end == End.WEDGED
+        if not (told or created or wedged):
+            return Judgement(Outcome.INCONCLUSIVE, f"nothing was promised yet ({observation.end}: {observation.said})")
+        if told:
+            cost = f"all {len(told):,} acknowledged operations are lost"
+        elif created:
+            cost = "array and file system had been created and synced, and nothing acknowledged yet"
+        else:
+            cost = "array and file system were being created"
+        by_number = {worker.number: worker for worker in self.workers}
+        damage = Damage(RECOVERY, observation.end.replace("-", " "), observation.end)
+        missing = tuple(Missing(one, by_number[one.worker], damage.what) for one in told)
+        if lost is not None:
+            conditions = blamed(conditions, missing, lost)
+        return Judgement(
+            outcome=Outcome.FAIL,
+            reason=f"{observation.end}: {observation.said}; {cost}",
+            blame=fault_of(conditions),
+            damages=(damage,),
+            missing=missing,
+            by_kind=Counter(one.kind for one in told),
+            judged=Counter(one.kind for one in told),
+            beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
+        )
+
+    def _read(
+        self,
+        observation: Observation,
+        found: Found,
+        instant_ns: int,
+        conditions: Conditions,
+        lost: Lost | None,
+        torn_blocks: Torn | None,
+    ) -> Judgement:
+        balance = balance_of(
+            self.workers,
+            self.history,
+            found,
+            before_ns=instant_ns,
+            seen_ns=instant_ns,
+            torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,
+            unheard=self.unheard if instant_ns >= self.unheard_ns else (),
+            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
+        )
+        evidence = balance.evidence()
+        missing = tuple(
+            sorted((Missing(*one) for one in balance.losses), key=lambda one: _acknowledged_at(one.operation))
+        )
+        if lost is not None:
+            conditions = blamed(conditions, balance.losses, lost)
+        blocks = judge_blocks(evidence, conditions, WHERE)
+        invented = judge_nothing_invented(evidence, conditions, WHERE)
+        verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
+        failed = {one.checker.partition(",")[0] for one in verdicts if one.outcome is Outcome.FAIL}
+        damages = [one.damage for one in missing if one.damage.promise in failed]
+        beside: list[Wrong] = []
+        if blocks.outcome is Outcome.FAIL and not damages:
+            beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.spoilt]
+        if invented.outcome is Outcome.FAIL:
+            damage = Damage(INVENTED, "something is there that nobody wrote", End.READ)
+            beside += [Wrong(damage, line) for line in balance.invented]
+        if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
+            verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
+            damage = Damage(OLDER, "the kernel itself had to have written it", End.READ)
+            beside += [Wrong(damage, str(one)) for one in old]
+        whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
+        for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
+            verdicts.append(verdict)
+            beside += seen
+        return Judgement(
+            *_conclude(verdicts, evidence.acknowledged_total, missing),
+            damages=tuple(dict.fromkeys([*damages, *(one.damage for one in beside)])),
+            missing=missing,
+            by_kind=evidence.acknowledged,
+            judged=evidence.judged,
+            beside=tuple(beside),
+            examples=(*evidence.examples[:5], *evidence.invented[:3]),
+        )
+
+
+def incomplete_ns(cycle: CycleRecord) -> int | None:
+    """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
+    built = cycle.effective.get("array", {}).get("devices", ())
+    if any(one["degraded"] for one in built) or any(one["fault"] in INCOMPLETE for one in cycle.during):
+        return 0
+    return cycle.fault_begun_ns if cycle.fault in INCOMPLETE else None
+
+
+def _beside(observation: Observation, blame: str, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
+    """Yield what is wrong beside the ledger; ``whole``: no array had lost a member before the crash."""
+    if observation.degraded and whole:
+        what = "md went on without a member"
+        said = ", ".join(f"{device} without {count}" for device, count in sorted(observation.degraded.items()))
+        verdict = Verdict(checker=DEGRADED, outcome=Outcome.FAIL, reason=f"{what}: {said}", blame=blame)
+        yield verdict, [Wrong(Damage(DEGRADED, what, observation.end), f"{what}: {said}")]
+    if (checked := observation.filesystem) is not None and checked.outcome != "clean":
+        what = f"its own checker says {checked.outcome}"
+        said = f"{what}: {'; '.join(checked.reasons[:3])}"
+        verdict = Verdict(checker=FILESYSTEM, outcome=Outcome.FAIL, reason=said, blame=blame)
+        yield verdict, [Wrong(Damage(FILESYSTEM, what, observation.end), said)]
+    if observation.console:
+        said = "; ".join(observation.console[:3])
+        verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
+        # Each line begins with what it is a sign of.
+        signs = [(line.partition(":")[0], line) for line in observation.console]
+        yield verdict, [Wrong(Damage(KERNEL_LOG, sign, observation.end), line) for sign, line in signs]
+    if (rows := observation.rows) is not None and rows.unmarked:
+        what = "rows differ, and md would not put them right"
+        reason = f"{what}: {rows.unmarked:,} of {rows.differ:,}, the first {rows.first}"
+        verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
+    if observation.through_nfsd is ThroughNfsd.DIFFERENT:
+        what = "nfsd gives something else than the mounted file system"
+        reason = f"{what}: {observation.said}"
+        verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
+
+
+def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]) -> tuple[Outcome, str, str | None]:
+    broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
+    if broken:
+        return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
+    if not told:
+        return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
+    if missing:
+        # Only the verdicts of what is missing count: of a promise that was never given, one is inconclusive too.
+        promises = {one.damage.promise for one in missing}
+        about = [one for one in verdicts if one.checker.partition(",")[0] in promises]
+        outcome = worst(one.outcome for one in about)
+        reason = f"{len(missing):,} of {told:,} acknowledged operations are not there"
+        if outcome is Outcome.PASS:
+            return outcome, reason, next((one.blame for one in about if one.blame), None)
+        open_ = next(one for one in about if one.outcome is outcome)
+        return outcome, f"{reason}; {open_.checker}: {open_.reason}", open_.blame
+    return Outcome.PASS, f"all {told:,} acknowledged operations are there", None
+
+
+def _acknowledged_at(operation: Operation) -> int:
+    return operation.promised_ns or 0

@@ -1,0 +1,103 @@
+"""A write log seen as a sequence of instants at which the power could have gone."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, MemberInfo, Record, WriteLog
+
+CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
+_KEPT = CHANGES | {Kind.FLUSH, Kind.MODE}
+_ENDS = frozenset({Kind.POWER_ON, Kind.RESET})
+
+
+class Recording:
+    """What the members of one run were asked, up to its first power cut.
+
+    A *cut* is a place in ``records``: the power goes when so many of them have completed and no other. A *request* is
+    a place in ``records`` too, or beyond their end for one that the run's own cut caught unanswered.
+
+    Raises:
+        LogError: the log has no data, or the disks were not blank when it began.
+    """
+
+    def __init__(self, log: WriteLog) -> None:
+        if not log.with_data:
+            raise LogError(f"{log.path}: written without data, it shows times only")
+        if not log.blank:
+            raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+        self.log = log
+        self.members: tuple[MemberInfo, ...] = log.members
+        self.records: list[Record] = []
+        """Changes, flushes and changes of a cache's mode, in the order in which they took effect."""
+        self.caught: list[Record] = []
+        """Changes that the run's own cut left unanswered."""
+        self.end_ns = log.opened_ns
+        self.spoilt_ns: int | None = None
+        """When a drive got its first flaw, or had something changed; None: none was marked."""
+        self._read()
+
+    def _read(self) -> None:
+        frozen = False
+        for record in self.log:
+            if record.kind in _ENDS:
+                break
+            if record.flags & Flag.IN_FLIGHT:
+                # Logged when they were refused, which is after the cut.
+                if record.kind in CHANGES:
+                    self.caught.append(record)
+            elif record.kind is Kind.FREEZE:
+                frozen, self.end_ns = True, record.completed_ns
+            elif record.kind is Kind.MARK:
+                # `raidproof.disk.harm` marks both, and nobody else marks anything.
+                self.spoilt_ns = record.completed_ns if self.spoilt_ns is None else self.spoilt_ns
+            elif record.kind in _KEPT and not frozen:
+                self.records.append(record)
+                self.end_ns = record.completed_ns
+
+    def request(self, number: int) -> Record:
+        """Return a request by its number."""
+        done = len(self.records)
+        return self.records[number] if number < done else self.caught[number - done]
+
+    def instant_ns(self, cut: int) -> int:
+        """Return the latest instant at which a cut could have been: just before the next request took effect.
+
+        The latest, because the more the clients had been told by then, the more must be there.
+        """
+        return self.records[cut].completed_ns - 1 if cut < len(self.records) else self.end_ns
+
+    def place(self, instant_ns: int) -> int:
+        """Return the first cut that could not have been before an instant."""
+        return bisect_left(self.records, instant_ns, key=lambda record: record.completed_ns)
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """The places that differ in what is durable, each just before and just after, and one between two of them."""
+        marks = {0, len(self.records)}
+        for number in self._settling():
+            marks |= {number, number + 1}
+        between = [(first + last) // 2 for first, last in pairwise(sorted(marks))]
+        return tuple(sorted({*marks, *between}))
+
+    def _settling(self) -> Iterator[int]:
+        """Yield the records that make something durable: where a member loses nothing, each change does."""
+        loses = [info.mode.loses for info in self.members]
+        for number, record in enumerate(self.records):
+            if record.kind is Kind.MODE:
+                for member in self.whose(record):
+                    loses[member] = self.loses(record)
+                if not self.loses(record):
+                    yield number
+            elif record.kind is Kind.FLUSH or record.flags & Flag.FUA or not loses[record.member]:
+                yield number
+
+    def loses(self, record: Record) -> bool:
+        """Return whether the cache mode that a MODE record names can lose what it acknowledged."""
+        return CacheMode(bytes(record.data).decode()).loses
+
+    def whose(self, record: Record) -> Sequence[int]:
+        """Return the members that a MODE record is about."""
+        return range(len(self.members)) if record.member == ALL_MEMBERS else (record.member,)

@@ -1,0 +1,208 @@
+"""What the judged states of an exploration add up to: counts, and failures that are the same put together."""
+
+from collections import Counter
+from collections.abc import Iterator
+from threading import Lock
+from typing import NamedTuple
+
+from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
+from raidproof.crash.judge import NFSD, Damage, Judgement, Oracle
+from raidproof.crash.recording import Recording
+from raidproof.crash.states.sampler import Choice
+from raidproof.crash.states.state import CrashState
+from raidproof.crash.states.torn import Torn
+from raidproof.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
+from raidproof.verdict.lies import Lies, Lost
+
+KEPT = 5
+"""States of one failure whose names are kept."""
+
+
+class Judged(NamedTuple):
+    """One judged state."""
+
+    choice: Choice
+    state: CrashState
+    judgement: Judgement
+
+
+class Group:
+    """The states that show one failure."""
+
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+        self.count = 0
+        self._first: list[Judged] = []
+
+    def add(self, judged: Judged) -> None:
+        """Count a state; the earliest are kept, of one cut those with the fewest survivors."""
+        self.count += 1
+        self._first = sorted([*self._first, judged], key=_earliest)[:KEPT]
+
+    @property
+    def first(self) -> Judged:
+        """The state that stands for all."""
+        return self._first[0]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the first states."""
+        return [one.state.name for one in self._first]
+
+
+def _earliest(one: Judged) -> tuple[int, int, str]:
+    return one.state.cut, len(one.state.survivors), one.state.name
+
+
+class Tally:
+    """Judges each state at its own cut, and counts."""
+
+    def __init__(self, recording: Recording, oracle: Oracle) -> None:
+        self.recording = recording
+        self.oracle = oracle
+        self.marks: list[StateMark] = []
+        self.policies: Counter[str] = Counter()
+        self.digests: set[str] = set()
+        self.groups: dict[Damage, Group] = {}
+        self.broken = 0
+        self.checked = 0
+        self.wedged = 0
+        self.hung: list[str] = []
+        """Looks that came to no end, which another one at the same state did: the state, and what was said."""
+        self.through_nfsd = 0
+        self.loss: LossRecord | None = None
+        self.undecided: UndecidedRecord | None = None
+        self.tested: Counter[str] = Counter()
+        """Operations by kind whose loss a judged state could have shown: the most at any cut."""
+        self.ms: list[dict[str, float]] = []
+        self.cold = ColdRecord()
+        self.redundancy = RedundancyRecord()
+        self.filesystems = 0
+        """States at which the file system's own checker looked."""
+        self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
+        self._lock = Lock()
+        """What disks have lost by their lies is known for one cut at a time."""
+        self._lies = Lies(recording.records, recording.members)
+        self._torn = Torn(recording)
+
+    @property
+    def judged(self) -> int:
+        """How many states there are in it."""
+        return len(self.marks)
+
+    def at_s(self, cut: int) -> float:
+        """Return the instant of a cut, in seconds since the log was opened."""
+        since_ns: int = self.recording.instant_ns(cut) - self.recording.log.opened_ns
+        return since_ns / 1e9
+
+    def judge(self, state: CrashState, observation: Observation) -> Judgement:
+        """Judge a state, and count nothing."""
+        seen, known = self._judged.pop(state, (None, None))
+        if seen is observation and known is not None:
+            return known
+        with self._lock:
+            return self.oracle.judge(
+                observation,
+                self.recording.instant_ns(state.cut),
+                torn=any(one.spans is not None for one in state.survivors),
+                torn_blocks=self._torn.blocks(state),
+                lost=self._lost_by_lies(state),
+            )
+
+    def breaks(self, state: CrashState, observation: Observation) -> bool:
+        """Return whether what was seen of a state breaks a promise; from any thread."""
+        judgement = self.judge(state, observation)
+        # `add` takes this judgement and does not compute it again.
+        self._judged[state] = observation, judgement
+        return judgement.broken
+
+    def _lost_by_lies(self, state: CrashState) -> Lost | None:
+        if not self._lies.told:
+            return None
+        self._lies.go(state.cut)
+        return self._lies.lost({one.request for one in state.survivors if one.spans is None})
+
+    def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
+        """Judge and count a state. ``checked``: a machine looked at it, not at another of equal content."""
+        judgement = self.judge(state, observation)
+        self.digests.add(digest)
+        self.policies[choice.policy.value] += 1
+        if observation.rows is not None:
+            self._compared(observation.rows)
+        if checked:
+            self.checked += 1
+            self.ms.append(observation.ms)
+            self.wedged += observation.end is End.WEDGED
+            self._hung(state, observation)
+            self.filesystems += observation.filesystem is not None
+            self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
+        mark = StateMark(
+            name=state.name,
+            policy=choice.policy.value,
+            at_s=self.at_s(state.cut),
+            checked=checked,
+            broken=judgement.broken,
+        )
+        self.marks.append(mark)
+        self.broken += judgement.broken
+        for damage in judgement.damages:
+            self._group(damage, Judged(choice, state, judgement))
+        for kind, count in judgement.judged.items():
+            self.tested[kind] = max(count, self.tested[kind])
+        if judgement.excused:
+            self._lose(state, judgement)
+        elif judgement.undecided:
+            self._leave_open(state, judgement)
+
+    def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
+        """Count a state that a freshly booted machine has seen too, and read through nfsd."""
+        self.cold.checked += 1
+        self._hung(state, cold)
+        if not warm.same_as(cold):
+            self.cold.differing.append(state.name)
+        # What the first look had from nfsd was counted with it.
+        if cold.through_nfsd is ThroughNfsd.DIFFERENT is not warm.through_nfsd:
+            judgement = self.judge(state, cold)
+            self.broken += not self.judge(state, warm).broken
+            for damage in judgement.damages:
+                if damage.promise == NFSD:
+                    self._group(damage, Judged(choice, state, judgement))
+
+    def _hung(self, state: CrashState, observation: Observation) -> None:
+        if observation.hung:
+            self.hung.append(f"{state.name}: {observation.hung}")
+
+    def _compared(self, rows: Rows) -> None:
+        record = self.redundancy
+        if rows.unchecked is not None:
+            record.unchecked[rows.unchecked] = record.unchecked.get(rows.unchecked, 0) + 1
+            return
+        record.checked += 1
+        record.differing += rows.differ > 0
+        record.unmarked += rows.unmarked > 0
+        record.uneven += rows.uneven > 0 and not rows.unmarked
+        record.changed += rows.changed > 0
+        record.all_marked += rows.all_marked
+
+    def _group(self, damage: Damage, judged: Judged) -> None:
+        self.groups.setdefault(damage, Group(damage)).add(judged)
+
+    def _lose(self, state: CrashState, judgement: Judgement) -> None:
+        lost = len(judgement.missing)
+        if self.loss is None or (lost, state.name) > (self.loss.operations, self.loss.state):
+            self.loss = LossRecord(
+                operations=lost,
+                of=judgement.acknowledged,
+                bytes=judgement.lost_bytes,
+                seconds=judgement.lost_s(self.recording.instant_ns(state.cut)),
+                state=state.name,
+            )
+
+    def _leave_open(self, state: CrashState, judgement: Judgement) -> None:
+        if self.undecided is None:
+            self.undecided = UndecidedRecord(state=state.name, reason=judgement.reason)
+        self.undecided.states += 1
+
+    def failures(self) -> Iterator[Group]:
+        """Yield the distinct failures, the one that most states show first."""
+        yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))

@@ -1,0 +1,113 @@
+"""To what requests of a crash state belong: the stripe by its superblocks, the owner by the file system's tools."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from raidproof.core.command import CommandFailed
+from raidproof.core.errors import RaidproofError
+from raidproof.core.log import logger
+from raidproof.crash.checker.checker import Checker
+from raidproof.crash.checker.worker import Bench, Checks, Roller
+from raidproof.crash.owner import owner
+from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.storage.array.place import Place, place_of
+from raidproof.storage.array.superblock import superblock_of
+from raidproof.storage.filesystem import DIRECTORY
+
+MOST_OWNERS = 12
+"""Requests of one state whose owners are asked for: each takes a process or two in the machine."""
+
+
+class Piece(NamedTuple):
+    """A part of a request, or all of it."""
+
+    member: int
+    start: int
+    """Its first byte on the member."""
+
+
+class Belonging(NamedTuple):
+    """What it is part of."""
+
+    stripe: int | None = None
+    owner: str | None = None
+
+
+Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, Belonging]]
+"""Tells it of some pieces in a state."""
+
+
+class Belongings:
+    """Asks the superblocks of a state, and a checker on whose disks it is."""
+
+    def __init__(self, bench: Bench, roller: Roller) -> None:
+        self.bench = bench
+        self.roller = roller
+
+    def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, Belonging]:
+        """Tell of some pieces; what cannot be found out is left open."""
+        self.roller.go(state.cut)
+        places = {piece: placed(self.roller.window, state, piece) for piece in dict.fromkeys(pieces)}
+        offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
+        try:
+            # Where all that was asked is there: a broken state may not even mount.
+            full = CrashState(state.cut, tuple(map(Survivor, self.roller.window.open)))
+            self.bench.submit(self.roller.job(full)).result()
+            owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
+        except RaidproofError:
+            logger.exception("owners in state %s", state.name)
+            owners = {}
+        return {piece: belonging(place, owners) for piece, place in places.items()}
+
+
+def placed(window: Window, state: CrashState, piece: Piece) -> Place | None:
+    """Return what a byte is to md in a state; None where the member has no superblock that says so."""
+    superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
+    if superblock is None:
+        return None
+    try:
+        return place_of(superblock, piece.start)
+    except RaidproofError:
+        return None
+
+
+def belonging(place: Place | None, owners: Mapping[int, str]) -> Belonging:
+    """Put together what is known."""
+    if place is None:
+        return Belonging()
+    if place.array_offset is None:
+        return Belonging(place.stripe, place.area.value)
+    return Belonging(place.stripe, owners.get(place.array_offset, place.area.value))
+
+
+def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
+    """Ask a checker, whose disks still hold what it looked at last, for the owners of bytes of its array."""
+    # Of an array of arrays the superblocks tell of the inner one, whose bytes are not the file system's.
+    if not isinstance(checker, Checker) or len(checker.stack.array.devices) > 1:
+        return {}
+    device = checker.stack.array.devices[0].device
+    with _up(checker):
+        return {
+            offset: owner(checker.machine, checker.stack.filesystem, device, DIRECTORY, offset) for offset in offsets
+        }
+
+
+@contextmanager
+def _up(checker: Checker) -> Iterator[None]:
+    machine, orders = checker.machine, checker.orders
+    for _, argv in orders["assemble"]:
+        machine.succeed(argv)
+    mounted = False
+    try:
+        try:
+            machine.succeed(orders["mount"])
+            mounted = True
+        except CommandFailed:
+            logger.info("state does not mount: its owners are read without")
+        yield
+    finally:
+        if mounted:
+            machine.succeed(orders["unmount"])
+        machine.succeed(orders["stop"])

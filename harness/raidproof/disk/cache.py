@@ -1,0 +1,382 @@
+"""One member disk and its write cache: what it acknowledges, what it keeps, and what a power cut leaves.
+
+Pure: functions of the state and the request. No clock, no thread, no socket.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from itertools import pairwise
+from random import Random
+from typing import TypeAlias
+
+from raidproof.core.errors import RigError
+from raidproof.disk.platter import Buffer, Platter
+from raidproof.disk.sunk import SECTOR, Sunk
+
+SINK_AT = 64 << 20
+"""Bytes of overwritten data that a lying disk holds apart: it never flushes, and the notes would fill the memory."""
+
+
+class CacheMode(Enum):
+    """What a disk does with a write before it acknowledges it."""
+
+    VOLATILE = "volatile"
+    """Keeps it in a cache that a power cut empties; FLUSH and FUA are honoured."""
+    PROTECTED = "protected"
+    """Keeps it in a cache that survives a power cut."""
+    NONE = "none"
+    """Puts it on the medium: the disk has no write cache and advertises none."""
+    LYING = "lying"
+    """Keeps it in a volatile cache; FLUSH and FUA are acknowledged and nothing is kept."""
+
+    @property
+    def loses(self) -> bool:
+        """Whether a power cut can take something that was acknowledged."""
+        return self in {CacheMode.VOLATILE, CacheMode.LYING}
+
+
+class CutPolicy(Enum):
+    """What a power cut leaves of the writes that no flush has covered."""
+
+    DROP = "drop"
+    """None of them."""
+    KEEP = "keep"
+    """All of them."""
+    RANDOM = "random"
+    """A random subset; how many are kept is drawn for each member too, from almost none to almost all."""
+    TORN = "torn"
+    """A random subset, of which half the requests of several sectors kept only some of their sectors."""
+
+
+class PoweredOff(RigError):
+    """A request reached a disk that has no power."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What a power cut did to the cache of one member."""
+
+    serial: str
+    pending: int
+    """Requests (writes, discards) that were acknowledged and not durable."""
+    kept: int
+    """How many of them survived, whole or torn."""
+    torn: int
+    """How many of those survived in part."""
+    dropped: int
+    """The others."""
+    dropped_bytes: int
+    """Bytes that did not survive, those that torn requests lost included."""
+    broken_promises: int
+    """Requests not kept whole that a FLUSH or FUA had been acknowledged for: more than 0 only if the disk lies."""
+
+
+class _Mark(IntFlag):
+    DURABLE = 1  # a FUA write: kept by every cut, and later than what it overwrote
+    PROMISED = 2  # a FUA write of a lying disk
+    ZEROES = 4
+
+
+_Pieces: TypeAlias = tuple[tuple[int, bytes], ...]
+_Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
+_PLAIN = 0
+_DURABLE = int(_Mark.DURABLE)
+_PROMISED = int(_Mark.PROMISED)
+
+
+class Member:
+    """One disk: what it holds, and what of that a power cut may take.
+
+    The platter holds what a read sees. For each request that is not durable yet there is a note of what it
+    overwrote, in order. A flush forgets the notes, whatever their number; a cut undoes them backwards, which also
+    shows what each request had written, and then repeats those that survive, in their order. So a surviving earlier
+    write never covers a later one that is durable, and overlapping writes come out as if the disk had written back a
+    subset of its cache in order. Writes to a blank region need no copy at all. The oldest notes of a lying disk are
+    merged into one, so that they never take more memory than the disk.
+    """
+
+    def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE, *, old: bool = False) -> None:
+        self.serial = serial
+        self.size = size
+        self.powered = True
+        self.pending_bytes = 0
+        self._platter = Platter(size, old=old)
+        self._pending: list[_Pending] = []
+        self._noted_bytes = 0
+        self._sunk: Sunk | None = None
+        self._forgotten = 0  # so many requests were noted and are durable since
+        self._promised = 0  # so many of the oldest pending requests were covered by a flush that was a lie
+        self._mode = mode
+        self._loses = mode.loses
+        self._lies = mode is CacheMode.LYING
+        self._hoards = self._lies
+        """Whether flushes have been lies lately: then the notes may grow without bound, and the oldest are merged."""
+
+    @property
+    def mode(self) -> CacheMode:
+        """How the cache behaves now."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: CacheMode) -> None:
+        """Change the behaviour from now on: what is durable stays so, and a safe mode makes all of it durable."""
+        self._mode, self._loses = mode, mode.loses
+        self._lies = self._hoards = mode is CacheMode.LYING
+        if not mode.loses:
+            self._forget()
+
+    @property
+    def pending(self) -> int:
+        """Requests that were acknowledged and are not durable."""
+        sunk = self._sunk.requests if self._sunk else 0
+        return sunk + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` with what the disk holds at ``offset``, cache included.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        self._platter.read_into(buffer, offset)
+
+    def write(self, data: Buffer, offset: int, fua: bool = False, lied: bool | None = None) -> None:
+        """Take a write; with ``fua`` it is durable before it is acknowledged, or, ``lied``, is only said to be.
+
+        By default the mode says whether it lies.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        if self._loses:
+            mark = self._mark(lied) if fua else _PLAIN
+            if mark != _DURABLE:
+                self.pending_bytes += len(data)
+            if mark != _DURABLE or self._pending:
+                old = self._platter.copy(offset, len(data))
+                self._pending.append((offset, len(data), old, mark))
+                if old is not None and self._hoards:
+                    self._note(len(old))
+        self._platter.write(data, offset)
+
+    def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
+        """Take a discard or write-zeroes request: cached and forced like a write, and reads as zeroes.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        if self._loses:
+            mark = self._mark(lied) if fua else _PLAIN
+            if mark != _DURABLE:
+                self.pending_bytes += length
+            if mark != _DURABLE or self._pending:
+                spans = self._platter.extents(offset, offset + length)
+                old = tuple((start, bytes(self._platter.view(start, end))) for start, end in spans)
+                self._pending.append((offset, length, old, mark | _Mark.ZEROES))
+                if self._hoards:
+                    self._note(sum(len(data) for _, data in old))
+        self._platter.zero(offset, length)
+
+    @property
+    def acknowledged(self) -> int:
+        """What a flush that arrives now has to cover, as a number that only grows."""
+        return self._forgotten + len(self._pending)
+
+    def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:
+        """Make everything that was acknowledged durable, or, ``lied``, only say so; by default the mode decides.
+
+        ``covered`` is what `acknowledged` was when the flush arrived: a slow one owes nothing to later writes.
+        ``kept``: of a lie, what `acknowledged` was before each request that it makes durable all the same, in order.
+
+        Raises:
+            PoweredOff: the disk has no power.
+        """
+        if not self.powered:
+            raise PoweredOff(f"{self.serial}: no power")
+        count = len(self._pending) if covered is None else max(0, covered - self._forgotten)
+        if self._lies if lied is None else lied:
+            self._hoards = True
+            self._promised = max(self._promised, min(count, len(self._pending)))
+            if self._sunk:
+                self._sunk.promised = self._sunk.requests
+            self._keep(kept)
+        elif count >= len(self._pending):
+            self._forget()
+        else:
+            del self._pending[:count]
+            self.pending_bytes = sum(length for _, length, _, mark in self._pending if not mark & _DURABLE)
+            self._forgotten += count
+            self._promised = max(0, self._promised - count)
+            self._sunk = None
+
+    def cut(self, policy: CutPolicy, rng: Random) -> Fate:
+        """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
+        self.powered = False
+        return self._resolve(policy, rng)
+
+    def power_on(self) -> None:
+        """Give power back; the disk holds what the cut left."""
+        self.powered = True
+
+    def revert(self) -> None:
+        """Undo every request that is not durable, as a cut with policy DROP does; the power stays as it is."""
+        self._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
+
+    def settle(self) -> None:
+        """Make everything durable, whatever the mode."""
+        self._forget()
+
+    @property
+    def old(self) -> bool:
+        """Whether it reads as old data, not zeroes, where nothing was written."""
+        return self._platter.old
+
+    def blank(self, *, old: bool = False) -> None:
+        """Make the whole disk zero and durable, or full of ``old`` data."""
+        self._forget()
+        if old is self._platter.old:
+            self._platter.blank(0, self.size)
+        else:
+            self._platter = Platter(self.size, old=old)
+
+    def image(self, durable: bool = True) -> Platter:
+        """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
+        if not durable or not (self._pending or self._sunk):
+            return self._platter
+        twin = Member(self.serial, self.size, self._mode)
+        twin._platter = self._platter.duplicate()
+        twin._pending, twin._sunk = self._pending, self._sunk
+        twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
+        return twin._platter
+
+    def _keep(self, kept: Sequence[int]) -> None:
+        """Make some requests durable: as a forced write, each is later than what it overwrote."""
+        pending = self._pending
+        for number in kept:
+            place = number - self._forgotten
+            if 0 <= place < len(pending) and not pending[place][3] & _DURABLE:
+                offset, length, old, mark = pending[place]
+                pending[place] = (offset, length, old, (mark | _DURABLE) & ~_PROMISED)
+                self.pending_bytes -= length
+        # What begins the notes and is durable needs none, unless what it overwrote may still be undone.
+        count = next((place for place, one in enumerate(pending) if not one[3] & _DURABLE), len(pending))
+        if self._sunk is None and count:
+            del pending[:count]
+            self._forgotten += count
+            self._promised = max(0, self._promised - count)
+
+    def _mark(self, lied: bool | None) -> int:
+        return int(_Mark.PROMISED if (self._lies if lied is None else lied) else _Mark.DURABLE)
+
+    def _forget(self) -> None:
+        self._forgotten += len(self._pending)
+        self._pending, self._sunk = [], None
+        self._promised = self.pending_bytes = self._noted_bytes = 0
+        self._hoards = self._lies
+
+    def _note(self, size: int) -> None:
+        self._noted_bytes += size
+        if self._noted_bytes >= SINK_AT:
+            self._sink()
+
+    def _sink(self) -> None:
+        """Merge the older half of the notes, up to the first that must stay apart."""
+        sunk = self._sunk = self._sunk or Sunk(self.size, old=self.old)
+        count = 0
+        for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
+            if mark & _DURABLE or (offset | length) % SECTOR:
+                break
+            pieces = ((offset, old),) if isinstance(old, bytes) else old or ()
+            sunk.add(offset, length, pieces, count < self._promised or bool(mark & _Mark.PROMISED))
+            self._noted_bytes -= sum(len(data) for _, data in pieces)
+            count += 1
+        self._pending = self._pending[count:]
+        self._forgotten += count
+        self._promised = max(0, self._promised - count)
+        if not count:
+            self._noted_bytes = 0  # nothing may move: look again when as much has come
+
+    def _resolve(self, policy: CutPolicy, rng: Random) -> Fate:
+        pending, total = self._pending, self.pending
+        if policy is CutPolicy.KEEP:
+            self._forget()
+            return Fate(self.serial, total, total, 0, 0, 0, 0)
+        verdicts = list(self._survivors(policy, rng))
+        kept = torn = 0
+        lost, broken = (self._sunk.bytes, self._sunk.promised) if self._sunk else (0, 0)
+        for index, ((_, length, _, mark), pieces) in enumerate(zip(pending, verdicts, strict=True)):
+            if mark & _DURABLE:
+                continue
+            survived = sum(end - start for start, end in pieces)
+            kept += survived > 0
+            torn += 0 < survived < length
+            lost += length - survived
+            broken += survived < length and (index < self._promised or bool(mark & _Mark.PROMISED))
+        redo: list[tuple[int, int, bytes | None]] = []
+        for (offset, length, old, mark), pieces in zip(reversed(pending), reversed(verdicts), strict=True):
+            for start, end in reversed(pieces):
+                redo.append((start, end, None if mark & _Mark.ZEROES else self._platter.copy(start, end - start)))
+            self._undo(offset, length, old)
+        if self._sunk:
+            self._sunk.undo(self._platter)
+        for start, end, data in reversed(redo):
+            if data is None:
+                self._platter.zero(start, end - start)
+            else:
+                self._platter.write(data, start)
+        self._forget()
+        return Fate(self.serial, total, kept, torn, total - kept, lost, broken)
+
+    def _undo(self, offset: int, length: int, old: bytes | _Pieces | None) -> None:
+        if old is None:
+            self._platter.blank(offset, length)
+        elif isinstance(old, bytes):
+            self._platter.write(old, offset)
+        else:
+            self._platter.blank(offset, length)
+            for start, data in old:
+                self._platter.write(data, start)
+
+    def _survivors(self, policy: CutPolicy, rng: Random) -> Iterator[tuple[tuple[int, int], ...]]:
+        share = rng.random()
+        for offset, length, _, mark in self._pending:
+            whole = ((offset, offset + length),)
+            if mark & _DURABLE:
+                yield whole
+            elif policy is CutPolicy.DROP or rng.random() >= share:
+                yield ()
+            elif policy is CutPolicy.TORN and rng.random() < 0.5:
+                yield tear(offset, offset + length, rng)
+            else:
+                yield whole
+
+
+def tear(start: int, end: int, rng: Random, unit: int = SECTOR) -> tuple[tuple[int, int], ...]:
+    """Choose which sectors of a request survive: its head, its tail, or any of them, as regions in order.
+
+    ``unit``: bytes that the disk writes whole.
+    """
+    edges = [start, *range(start // unit * unit + unit, end, unit), end]
+    sectors = list(pairwise(edges))
+    if len(sectors) == 1:
+        return ((start, end),)
+    at = rng.randrange(1, len(sectors))
+    shape = rng.randrange(3)
+    if shape == 0:
+        return ((start, sectors[at][0]),)
+    if shape == 1:
+        return ((sectors[at][0], end),)
+    regions: list[tuple[int, int]] = []
+    for first, last in sectors:
+        if rng.random() < 0.5:
+            if regions and regions[-1][1] == first:
+                regions[-1] = (regions[-1][0], last)
+            else:
+                regions.append((first, last))
+    return tuple(regions)

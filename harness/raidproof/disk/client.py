@@ -1,0 +1,217 @@
+"""The harness's side of the control socket of a disk engine."""
+
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.core.waiting import Deadline, pause
+from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.flaw import Flaw
+from raidproof.disk.messages import (
+    ClearFlaws,
+    Corrupt,
+    Counters,
+    CountersReply,
+    Describe,
+    Description,
+    Done,
+    Freeze,
+    GetCounters,
+    GetUse,
+    LogClosed,
+    MarkLog,
+    PowerOn,
+    Refused,
+    Request,
+    Reset,
+    Resolve,
+    Resolved,
+    SaveImage,
+    SetFlaw,
+    SetMode,
+    SetTiming,
+    Show,
+    StartLog,
+    StopLog,
+    Swap,
+    Use,
+    decode,
+    encode,
+)
+
+R = TypeVar("R")
+
+DEADLINE_S = 10.0
+SLOW = 12
+"""What moves whole images (resolving, resetting, saving) may take so many times the deadline of the rest."""
+
+
+class EngineClient:
+    """Drives the disk engine of one lab. Every method raises RigError with the engine's words if it refuses.
+
+    ``deadline_s`` holds for connecting and for every answer.
+
+    Raises:
+        DeadlineExceeded: no engine listens on the socket in time.
+    """
+
+    def __init__(self, path: Path, *, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._rest = b""
+        self._socket: socket.socket | None = _connect(path, Deadline.after(deadline_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the engine goes on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    zeroed = True
+
+    def require(self, mode: CacheMode, policy: CutPolicy) -> None:
+        """Refuse nothing: simulated disks can be all that there is."""
+
+    def freeze(self) -> int:
+        """Stop serving all members at one instant; return it in monotonic ns. The guest must be killed next."""
+        return self._ask(Freeze(), Done).at_ns
+
+    def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[Fate, ...]:
+        """Decide what the cut leaves; the guest must be dead. Returns what happened to each member's cache."""
+        return self._ask(Resolve(policy, seed), Resolved, SLOW).fates
+
+    def power_on(self) -> int:
+        """Serve what is left to connections made since `resolve`; return since when, in monotonic ns."""
+        return self._ask(PowerOn(), Done).at_ns
+
+    def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
+        """Change the cache mode of some members, or of all."""
+        self._ask(SetMode(None if serials is None else tuple(serials), mode), Done)
+
+    def set_timing(self, on: bool) -> None:
+        """Let requests take the time that their disks need, from idle with empty caches; or answer them at once."""
+        self._ask(SetTiming(on), Done)
+
+    def use(self) -> Use:
+        """Return how busy disks, controllers and the engine have been since it began."""
+        return self._ask(GetUse(), Use)
+
+    def counters(self) -> dict[str, Counters]:
+        """Return what each member has done, by serial."""
+        return {member.serial: member for member in self._ask(GetCounters(), CountersReply).members}
+
+    def describe(self) -> Description:
+        """Return what the engine serves and in which state it is."""
+        return self._ask(Describe(), Description)
+
+    def log_start(self, path: Path, *, data: bool = True) -> None:
+        """Begin a write log at a path that the engine's process can write."""
+        self._ask(StartLog(os.fspath(path.absolute()), data), Done)
+
+    def log_stop(self) -> LogClosed:
+        """End the write log.
+
+        Raises:
+            RigError: also when writing it failed on the way: then the log is of no use.
+        """
+        closed = self._ask(StopLog(), LogClosed)
+        if closed.error is not None:
+            raise RigError(closed.error)
+        return closed
+
+    def mark(self, text: str) -> int:
+        """Put a text into the write log, if one is written; return the instant in monotonic ns."""
+        return self._ask(MarkLog(text), Done).at_ns
+
+    def reset(self, old: Iterable[str] = ()) -> None:
+        """Make all members blank, with the modes and counters that they began with.
+
+        ``old``: serials of those that read as old data where nothing was written (`platter.OLD_DATA`), not as zeroes.
+        """
+        self._ask(Reset(tuple(old)), Done, SLOW)
+
+    def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
+        """Write what is durable of a member, or else what a read would see, to a sparse file; old data is a hole."""
+        self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
+
+    def show(self, path: Path, keep: bool = False) -> None:
+        """Undo what was written since the last kept state, then apply the write log at ``path``.
+
+        With ``keep`` the result is durable: the state to return to. All members must be LYING, so that nothing that
+        a guest flushes becomes durable; the power is on or off.
+
+        Raises:
+            RigError: another mode, frozen disks, a log being written, or a log of other members; nothing was changed.
+        """
+        self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
+
+    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+        """Let something be wrong with a drive from now on; see `raidproof.disk.flaw`. `counters` tell what struck."""
+        self._ask(SetFlaw(serial, flaw), Done)
+
+    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+        """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
+        self._ask(ClearFlaws(None if serials is None else tuple(serials)), Done)
+
+    def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
+        """Change every byte of a region of a drive, durably and silently."""
+        self._ask(Corrupt(serial, offset, length, seed), Done)
+
+    def swap(self, one: str, other: str) -> None:
+        """Let two drives exchange all that they hold; without power, or while nobody is connected to them."""
+        self._ask(Swap(one, other), Done)
+
+    def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:
+        if self._socket is None:
+            raise RigError("the connection to the disk engine is closed")
+        what, deadline_s = type(request).__name__, self._deadline_s * patience
+        try:
+            reply = decode(self._exchange(self._socket, encode(request), Deadline.after(deadline_s)))
+        except TimeoutError as error:
+            self.close()
+            raise DeadlineExceeded(f"the disk engine did not answer {what} in {deadline_s:g} s") from error
+        except OSError as error:
+            self.close()
+            raise RigError(f"the disk engine is gone: {what}: {error}") from error
+        if isinstance(reply, Refused):
+            raise RigError(f"disk engine: {reply.reason}")
+        if not isinstance(reply, expected):
+            raise RigError(f"the disk engine answered {what} with {type(reply).__name__}")
+        return reply
+
+    def _exchange(self, connection: socket.socket, line: bytes, deadline: Deadline) -> bytes:
+        connection.settimeout(max(deadline.remaining_s, 0.001))
+        connection.sendall(line)
+        while b"\n" not in self._rest:
+            connection.settimeout(max(deadline.remaining_s, 0.001))
+            received = connection.recv(1 << 16)
+            if not received:
+                raise ConnectionResetError("it hung up")
+            self._rest += received
+        reply, _, self._rest = self._rest.partition(b"\n")
+        return reply
+
+
+def _connect(path: Path, deadline: Deadline) -> socket.socket:
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(os.fspath(path))
+        except OSError as error:
+            connection.close()
+            if deadline.passed:
+                raise DeadlineExceeded(f"no disk engine listens at {path}: {error.strerror}") from error
+            pause(0.01)
+        else:
+            return connection

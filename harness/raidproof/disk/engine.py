@@ -1,0 +1,366 @@
+"""All member disks of one lab under one lock: they serve, freeze, lose power and come back together."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+from raidproof.core.errors import RigError
+from raidproof.core.waiting import cpu_time_ns, now_ns
+from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.drive import Drive
+from raidproof.disk.image import save_platter
+from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
+from raidproof.disk.platter import Buffer
+from raidproof.disk.port import Port
+from raidproof.disk.show import Change
+from raidproof.disk.timekeeper import Timekeeper
+from raidproof.disk.timing.controller import ControllerSpec
+from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.writelog import ALL_MEMBERS, Kind, LogWriter, MemberInfo
+
+
+class Engine:
+    """The members of a lab.
+
+    A power cut has three steps. ``freeze``: from that instant no request on any member is served, and none is refused
+    either, because the guest may still be alive to see it. Then the harness kills the guest. ``resolve`` decides what
+    is left and refuses the requests that wait. ``power_on`` serves again, but only connections made since the
+    resolve: what a storage daemon of the previous life still has in its queue never reaches the disks.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[MemberSpec],
+        controllers: Sequence[ControllerSpec] = (),
+        slow_motion: float = 1.0,
+        clock: Callable[[], int] = now_ns,
+    ) -> None:
+        serials = [spec.serial for spec in members]
+        if len(set(serials)) != len(serials):
+            raise RigError(f"two members with one serial: {', '.join(serials)}")
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.drives = [Drive(index, spec) for index, spec in enumerate(members)]
+        self.log: LogWriter | None = None
+        self.epoch = 0
+        """Which life of the machine this is: a connection belongs to the one in which it was made."""
+        self.serving: int | None = 0
+        """The epoch that is served now; ``None`` without power."""
+        self.power = Power.ON
+        self.waiting = 0
+        """Requests that a cut holds back."""
+        self._by_serial = {drive.spec.serial: drive for drive in self.drives}
+        self._released = threading.Condition(self.lock)
+        self._frozen_at = 0
+        self._log_error: str | None = None
+        self._ports: set[Port] = set()
+        self._controllers = tuple(controllers)
+        self.timekeeper = self._make_timekeeper(slow_motion)
+        """Lets requests take time; None where no disk has any mechanics."""
+
+    def _make_timekeeper(self, slow_motion: float) -> Timekeeper | None:
+        timed = [drive for drive in self.drives if drive.spec.profile is not None]
+        if not timed:
+            return None
+        if len(timed) < len(self.drives):
+            raise RigError("either every disk has a profile, or none")
+        members = [
+            (drive.spec.profile, drive.spec.size, drive.spec.placement, drive.spec.controller)
+            for drive in timed
+            if drive.spec.profile is not None
+        ]
+        return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock, slow_motion)
+
+    def set_timing(self, on: bool) -> None:
+        """Let requests take the time that their disks need, or answer them at once.
+
+        Raises:
+            RigError: no disk has any mechanics; or there is no power.
+        """
+        with self.lock:
+            if self.timekeeper is None:
+                raise RigError("these disks have no timing profile")
+            if on and self.power is not Power.ON:
+                raise RigError(f"disks take time only under power, the power is {self.power.value}")
+            if on is not self.timekeeper.running:
+                (self.timekeeper.start if on else self.timekeeper.stop)()
+
+    def use(self) -> Use:
+        """Return how busy disks, controllers and this process have been."""
+        with self.lock:
+            keeper = self.timekeeper
+            members, controllers = keeper.hardware.busy(keeper.now) if keeper else ((), ())
+            return Use(
+                at_ns=self.clock(),
+                disks_ns=keeper.now if keeper else self.clock(),
+                cpu_ns=cpu_time_ns(),
+                served=keeper.served if keeper else 0,
+                late_ns=keeper.late_ns if keeper else 0,
+                service_ns=keeper.service_ns if keeper else 0,
+                members=tuple(
+                    Busy(drive.spec.serial, one.busy_ns, one.requests, one.bytes)
+                    for drive, one in zip(self.drives, members, strict=False)
+                ),
+                controllers=tuple(
+                    Busy(spec.name, one.busy_ns, one.requests, one.bytes)
+                    for spec, one in zip(self._controllers, controllers, strict=False)
+                ),
+            )
+
+    def connect(self, serial: str) -> Port:
+        """Return a new connection to a member.
+
+        Raises:
+            RigError: there is no such member.
+        """
+        drive = self.drive(serial)
+        with self.lock:
+            port = Port(self, drive, self.epoch)
+            self._ports.add(port)
+        return port
+
+    @property
+    def connected(self) -> set[str]:
+        """The members that somebody is connected to in this life of the machine; under the lock."""
+        return {port.serial for port in self._ports if port.epoch == self.epoch}
+
+    def disconnect(self, port: Port) -> None:
+        """Forget a connection."""
+        with self.lock:
+            self._ports.discard(port)
+
+    def freeze(self) -> int:
+        """Stop serving all members at one instant and return it, in monotonic ns; again: that same instant.
+
+        Raises:
+            RigError: the power is off.
+        """
+        with self.lock:
+            if self.power is Power.OFF:
+                raise RigError("the disks cannot lose power: it is off")
+            if self.power is Power.ON:
+                self.power, self.serving = Power.FROZEN, None
+                self._frozen_at = self.clock()
+                self.note(Kind.FREEZE, at_ns=self._frozen_at)
+                if self.timekeeper is not None:
+                    # What waited for its disk now waits for the cut, and is logged as caught by it.
+                    self.timekeeper.stop()
+            return self._frozen_at
+
+    def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
+        """Decide what the cut leaves on each member, and refuse the requests that wait.
+
+        Raises:
+            RigError: the members were not frozen.
+        """
+        with self.lock:
+            if self.power is not Power.FROZEN:
+                raise RigError(f"only frozen disks can be resolved, the power is {self.power.value}")
+            fates = tuple(drive.cut(policy, seed) for drive in self.drives)
+            self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
+            self.power = Power.OFF
+            self.epoch += 1
+            self._released.notify_all()
+        return fates
+
+    def power_on(self) -> int:
+        """Serve what is left, and return since when.
+
+        Raises:
+            RigError: the power is not off.
+        """
+        with self.lock:
+            if self.power is not Power.OFF:
+                raise RigError(f"only disks without power can be powered on, the power is {self.power.value}")
+            for drive in self.drives:
+                drive.member.power_on()
+            self.power, self.serving = Power.ON, self.epoch
+            return self.note(Kind.POWER_ON)
+
+    def set_mode(self, serials: Iterable[str] | None, mode: CacheMode) -> None:
+        """Change the cache mode of some members, or all.
+
+        Raises:
+            RigError: no such member; or a member that was connected to as cacheless would get a cache, whose guest
+                would never flush it.
+        """
+        drives = self.drives if serials is None else [self.drive(serial) for serial in serials]
+        with self.lock:
+            blind = {port.serial for port in self._ports if port.cacheless and port.epoch == self.epoch}
+            if mode is not CacheMode.NONE and (stuck := blind & {drive.spec.serial for drive in drives}):
+                raise RigError(f"connected as disks without a cache, and their guest flushes nothing: {sorted(stuck)}")
+            for drive in drives:
+                drive.member.mode = mode
+                self.note(Kind.MODE, drive.index, data=mode.value.encode())
+
+    def reset(self, old: Collection[str] = ()) -> None:
+        """Make all members blank and sound, in the modes and with the counters that they began with; connections stay.
+
+        ``old``: serials of those that read as old data where nothing was written, and not as zeroes.
+
+        Raises:
+            RigError: the members are frozen, or one does not exist.
+        """
+        for serial in old:
+            self.drive(serial)
+        with self.lock:
+            if self.power is Power.FROZEN:
+                raise RigError("frozen disks cannot be reset: resolve the cut first")
+            if self.timekeeper is not None:
+                self.timekeeper.stop()
+            for drive in self.drives:
+                drive.member.mode = drive.spec.mode
+                drive.member.blank(old=drive.spec.serial in old)
+                drive.clear_counters()
+            self.note(Kind.RESET, data=json.dumps(sorted(old)).encode() if old else b"")
+
+    def counters(self) -> tuple[Counters, ...]:
+        """Return what each member has done."""
+        with self.lock:
+            return tuple(drive.counters() for drive in self.drives)
+
+    def describe(self) -> Description:
+        """Return what is served, and how."""
+        with self.lock:
+            return Description(
+                power=self.power,
+                members=tuple(MemberSpec(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives),
+                connections=sum(port.epoch == self.epoch for port in self._ports),
+                log=str(self.log.path) if self.log else None,
+                log_error=self._log_error,
+                pid=os.getpid(),
+            )
+
+    def start_log(self, path: Path, *, data: bool = True) -> None:
+        """Begin a write log.
+
+        Raises:
+            RigError: one is being written, or the file cannot be.
+        """
+        with self.lock:
+            if self.log is not None:
+                raise RigError(f"a write log is being written already: {self.log.path}")
+            infos = [
+                MemberInfo(d.spec.serial, d.spec.size, d.member.mode, d.spec.mode, d.member.old) for d in self.drives
+            ]
+            blank = all(next(d.member.image(durable=False).extents(), None) is None for d in self.drives)
+            try:
+                self.log = LogWriter(path, infos, self.clock(), data=data, blank=blank)
+            except OSError as error:
+                raise RigError(f"cannot write the log {path}: {error.strerror}") from error
+            self._log_error = None
+
+    def stop_log(self) -> LogClosed:
+        """End the write log and say how much it holds.
+
+        Raises:
+            RigError: none is being written.
+        """
+        with self.lock:
+            log, self.log = self.log, None
+            if log is None:
+                raise RigError(self._log_error or "no write log is being written")
+            try:
+                log.close(self.clock())
+            except OSError as error:
+                self._log_error = f"writing {log.path} failed: {error.strerror}"
+            return LogClosed(str(log.path), log.records, log.bytes, self._log_error)
+
+    def mark(self, text: str) -> int:
+        """Put a text into the write log, and return the instant."""
+        with self.lock:
+            return self.note(Kind.MARK, data=text.encode())
+
+    def save(self, serial: str, path: Path, *, durable: bool = True) -> None:
+        """Write the image of a member to a sparse file; what was never written is a hole, old data or not.
+
+        Raises:
+            RigError: no such member, or the file cannot be written.
+        """
+        drive = self.drive(serial)
+        with self.lock:
+            try:
+                save_platter(drive.member.image(durable), path)
+            except OSError as error:
+                raise RigError(f"cannot write {path}: {error.strerror}") from error
+
+    def show(self, path: Path, *, keep: bool = False) -> None:
+        """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is durable.
+
+        The guest's own caches know nothing of it.
+
+        Raises:
+            RigError: a member is not LYING, the members are frozen, a write log is being written (replayed, it would
+                not give what was shown), or the log at ``path`` does not fit these members; nothing was changed.
+        """
+        members = [drive.member for drive in self.drives]
+        change = Change(path, members)
+        with self.lock:
+            if self.power is Power.FROZEN:
+                raise RigError("frozen disks cannot be changed: resolve the cut first")
+            if self.log is not None:
+                raise RigError(f"a write log is being written: {self.log.path}")
+            honest = [member.serial for member in members if member.mode is not CacheMode.LYING]
+            if honest:
+                raise RigError(f"what these keep could not be undone, their mode must be lying: {', '.join(honest)}")
+            for member in members:
+                member.revert()
+                member.power_on()
+            change.apply()
+            for member in members:
+                member.powered = self.power is Power.ON
+                if keep:
+                    member.settle()
+
+    def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
+        """Log an event that is no request, under the lock; return its time."""
+        at = self.clock() if at_ns is None else at_ns
+        self.record(kind, 0, member, (0, 0), (at, at), data=data)
+        return at
+
+    def record(
+        self,
+        kind: Kind,
+        flags: int,
+        member: int,
+        span: tuple[int, int],
+        times: tuple[int, int],
+        *,
+        data: Buffer = b"",
+    ) -> None:
+        """Append to the log, if there is one, under the lock; a log that cannot be written is given up, not the I/O.
+
+        ``span``: offset, length; ``times``: issued, completed.
+        """
+        log = self.log
+        if log is None:
+            return
+        try:
+            if kind is Kind.WRITE:
+                log.write(flags, member, span[0], times, data)
+            else:
+                log.note(kind, flags, member, span, times, data=bytes(data))
+        except OSError as error:
+            self._log_error = f"writing {log.path} failed: {error.strerror}"
+            self.log = None
+            log.abandon()
+
+    def wait_for_the_cut(self, epoch: int) -> None:
+        """Hold a request, under the lock, for as long as its guest may be alive to see an error."""
+        self.waiting += 1
+        while self.power is Power.FROZEN and epoch == self.epoch:
+            self._released.wait()
+        self.waiting -= 1
+
+    def drive(self, serial: str) -> Drive:
+        """Return the drive of that serial.
+
+        Raises:
+            RigError: there is none.
+        """
+        try:
+            return self._by_serial[serial]
+        except KeyError:
+            raise RigError(f"no member {serial!r}, there are {', '.join(self._by_serial)}") from None

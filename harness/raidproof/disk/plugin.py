@@ -1,0 +1,178 @@
+"""The nbdkit plugin: serves the members of a lab, one NBD export each, named by serial.
+
+Parameters: ``config``, the file written by `messages.save_disks`; ``control``, the path of the control socket to
+make; ``log``, a write log to begin at once (optional).
+"""
+
+import errno
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbdkit
+
+from raidproof.core.errors import RigError
+from raidproof.disk.control import ControlServer
+from raidproof.disk.engine import Engine
+from raidproof.disk.flaw import DriveError
+from raidproof.disk.messages import load_disks
+from raidproof.disk.port import Port, PowerLost
+
+API_VERSION = 2
+SECTOR = 512
+PREFERRED = 4096
+LARGEST = 32 << 20  # bytes: what NBD allows in one request
+
+_parameters: dict[str, Path] = {}
+_engine: Engine
+_FUA: int = nbdkit.FLAG_FUA
+
+
+def config(key: str, value: str) -> None:
+    """Take a parameter from the command line."""
+    if key not in {"config", "control", "log"}:
+        raise RigError(f"unknown parameter {key!r}")
+    _parameters[key] = Path(value)
+
+
+def config_complete() -> None:
+    """Check that nothing is missing."""
+    missing = {"config", "control"} - set(_parameters)
+    if missing:
+        raise RigError(f"missing parameter: {', '.join(sorted(missing))}")
+
+
+def get_ready() -> None:
+    """Make the disks."""
+    global _engine  # noqa: PLW0603  nbdkit calls functions of the module
+    disks = load_disks(_parameters["config"])
+    _engine = Engine(disks.members, disks.controllers, disks.slow_motion)
+
+
+def after_fork() -> None:
+    """Begin to log and to listen; a thread begun before nbdkit forks would be lost."""
+    if log := _parameters.get("log"):
+        _engine.start_log(log)
+    ControlServer(_engine, _parameters["control"]).start()
+    # Nothing here makes cycles, and walking a long list of pending writes would stall every disk.
+    gc.disable()
+
+
+def thread_model() -> int:
+    """Let nbdkit call us from several threads: a request that a cut holds back must not hold back other members."""
+    return int(nbdkit.THREAD_MODEL_PARALLEL)
+
+
+def list_exports(readonly: bool, is_tls: bool) -> Iterator[tuple[str, str]]:  # noqa: ARG001  nbdkit's signature
+    """Name the members."""
+    return ((drive.spec.serial, drive.spec.mode.value) for drive in _engine.drives)
+
+
+def default_export(readonly: bool, is_tls: bool) -> str:  # noqa: ARG001  nbdkit's signature
+    """Name the first member, for tools that cannot ask for one."""
+    return _engine.drives[0].spec.serial
+
+
+def open(readonly: bool) -> Port:  # noqa: A001, ARG001  nbdkit's name
+    """Connect to the member that the client named."""
+    return _engine.connect(nbdkit.export_name() or _engine.drives[0].spec.serial)
+
+
+def close(port: Port) -> None:
+    """Disconnect."""
+    _engine.disconnect(port)
+
+
+def get_size(port: Port) -> int:
+    """Return the size in bytes."""
+    return port.size
+
+
+def block_size(port: Port) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
+    """Return the least, the preferred and the largest size of a request."""
+    return SECTOR, PREFERRED, LARGEST
+
+
+def is_rotational(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Say that seeking costs nothing."""
+    return False
+
+
+def can_write(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Allow writing."""
+    return True
+
+
+def can_flush(port: Port) -> bool:
+    """Say whether there is a cache to flush."""
+    return not port.cacheless
+
+
+def can_fua(port: Port) -> int:
+    """Say how a write is forced to the medium; qemu sends FUA only where flushing is possible too."""
+    return int(nbdkit.FUA_NONE if port.cacheless else nbdkit.FUA_NATIVE)
+
+
+def can_trim(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Take discards."""
+    return True
+
+
+def can_zero(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Take write-zeroes."""
+    return True
+
+
+def can_fast_zero(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Say that write-zeroes is faster than writing zeroes."""
+    return True
+
+
+def can_multi_conn(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Say that a flush on one connection covers all: the cache belongs to the member."""
+    return True
+
+
+def pread(port: Port, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
+    """Read."""
+    try:
+        port.read(buffer, offset)
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
+        raise
+
+
+def pwrite(port: Port, buffer: memoryview, offset: int, flags: int) -> None:
+    """Write."""
+    try:
+        port.write(buffer, offset, bool(flags & _FUA))
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
+        raise
+
+
+def flush(port: Port, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
+    """Flush."""
+    try:
+        port.flush()
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
+        raise
+
+
+def trim(port: Port, count: int, offset: int, flags: int) -> None:
+    """Discard."""
+    try:
+        port.discard(offset, count, bool(flags & _FUA))
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
+        raise
+
+
+def zero(port: Port, count: int, offset: int, flags: int) -> None:
+    """Write zeroes."""
+    try:
+        port.write_zeroes(offset, count, bool(flags & _FUA))
+    except (PowerLost, DriveError) as error:
+        nbdkit.set_error(error.errno or errno.EIO)
+        raise

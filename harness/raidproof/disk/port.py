@@ -1,0 +1,232 @@
+"""A connection to one member: the requests that NBD makes of it."""
+
+import errno
+from collections.abc import Sequence
+from threading import Timer
+from typing import TYPE_CHECKING
+
+from raidproof.core.waiting import pause
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.drive import Drive
+from raidproof.disk.flaw import Cached, Flaws
+from raidproof.disk.platter import Buffer
+from raidproof.disk.timing.request import Op
+from raidproof.disk.writelog import Flag, Kind, pack_kept
+
+if TYPE_CHECKING:
+    from raidproof.disk.engine import Engine
+
+
+class PowerLost(OSError):
+    """A request met a disk without power, or came over a connection from before the power cut."""
+
+    def __init__(self, serial: str) -> None:
+        super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
+
+
+class Port:
+    """A connection to one member: the requests of NBD."""
+
+    def __init__(self, engine: "Engine", drive: Drive, epoch: int) -> None:
+        self.engine = engine
+        self.drive = drive
+        self.epoch = epoch
+        self.serial = drive.spec.serial
+        self.size = drive.spec.size
+        self.cacheless = drive.member.mode is CacheMode.NONE
+        """Whether the disk advertised no write cache when this connection was made."""
+
+    def read(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` from the disk.
+
+        Raises:
+            PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
+        """
+        engine, drive = self.engine, self.drive
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
+        self._take_time(Op.READ, (offset, len(buffer)))
+        with engine.lock:
+            if engine.serving != self.epoch:
+                engine.wait_for_the_cut(self.epoch)
+                raise PowerLost(self.serial)
+            if flaws is not None:
+                flaws.read(offset, len(buffer))
+            drive.member.read_into(buffer, offset)
+            drive.reads += 1
+            drive.read_bytes += len(buffer)
+
+    def write(self, data: Buffer, offset: int, fua: bool) -> None:
+        """Take a write.
+
+        Raises:
+            PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
+        self._take_time(Op.WRITE, (offset, len(data)), fua=fua)
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
+            drive.writes += 1
+            drive.written_bytes += len(data)
+            lied = None
+            if flaws is not None:
+                landing = flaws.write(offset, len(data))
+                lied = self._lies(flaws) if fua else None
+                if landing != offset:
+                    self._tell_of(offset, len(data), landing)
+                    if landing is None:
+                        return
+                    offset = landing
+            self._taken(flaws, (offset, len(data)), forced=fua and not lied)
+            drive.member.write(data, offset, fua, lied)
+            flags = self._promised(lied) if fua else 0
+            if engine.log is not None:
+                span = (offset, len(data))
+                engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
+
+    def flush(self) -> None:
+        """Take a FLUSH.
+
+        Raises:
+            PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
+        """
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws, flush=True)
+        covered = self._take_time(Op.FLUSH, (0, 0))
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(Kind.FLUSH, False, (0, 0), issued)
+            drive.flushes += 1
+            lied = drive.member.mode is CacheMode.LYING if flaws is None else self._lies(flaws)
+            kept: Sequence[Cached] = ()
+            if flaws is not None and not lied:
+                lied, kept = self._lies_in_part(flaws)
+            drive.member.flush(covered, lied, [one.number for one in kept])
+            drive.lied += lied
+            flags, times = Flag.LIED if lied else 0, (issued, engine.clock())
+            engine.record(
+                Kind.FLUSH, flags, drive.index, (0, 0), times, data=pack_kept([one.sequence for one in kept])
+            )
+
+    def discard(self, offset: int, length: int, fua: bool) -> None:
+        """Take a discard: the region reads as zeroes afterwards.
+
+        Raises:
+            PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
+        """
+        self._zero(Kind.DISCARD, offset, length, fua)
+
+    def write_zeroes(self, offset: int, length: int, fua: bool) -> None:
+        """Take a write-zeroes request.
+
+        Raises:
+            PowerLost: there is no power.
+            DriveError: a flaw makes it fail.
+        """
+        self._zero(Kind.ZERO, offset, length, fua)
+
+    def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        if (flaws := drive.flaws) is not None:
+            self._linger(flaws)
+        self._take_time(Op.TRIM, (offset, length), fua=fua)
+        with engine.lock:
+            if engine.serving != self.epoch:
+                self._refuse(kind, fua, (offset, length), issued)
+            lied = None
+            if flaws is not None:
+                flaws.zero(offset, length)
+                lied = self._lies(flaws) if fua else None
+            self._taken(flaws, (offset, length), forced=fua and not lied)
+            drive.member.zero(offset, length, fua, lied)
+            flags = self._promised(lied) if fua else 0
+            drive.discards += kind is Kind.DISCARD
+            drive.zeroes += kind is Kind.ZERO
+            drive.discarded_bytes += length
+            engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
+
+    def _take_time(self, op: Op, span: tuple[int, int], *, fua: bool = False) -> int | None:
+        """Wait for as long as the disk needs; what comes of the request is decided afterwards.
+
+        Returns what a flush that arrived now has to cover, where the disk takes time.
+        """
+        engine = self.engine
+        if engine.timekeeper is None or not engine.timekeeper.running:
+            return None
+        with engine.lock:
+            if engine.serving != self.epoch or not engine.timekeeper.running:
+                return None
+            covered = self.drive.member.acknowledged
+            ticket = engine.timekeeper.submit(self.drive.index, op, span, fua=fua)
+        ticket.served.acquire()
+        with engine.lock:
+            engine.timekeeper.account(ticket)
+        return covered
+
+    def _linger(self, flaws: Flaws, *, flush: bool = False) -> None:
+        """Take longer, without keeping anybody else from being served."""
+        with self.engine.lock:
+            ms = flaws.delay_ms(flush=flush)
+        if ms:
+            pause(ms / 1000)
+
+    def _lies(self, flaws: Flaws) -> bool:
+        """Whether a flush now is a lie, by a flaw or by the mode."""
+        return flaws.flush() or self.drive.member.mode is CacheMode.LYING
+
+    def _taken(self, flaws: Flaws | None, span: tuple[int, int], *, forced: bool) -> None:
+        """Note a change that is about to be made, where a flaw needs it."""
+        if flaws is not None:
+            sequence = self.engine.log.records if self.engine.log is not None else -1
+            flaws.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
+
+    def _lies_in_part(self, flaws: Flaws) -> tuple[bool, Sequence[Cached]]:
+        """Return whether a flaw makes less durable than a flush owes, and what it makes durable now."""
+        if us := flaws.early_us():
+            effect = Timer(us / 1e6, self._flush_late)
+            effect.daemon = True
+            effect.start()
+            return True, ()
+        kept = flaws.partly()
+        return kept is not None, kept or ()
+
+    def _flush_late(self) -> None:
+        """Let a flush take effect that was acknowledged before, unless the power has gone meanwhile."""
+        engine, drive = self.engine, self.drive
+        issued = engine.clock()
+        with engine.lock:
+            if engine.serving == self.epoch:
+                drive.member.flush(lied=False)
+                engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (issued, engine.clock()))
+
+    def _tell_of(self, offset: int, length: int, landing: int | None) -> None:
+        fate = "is lost" if landing is None else f"lands at {landing}"
+        text = f"{self.serial}: a write of {length} bytes at {offset} {fate}"
+        self.engine.note(Kind.MARK, data=text.encode())
+
+    def _promised(self, lied: bool | None) -> int:
+        lied = self.drive.member.mode is CacheMode.LYING if lied is None else lied
+        self.drive.fua += 1
+        self.drive.lied += lied
+        return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
+
+    def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
+        """Wait until the guest is dead, log what the cut caught in flight, and fail."""
+        engine = self.engine
+        caught = engine.serving is None and self.epoch == engine.epoch
+        engine.wait_for_the_cut(self.epoch)
+        if caught:
+            flags = int(Flag.IN_FLIGHT | Flag.FUA if fua else Flag.IN_FLIGHT)
+            engine.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
+        raise PowerLost(self.serial)

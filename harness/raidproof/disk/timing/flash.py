@@ -1,0 +1,105 @@
+"""A solid-state drive: many channels, and a cache before them."""
+
+from collections import deque
+
+from raidproof.disk.profile import Profile
+from raidproof.disk.timing.answer import answer_at
+from raidproof.disk.timing.calendar import Calendar
+from raidproof.disk.timing.interface import Interface
+from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.usage import Usage
+
+
+class FlashDisk:
+    """One drive. Reads go to the channel that holds the page; writes to one after the other, as a log."""
+
+    def __init__(self, profile: Profile, calendar: Calendar) -> None:
+        flash = profile.flash
+        assert flash is not None  # noqa: S101  the caller's choice of class
+        self.usage = Usage()
+        self._calendar = calendar
+        self._overhead_ns = round(profile.command_overhead_us * 1e3)
+        self._interface = Interface(profile.interface_mb_s)
+        self._cache = profile.cache
+        self._page = flash.page
+        self._read_ns = round(flash.read_us * 1e3)
+        # Each program carries its share of the erase that made room for it.
+        self._program_ns = round((flash.program_us + flash.erase_us * flash.page / flash.erase_block) * 1e3)
+        self._flush_ns = round(flash.flush_us * 1e3)
+        self._channels = [0] * flash.channels
+        self._turn = 0
+        """The channel that the next write goes to."""
+        self._dirty = 0
+        self._for_room: deque[Request] = deque()
+        self._programmed_ns = 0
+        """When all that was accepted is on flash."""
+        self._stream_end = -1
+        """Where the last read ended: one that goes on from there was read ahead."""
+
+    def submit(self, request: Request, now: int) -> None:
+        """Take a request at a time."""
+        ready = now + self._overhead_ns
+        match request.op:
+            case Op.TRIM:
+                self._answer(request, ready)
+            case Op.FLUSH:
+                self._calendar.at(ready, lambda at: self._flush(request, at))
+            case Op.READ:
+                self._calendar.at(ready, lambda at: self._read(request, at))
+            case Op.WRITE:
+                carry = self._interface.trail if request.passed else self._interface.pass_through
+                arrived = carry(request.length, ready)
+                self._calendar.at(arrived, lambda at: self._take_write(request, at))
+
+    def _read(self, request: Request, now: int) -> None:
+        fetched = now
+        if request.offset != self._stream_end or not self._cache.read_ahead:
+            first, last = request.offset // self._page, (request.offset + request.length - 1) // self._page
+            for page in range(first, last + 1):
+                fetched = max(fetched, self._occupy(page % len(self._channels), self._read_ns, now))
+        self._stream_end = request.offset + request.length
+        self._calendar.at(fetched, lambda at: self._answer(request, self._interface.pass_through(request.length, at)))
+
+    def _take_write(self, request: Request, now: int) -> None:
+        if request.fua or not self._cache.write_back:
+            done = self._program(request.length, now)
+            self._answer(request, now if self._cache.protected and request.fua else done)
+        elif self._for_room or (self._dirty and self._dirty + request.length > self._cache.size):
+            self._for_room.append(request)
+        else:
+            self._accept(request, now)
+
+    def _accept(self, request: Request, now: int) -> None:
+        length = request.length
+        self._dirty += length
+        self._calendar.at(self._program(length, now), lambda at: self._programmed(length, at))
+        self._answer(request, now)
+
+    def _programmed(self, length: int, now: int) -> None:
+        self._dirty -= length
+        while self._for_room and (not self._dirty or self._dirty + self._for_room[0].length <= self._cache.size):
+            self._accept(self._for_room.popleft(), now)
+
+    def _program(self, length: int, now: int) -> int:
+        """Write so many bytes from now on; return when they are on flash."""
+        done, left = now, length
+        while left > 0:
+            piece = min(left, self._page)
+            left -= piece
+            done = max(done, self._occupy(self._turn, self._program_ns * piece // self._page, now))
+            self._turn = (self._turn + 1) % len(self._channels)
+        self._programmed_ns = max(self._programmed_ns, done)
+        return done
+
+    def _occupy(self, channel: int, duration_ns: int, now: int) -> int:
+        begin = max(self._channels[channel], now)
+        self._channels[channel] = end = begin + duration_ns
+        self.usage.work(begin, end)
+        return end
+
+    def _flush(self, request: Request, now: int) -> None:
+        kept = self._cache.protected or not self._cache.write_back
+        self._answer(request, now if kept else max(now, self._programmed_ns) + self._flush_ns)
+
+    def _answer(self, request: Request, now: int) -> None:
+        answer_at(self._calendar, self.usage, request, now)

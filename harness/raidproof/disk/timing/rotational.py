@@ -1,0 +1,249 @@
+"""A disk with platters and heads: a queue, an elevator, a cache before it."""
+
+from collections import deque
+
+from raidproof.disk.profile import Profile
+from raidproof.disk.timing.answer import answer_at
+from raidproof.disk.timing.calendar import Calendar
+from raidproof.disk.timing.extents import Extents
+from raidproof.disk.timing.geometry import Geometry, Placement
+from raidproof.disk.timing.interface import Interface
+from raidproof.disk.timing.read_ahead import ReadAhead, Segment
+from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.seek import SeekCurve
+from raidproof.disk.timing.usage import Usage
+
+_PIECE = 1 << 20
+"""Bytes that are destaged at a time: reads must not wait for longer."""
+_PRESSED = 0.75
+"""Share of the cache from which destaging no longer waits for reads."""
+_PATIENCE_NS = 1_000_000_000
+"""A request that has waited so long is next, wherever the heads are."""
+
+
+class RotationalDisk:
+    """One drive. Requests come by `submit`; each is answered through its own ``then``."""
+
+    def __init__(self, profile: Profile, size: int, placement: Placement, calendar: Calendar) -> None:
+        mechanics = profile.rotational
+        assert mechanics is not None  # noqa: S101  the caller's choice of class
+        self.usage = Usage()
+        self._calendar = calendar
+        self._geometry = Geometry(profile, size, placement)
+        self._seek = SeekCurve(mechanics)
+        self._settle_ns = round(mechanics.write_seek_extra_ms * 1e6)
+        self._overhead_ns = round(profile.command_overhead_us * 1e3)
+        self._interface = Interface(profile.interface_mb_s)
+        self._depth = profile.queue_depth
+        self._cache = profile.cache
+        self._room = profile.cache.size if profile.cache.write_back else 0
+        self._queue: list[Request] = []
+        self._outside: deque[Request] = deque()
+        self._for_room: deque[Request] = deque()
+        self._flushes: list[tuple[int, Request]] = []
+        self._dirty = Extents()
+        self._under_way = 0
+        self._ahead = ReadAhead(profile.cache.read_ahead)
+        self._growing: tuple[Segment, int, int] | None = None
+        """The segment that is read on and on, and when the heads were where in it."""
+        self._at = 0
+        """The address where the last transfer ended."""
+        self._busy = False
+        self._destaged = False
+        """Whether their last work was for the cache."""
+
+    def submit(self, request: Request, now: int) -> None:
+        """Take a request at a time."""
+        ready = now + self._overhead_ns
+        match request.op:
+            case Op.TRIM:
+                self._answer(request, ready)
+            case Op.FLUSH:
+                self._calendar.at(ready, lambda at: self._flush(request, at))
+            case Op.WRITE:
+                carry = self._interface.trail if request.passed else self._interface.pass_through
+                arrived = carry(request.length, ready)
+                self._calendar.at(arrived, lambda at: self._take_write(request, at))
+            case Op.READ:
+                self._calendar.at(ready, lambda at: self._take_read(request, at))
+
+    def _take_read(self, request: Request, now: int) -> None:
+        end = request.offset + request.length
+        self._grow(now)
+        held = self._ahead.of(request.offset)
+        if self._growing is not None and held is self._growing[0]:
+            # What was read ahead was for somebody: the heads were at work.
+            _, since, stream = self._growing
+            passed = self._geometry.stream_ns(min(end, held.end)) - stream
+            self.usage.work(since, min(now, since + passed))
+        if self._dirty.covers(request.offset, request.length) or (held is not None and held.end >= end):
+            if held is not None:
+                held.limit = max(held.limit, end + self._ahead.size)
+                if not self._busy and self._growing is None and held.end == self._at:
+                    self._read_on(held, now)
+            self._answer(request, self._interface.pass_through(request.length, now))
+        else:
+            self._enqueue(request, now)
+
+    def _take_write(self, request: Request, now: int) -> None:
+        # What was read of these addresses stays: the drive's cache takes the new bytes.
+        if request.fua or request.length > self._room:
+            self._enqueue(request, now)
+        elif self._for_room or not self._fits(request):
+            request.data_ns = now
+            self._for_room.append(request)
+            self._next(now)
+        else:
+            self._accept(request, now)
+            self._next(now)
+
+    def _fits(self, request: Request) -> bool:
+        held = self._dirty.bytes + self._under_way
+        return held + self._dirty.grows_by(request.offset, request.length) <= self._room
+
+    def _accept(self, request: Request, now: int) -> None:
+        self._dirty.add(request.offset, request.length)
+        self._answer(request, now)
+
+    def _flush(self, request: Request, now: int) -> None:
+        if self._cache.protected or self._dirty.oldest >= self._dirty.newest:
+            self._answer(request, now)
+        else:
+            request.data_ns = now
+            self._flushes.append((self._dirty.newest, request))
+            self._next(now)
+
+    def _enqueue(self, request: Request, now: int) -> None:
+        request.data_ns = now
+        if len(self._queue) < self._depth:
+            self._queue.append(request)
+        else:
+            self._outside.append(request)
+        self._next(now)
+
+    def _next(self, now: int) -> None:
+        """Give the heads their next work, if they have none."""
+        if self._busy:
+            return
+        pressed = bool(self._flushes or self._for_room) or self._dirty.bytes > self._room * _PRESSED
+        best: tuple[int, Request | int] | None = None
+        self._grow(now)
+        for request in self._queue:
+            cost = -1 if now - request.data_ns > _PATIENCE_NS else self._positioning(*self._first(request), now)
+            if best is None or cost < best[0]:
+                best = cost, request
+        if self._overdue(now):
+            best = -1, self._dirty.oldest_runs(1)[0]
+        elif best is None or (pressed and best[0] >= 0):
+            for start in self._dirty.oldest_runs(self._cache.sorted):
+                cost = self._positioning(start, True, now)
+                if best is None or cost < best[0]:
+                    best = cost, start
+        if best is None:
+            return
+        if isinstance(best[1], Request):
+            self._carry_out(best[1], now)
+        else:
+            self._destage(best[1], now)
+
+    def _overdue(self, now: int) -> bool:
+        """Whether what waits for the cache to empty has waited long enough; then every other work is for it."""
+        if self._destaged or not len(self._dirty):
+            return False
+        waiting = [request for _, request in self._flushes[:1]]
+        waiting += [self._for_room[0]] if self._for_room else []
+        return any(now - request.data_ns > _PATIENCE_NS for request in waiting)
+
+    def _first(self, request: Request) -> tuple[int, bool]:
+        """Return the first address that has to pass under the heads, and whether it is written."""
+        if request.op is Op.WRITE:
+            return request.offset, True
+        held = self._ahead.of(request.offset)
+        return (max(request.offset, held.end) if held is not None else request.offset), False
+
+    def _positioning(self, address: int, write: bool, now: int) -> int:
+        """Return how long until an address passes under the heads."""
+        geometry = self._geometry
+        target, here = geometry.stream_ns(address), geometry.stream_ns(self._at)
+        if not write and self._growing is not None and address == self._at:
+            return 0  # they are reading it already
+        tracks = abs(target // geometry.step_ns - here // geometry.step_ns)
+        move = 0 if not tracks else geometry.switch_ns if tracks == 1 else self._seek.ns(tracks / geometry.tracks)
+        if write:
+            move += self._settle_ns if tracks > 1 else 0
+        return move + (target - now - move) % geometry.turn_ns
+
+    def _carry_out(self, request: Request, now: int) -> None:
+        self._destaged = False
+        self._queue.remove(request)
+        if self._outside:
+            self._queue.append(self._outside.popleft())
+        start, write = self._first(request)
+        end = request.offset + request.length
+        done = self._move(min(start, end), end, write, now)
+        self._calendar.at(done, lambda at: self._carried_out(request, end, at))
+
+    def _carried_out(self, request: Request, end: int, now: int) -> None:
+        self._busy = False
+        self._at = end
+        if request.op is Op.READ:
+            # Data passes to the host while it is read: only the last of it remains.
+            self._answer(request, self._interface.trail(request.length, now))
+            if self._ahead.size:
+                self._read_on(self._ahead.began(request.offset, end), now)
+        else:
+            self._answer(request, now)
+        self._next(now)
+
+    def _destage(self, start: int, now: int) -> None:
+        self._destaged = True
+        length, numbers = self._dirty.take(start, _PIECE)
+        self._under_way += length
+        done = self._move(start, start + length, True, now)
+
+        def written(at: int) -> None:
+            self._busy = False
+            self._at = start + length
+            self._under_way -= length
+            self._dirty.written(numbers)
+            self._after_destage(at)
+
+        self._calendar.at(done, written)
+
+    def _after_destage(self, now: int) -> None:
+        oldest = self._dirty.oldest
+        ended = [request for barrier, request in self._flushes if oldest >= barrier]
+        self._flushes = [(barrier, request) for barrier, request in self._flushes if oldest < barrier]
+        for request in ended:
+            self._answer(request, now)
+        while self._for_room and self._fits(self._for_room[0]):
+            self._accept(self._for_room.popleft(), now)
+        self._next(now)
+
+    def _move(self, start: int, end: int, write: bool, now: int) -> int:
+        """Occupy the heads from now until ``end`` has passed under them; return when that is."""
+        geometry = self._geometry
+        passing = geometry.stream_ns(end) - geometry.stream_ns(start)
+        done = now + self._positioning(start, write, now) + passing
+        self._growing = None
+        self._busy = True
+        self.usage.work(now, done)
+        return done
+
+    def _read_on(self, segment: Segment, now: int) -> None:
+        self._growing = (segment, now, self._geometry.stream_ns(self._at))
+
+    def _grow(self, now: int) -> None:
+        """Let the heads have read on until now."""
+        if self._growing is None:
+            return
+        segment, since, stream = self._growing
+        reached = self._geometry.address(stream + now - since)
+        if reached >= segment.limit:
+            self._growing = None
+            reached = segment.limit
+        segment.end = max(segment.end, reached)
+        self._at = segment.end
+
+    def _answer(self, request: Request, now: int) -> None:
+        answer_at(self._calendar, self.usage, request, now)

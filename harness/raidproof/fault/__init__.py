@@ -1,0 +1,46 @@
+"""What goes wrong, on purpose: each fault can be injected and healed, and proves that it took effect."""
+
+from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
+from raidproof.fault.clock import ClockStep
+from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from raidproof.fault.fault import Fault, Injected, Scene, allowed_by
+from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
+from raidproof.fault.power import CleanReboot, ClientPowerCut, KernelPanic, PowerCut
+from raidproof.fault.room import FilesystemFull, InodesExhausted
+from raidproof.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
+from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
+
+__all__ = [
+    "CleanReboot",
+    "ClientNetworkCut",
+    "ClientPowerCut",
+    "ClockStep",
+    "CorruptedAtRest",
+    "Degraded",
+    "Fault",
+    "FilesystemFull",
+    "FlushesDropped",
+    "Injected",
+    "InodesExhausted",
+    "KernelPanic",
+    "LatentSectorDuringRebuild",
+    "LatentSectorError",
+    "LeaseExpiry",
+    "MemberFails",
+    "MemberVanishes",
+    "MissedGrace",
+    "NetworkCut",
+    "NfsdKilled",
+    "NfsdRestart",
+    "PowerCut",
+    "Rebuilding",
+    "Reshaping",
+    "Resyncing",
+    "Scene",
+    "Scrubbing",
+    "SecondMemberFails",
+    "ServerRestart",
+    "SilentCorruption",
+    "SlowMember",
+    "allowed_by",
+]

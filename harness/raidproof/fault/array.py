@@ -1,0 +1,268 @@
+"""What is wrong with an array, or goes on in it, while clients work: as `during` of a cycle, whatever else happens.
+
+A fault at the end of the cycle, such as a power cut, is to hit while it is under way. Nothing can be asked of the
+server at that instant, so what runs in the background is throttled, and `lasted` proves afterwards that it had not
+ended: by the members' own metadata, and by what the kernel said until its end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, runtime_checkable
+
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.core.waiting import now_ns
+from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+from raidproof.storage.array import Identity, Leftover, Level, Upkeep, stale
+from raidproof.storage.array.upkeep import Action, Progress, ended_in
+
+KIB_PER_S = 1000
+"""A rate of each member at which 288 MiB take five minutes. It is the least to which md's own default goes down."""
+WRITE_HOLE = "the write hole: the array was started dirty and degraded, as was asked"
+DISK_FAILURE = r"md/raid\S*: Disk failure on"
+"""What a kernel says of a member that was declared faulty."""
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """A condition that can prove, after the fault, that the fault found it."""
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+        """Return the proof that it was still so at the fault.
+
+        ``members``: what the disks say, read before anything was assembled. ``said``: what the server's kernel said
+        from the injection to its end; None where nobody could hear it.
+
+        Raises:
+            RigError: it had ended before, so the fault hit something else.
+        """
+
+
+@dataclass(frozen=True)
+class _Incomplete(NobodyGoesDown):
+    """A member is not there, or not yet rebuilt."""
+
+    serial: str
+    starts_dirty: bool = field(default=False, kw_only=True)
+    """Whether the array is to start after a crash although it is dirty and degraded, which md refuses where no partial
+    parity log and no journal closes the write hole (see `Leftover`)."""
+    alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
+
+    @property
+    def explains(self) -> str | None:
+        """Whose fault a loss is."""
+        return WRITE_HOLE if self.starts_dirty else None
+
+
+@dataclass(frozen=True)
+class Degraded(_Incomplete):
+    """A member is declared faulty and taken out; it comes back when everything has been looked at."""
+
+    name: ClassVar[str] = "degraded"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Take the member out.
+
+        Raises:
+            RequestError: it is none, or a spare would take its place at once.
+        """
+        array = scene.stack.array
+        upkeep = Upkeep.with_member(array, self.serial)
+        if array.spec.spares:
+            raise RequestError("a spare would take the place of the member at once", remedy="ask for `Rebuilding`")
+        upkeep.take_out(self.serial)
+        at_ns = now_ns()
+        array.leftover = allowed(array.leftover, starts_dirty=self.starts_dirty).plus(absent=frozenset({self.serial}))
+        found = next(one for one in array.require_effective().devices if one.device == upkeep.md.device)
+        return Injected(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
+
+    def heal(self, scene: Scene) -> None:
+        """Give the member back and wait until it is rebuilt: with a bitmap what it missed, otherwise all of it."""
+        array = scene.stack.array
+        upkeep = Upkeep.with_member(array, self.serial)
+        if upkeep.md.consistency_policy == "bitmap":
+            upkeep.take_back(self.serial)
+        else:
+            upkeep.put_in(self.serial)
+            array.leftover = array.leftover.plus(renewed=frozenset({self.serial}))
+        array.wait_clean()
+        array.leftover = array.leftover.minus(self.serial)
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+        """Prove it by the member's events, which have stood still."""
+        behind = stale(members).get(self.serial)
+        if behind is None:
+            raise RigError(f"{self.serial} does not lag behind the other members, so it was none of those missing")
+        return f"{self.serial} is {behind} events behind"
+
+
+@dataclass(frozen=True)
+class Rebuilding(_Incomplete):
+    """A member is exchanged for a blank disk, and its rebuild is throttled to ``kib_s`` so that it goes on for long.
+
+    Its metadata is wiped: with a bitmap, a member that is merely taken back would be rebuilt in an instant. Until its
+    end an array that rebuilds is degraded.
+    """
+
+    kib_s: int = KIB_PER_S
+    name: ClassVar[str] = "rebuilding"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Exchange the member and see that the rebuild begins.
+
+        Raises:
+            RequestError: it is no member, or a spare would take its place at once.
+        """
+        array = scene.stack.array
+        upkeep = Upkeep.with_member(array, self.serial)
+        if array.spec.spares:
+            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+        upkeep.throttle(self.kib_s)
+        upkeep.take_out(self.serial)
+        upkeep.put_in(self.serial)
+        mine = frozenset({self.serial})
+        array.leftover = allowed(array.leftover, starts_dirty=self.starts_dirty).plus(rebuilding=mine, renewed=mine)
+        return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
+
+    def heal(self, scene: Scene) -> None:
+        """Let it run at full speed, and wait for its end."""
+        array = scene.stack.array
+        Upkeep.with_member(array, self.serial).throttle(None)
+        array.wait_clean()
+        array.leftover = array.leftover.minus(self.serial)
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+        """Prove it by the member's own metadata, which says how far it is rebuilt."""
+        not_ended(Upkeep.with_member(scene.stack.array, self.serial), said)
+        mine = members.get(self.serial)
+        if mine is None or mine.recovery_offset is None:
+            raise RigError(f"{self.serial} does not say that it is being rebuilt")
+        return f"{self.serial} says that it is rebuilt up to sector {mine.recovery_offset}"
+
+
+class _Throttled(NobodyGoesDown):
+    """What md does of its own in the background of a whole array."""
+
+    kib_s: int
+
+    def heal(self, scene: Scene) -> None:
+        """Let it run at full speed, and wait for its end."""
+        top(scene).throttle(None)
+        scene.stack.array.wait_clean()
+
+
+@dataclass(frozen=True)
+class Resyncing(_Throttled):
+    """All parity or copies are written anew: a resync as after a crash, or where a bitmap would spare it, a repair."""
+
+    kib_s: int = KIB_PER_S
+    name: ClassVar[str] = "resyncing"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Begin it.
+
+        Raises:
+            RequirementMissing: the server has no console, so nobody could tell whether it ended before the fault.
+        """
+        bitmap = top(scene).md.consistency_policy == "bitmap"
+        return run_in_background(self.name, scene, "repair" if bitmap else "resync", self.kib_s)
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+        """Prove it by the kernel's silence: at its end it would have said so."""
+        return not_ended(top(scene), said)
+
+
+@dataclass(frozen=True)
+class Scrubbing(_Throttled):
+    """A check reads everything and compares."""
+
+    kib_s: int = KIB_PER_S
+    name: ClassVar[str] = "scrubbing"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Begin it. Raises as `Resyncing`."""
+        return run_in_background(self.name, scene, "check", self.kib_s)
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+        """Prove it by the kernel's silence: at its end it would have said so."""
+        return not_ended(top(scene), said)
+
+
+@dataclass(frozen=True)
+class Reshaping(_Throttled):
+    """An array of parity takes in its spares as members, and every stripe is laid out anew. It stays so."""
+
+    kib_s: int = KIB_PER_S
+    name: ClassVar[str] = "reshaping"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Begin it.
+
+        Raises:
+            RequestError: it has no spare, or md cannot reshape such an array.
+        """
+        array, upkeep = scene.stack.array, top(scene)
+        if upkeep.md.level not in {Level.RAID4, Level.RAID5, Level.RAID6} or not upkeep.md.spares:
+            raise RequestError("only a RAID4, 5 or 6 with a spare can be reshaped to more members")
+        if upkeep.md.consistency_policy in {"ppl", "journal"}:
+            raise RequestError(f"md does not reshape an array with consistency policy {upkeep.md.consistency_policy}")
+        members = len(upkeep.md.members) + len(upkeep.md.spares)
+        upkeep.throttle(self.kib_s)
+        upkeep.grow(members)
+        array.leftover = replace(array.leftover, raid_disks=members)
+        return begun(self.name, upkeep.md.device, upkeep.wait_for("reshape"), self.kib_s)
+
+    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+        """Prove it by the members' own metadata, which says how far it has come."""
+        not_ended(top(scene), said)
+        places = {one.reshape_position for one in members.values()}
+        if not places or None in places:
+            raise RigError("not all members say that they are being reshaped")
+        return f"members say that the reshape has come to {', '.join(f'{place} KiB' for place in places)}"
+
+
+def top(scene: Scene) -> Upkeep:
+    """Return the md device that carries the file system.
+
+    Raises:
+        RequestError: it keeps nothing twice.
+    """
+    array = scene.stack.array
+    return Upkeep(array, array.spec.devices[-1]).require_redundancy()
+
+
+def run_in_background(fault: str, scene: Scene, action: Action, kib_s: int) -> Injected:
+    """Begin what md does in the background, throttled.
+
+    Raises:
+        RequirementMissing: the server has no console.
+    """
+    if not scene.lab.server.consoles:
+        raise RequirementMissing(f"{scene.lab.server.name} has no console that would tell when the {action} ended")
+    upkeep = top(scene)
+    upkeep.throttle(kib_s)
+    upkeep.begin(action)
+    return begun(fault, upkeep.md.device, upkeep.wait_for(action), kib_s)
+
+
+def begun(fault: str, target: str, now: Progress, kib_s: int) -> Injected:
+    """Return what was injected: something that runs in the background."""
+    proof = f"{now.action} at sector {now.done:,} of {now.total:,}, {kib_s} KiB/s at most"
+    return Injected(fault, target, now_ns(), proof)
+
+
+def not_ended(upkeep: Upkeep, said: str | None) -> str:
+    """Return the proof that what ran in the background had not ended.
+
+    Raises:
+        RigError: the kernel said that it had.
+    """
+    if said is None:
+        return "nobody heard the kernel"
+    if ended := ended_in(said, upkeep.md):
+        raise RigError(f"the fault came too late: {ended.strip()!r}", remedy="throttle it more")
+    return f"until its end the kernel had not said that {upkeep.md.name} was done"
+
+
+def allowed(leftover: Leftover, *, starts_dirty: bool) -> Leftover:
+    """Return what may be left, with or without the consent to start it dirty and degraded."""
+    return replace(leftover, starts_dirty=leftover.starts_dirty or starts_dirty)

@@ -1,0 +1,67 @@
+"""What every fault has to offer."""
+
+from dataclasses import dataclass
+from errno import EIO, ETIMEDOUT
+from typing import ClassVar, Protocol
+
+from raidproof.disk.cache import Fate
+from raidproof.machine.machine import Machine
+from raidproof.provider.registry import Lab
+from raidproof.storage.stack import Stack
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a fault can touch: a lab, and the stack that stands in it."""
+
+    lab: Lab
+    stack: Stack
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A fault that took effect.
+
+    ``at_ns`` is the instant up to which acknowledgements count: what a client had been told before it, it was told
+    before the fault.
+    """
+
+    fault: str
+    target: str
+    at_ns: int
+    proof: str
+    fates: tuple[Fate, ...] = ()
+    """What became of the cache of each member disk, if the machine lost its power."""
+
+
+class Fault(Protocol):
+    """A disturbance of a lab or of the stack in it."""
+
+    name: ClassVar[str]
+
+    def victim(self, scene: Scene) -> Machine | None:
+        """Return the machine that it takes down, so that all on it has to be activated again; None if none."""
+
+    def inject(self, scene: Scene) -> Injected:
+        """Let it happen, and return the proof that it did."""
+
+    def heal(self, scene: Scene) -> None:
+        """Give back what the fault took; nothing is created anew."""
+
+
+class NobodyGoesDown:
+    """A fault that all machines survive."""
+
+    def victim(self, scene: Scene) -> None:
+        """Return no machine."""
+
+
+def given_up(scene: Scene) -> frozenset[int]:
+    """Return what clients may be told that cannot reach the server: only soft mounts give up (nfs(5))."""
+    return frozenset() if scene.stack.spec.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
+
+
+def allowed_by(fault: Fault, scene: Scene) -> frozenset[int]:
+    """Return the errors of which clients may be told while a fault lasts: what its ``allows(scene)`` says, or none."""
+    allows = getattr(fault, "allows", None)
+    return allows(scene) if allows else frozenset()

@@ -1,0 +1,139 @@
+"""Faults of the lab's network: machines that are cut off, one way or both."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
+from raidproof.fault.fault import Injected, NobodyGoesDown, Scene, given_up
+from raidproof.machine.machine import Machine
+from raidproof.namespace.network import Port, Way
+from raidproof.provider.registry import EnclosedLab
+from raidproof.storage.server import GRACE_ENDED
+
+HELD_S = 2.0
+GRACE_DEADLINE_S = 120.0
+"""Longer than the longest usual grace period, 90 s."""
+TAKE_DEADLINE_S = 150.0
+"""nfsd looks for clients that are silent for longer than their lease every so often, and once a lease at least."""
+
+
+@dataclass(frozen=True)
+class NetworkCut(NobodyGoesDown):
+    """The server is cut off from all others for ``held_s`` seconds; each machine goes on."""
+
+    way: Way = Way.BOTH
+    held_s: float = HELD_S
+    name: ClassVar[str] = "network-cut"
+
+    def machine(self, scene: Scene) -> Machine:
+        """Return the machine that is cut off."""
+        return scene.lab.server
+
+    def allows(self, scene: Scene) -> frozenset[int]:
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
+
+    def inject(self, scene: Scene) -> Injected:
+        """Cut, and let it last.
+
+        Raises:
+            RequirementMissing: the lab has no bridge of ours, or this host's kernel cannot.
+            RigError: frames still pass.
+        """
+        machine = self.machine(scene)
+        at_ns, proof = self._cut(scene)
+        pause(self.held_s)
+        return Injected(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
+
+    def heal(self, scene: Scene) -> None:
+        """Join it again; it answers then."""
+        port_of(scene, self.machine(scene)).mend()
+
+    def _cut(self, scene: Scene) -> tuple[int, str]:
+        port = port_of(scene, self.machine(scene))
+        at_ns = now_ns()
+        return at_ns, port.cut(self.way)
+
+
+@dataclass(frozen=True)
+class ClientNetworkCut(NetworkCut):
+    """The last client is cut off; the server and the others go on."""
+
+    name: ClassVar[str] = "client-network-cut"
+
+    def machine(self, scene: Scene) -> Machine:
+        """Return the last client."""
+        return scene.lab.clients[-1]
+
+
+@dataclass(frozen=True)
+class LeaseExpiry(ClientNetworkCut):
+    """The last client is cut off while it holds a lock, until its lease is over and another client gets that lock."""
+
+    name: ClassVar[str] = "lease-expiry"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Let the client hold a lock, cut it off, and wait until another one can take it.
+
+        Raises:
+            RigError: the other one had it at once, so it was not held.
+        """
+        holder, taker = self.machine(scene), scene.lab.clients[0]
+        path = f"{scene.stack.mounts[holder.name].directory}/lease-expiry"
+        take = ["flock", "--exclusive", "--nonblock", path, "true"]
+        taker.succeed(["touch", path])
+        taker.succeed(["chmod", "0666", path])
+        # Its child must not keep the file open: heal ends it, or the client could not unmount.
+        holder.start_command(["flock", "--close", "--exclusive", path, "sleep", "600"])
+        wait_until(
+            lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to hold a lock", 0.1
+        )
+        at_ns, proof = self._cut(scene)
+        if taker.run(take).ok:
+            raise RigError(f"{taker.name} got the lock that {holder.name} holds, before any lease was over")
+        wait_until(lambda: taker.run(take).ok, Deadline.after(TAKE_DEADLINE_S), f"{taker.name} to get the lock", 0.5)
+        waited = (now_ns() - at_ns) / 1e9
+        proof = f"{self.way.value}: {proof}; {taker.name} got its lock after {waited:.1f} s"
+        return Injected(self.name, holder.name, at_ns, proof)
+
+    def heal(self, scene: Scene) -> None:
+        """Join it again, and let it drop what it still believes to hold."""
+        super().heal(scene)
+        self.machine(scene).succeed(["pkill", "-KILL", "--exact", "flock"])
+
+
+@dataclass(frozen=True)
+class MissedGrace(ClientNetworkCut):
+    """The last client is cut off while nfsd is restarted, until the grace period is over: it comes back too late."""
+
+    name: ClassVar[str] = "missed-grace"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Cut it off, restart nfsd, and wait until nothing can be reclaimed any more."""
+        machine, server = self.machine(scene), scene.lab.server
+        at_ns, proof = self._cut(scene)
+        scene.stack.export.restart()
+        begun = now_ns()
+        wait_until(
+            lambda: server.get(GRACE_ENDED).strip().upper().startswith("Y"),
+            Deadline.after(GRACE_DEADLINE_S),
+            "the grace period's end",
+            0.2,
+        )
+        waited = (now_ns() - begun) / 1e9
+        proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period over after {waited:.1f} s"
+        return Injected(self.name, machine.name, at_ns, proof)
+
+
+def port_of(scene: Scene, machine: Machine) -> Port:
+    """Return a machine's port on the lab's bridge.
+
+    Raises:
+        RequirementMissing: the lab has none of ours.
+    """
+    if not isinstance(scene.lab, EnclosedLab):
+        raise RequirementMissing(
+            "the network of this lab is not ours to cut", remedy="use a provider whose labs have one: uml, qemu"
+        )
+    return Port(scene.lab.enclosure, machine.name, machine.address)

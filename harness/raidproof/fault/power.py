@@ -1,0 +1,104 @@
+"""Faults that take a whole machine down."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.waiting import Deadline, now_ns
+from raidproof.disk.cache import CutPolicy
+from raidproof.fault.fault import Injected, Scene
+from raidproof.machine.machine import Machine
+
+PANIC_DEADLINE_S = 30.0
+CRASH_KEY = b"c"
+"""What /proc/sysrq-trigger takes for "crash"."""
+
+
+@dataclass(frozen=True)
+class PowerCut:
+    """The server's plug is pulled. ``policy`` says what its disks' caches keep: drop, keep, random or torn."""
+
+    policy: CutPolicy = CutPolicy.DROP
+    seed: int = 0
+    name: ClassVar[str] = "power-cut"
+
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
+        """Take the power away; nothing runs in the machine for it."""
+        machine = self.victim(scene)
+        cut = machine.crash(self.policy, self.seed)
+        proof = f"machine killed, caches resolved by {cut.policy.value}"
+        return Injected(self.name, machine.name, cut.at_ns, proof, cut.fates)
+
+    def heal(self, scene: Scene) -> None:
+        """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
+        self.victim(scene).start()
+
+
+@dataclass(frozen=True)
+class ClientPowerCut(PowerCut):
+    """The last client's plug is pulled; the server and the others go on."""
+
+    name: ClassVar[str] = "client-power-cut"
+
+    def victim(self, scene: Scene) -> Machine:
+        """Return the last client."""
+        return scene.lab.clients[-1]
+
+
+@dataclass(frozen=True)
+class CleanReboot:
+    """The control: the machine is stopped in good order and started again."""
+
+    name: ClassVar[str] = "clean-reboot"
+
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
+        """Shut it down. All that was acknowledged until it was off counts."""
+        machine = self.victim(scene)
+        machine.shutdown()
+        return Injected(self.name, machine.name, now_ns(), "powered off by itself")
+
+    def heal(self, scene: Scene) -> None:
+        """Switch it on again."""
+        self.victim(scene).start()
+
+
+@dataclass(frozen=True)
+class KernelPanic:
+    """The kernel dies; the disks keep their power, so their caches are written out."""
+
+    name: ClassVar[str] = "kernel-panic"
+
+    def victim(self, scene: Scene) -> Machine:
+        """Return the server."""
+        return scene.lab.server
+
+    def inject(self, scene: Scene) -> Injected:
+        """Make the kernel panic, and see on the console that it did.
+
+        Raises:
+            RequirementMissing: it has no console.
+            RigError: the console does not say so.
+        """
+        machine = self.victim(scene)
+        if not machine.consoles:
+            raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
+        # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
+        writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "status=none"])
+        at_ns = now_ns()
+        writer.feed(CRASH_KEY)
+        machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
+        if "Kernel panic" not in machine.console.read_text(errors="replace"):
+            raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
+        return Injected(self.name, machine.name, at_ns, "console says: Kernel panic")
+
+    def heal(self, scene: Scene) -> None:
+        """Switch it on again."""
+        self.victim(scene).start()

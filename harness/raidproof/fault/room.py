@@ -1,0 +1,134 @@
+"""Faults of the room in the exported filesystem: no bytes left, or no inodes."""
+
+from dataclasses import dataclass
+from errno import ENOSPC
+from pathlib import PurePosixPath
+from typing import ClassVar, NamedTuple
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, whole_number
+from raidproof.core.units import KIB, MIB, format_size
+from raidproof.core.waiting import now_ns, pause
+from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+
+FILLER = ".raidproof-filler"
+HELD_S = 2.0
+"""Long enough for a client to ask for what is not there."""
+LEAST = 16 * KIB
+"""Less than this XFS does not give to a new directory or file: it reserves for the worst case of its trees."""
+MARGIN = MIB
+"""What is not there on top of what is left: the filesystem keeps some for its own trees."""
+MOST_INODES = 20_000
+FILL_DEADLINE_S = 120.0
+
+
+class Room(NamedTuple):
+    """What is free, the part that only root may use included."""
+
+    bytes: int
+    inodes: int
+
+
+@dataclass(frozen=True)
+class FilesystemFull(NobodyGoesDown):
+    """A file on the server takes all the room that there is, but for ``left`` bytes, for ``held_s`` seconds.
+
+    Workers of the ledger have to begin before nothing is left: as a condition, ``left`` has to be more than nothing.
+    """
+
+    left: int = 0
+    held_s: float = HELD_S
+    name: ClassVar[str] = "filesystem-full"
+
+    def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
+        """Return what clients may be told meanwhile."""
+        return frozenset({ENOSPC})
+
+    def inject(self, scene: Scene) -> Injected:
+        """Allocate what is free, piece by piece, until there is less than any piece.
+
+        Raises:
+            RequestError: no more is free than what is to be left.
+            RigError: more is left than was asked.
+        """
+        server, filler, at_ns = scene.lab.server, filler_of(scene), now_ns()
+        before = room_of(server, filler.parent)
+        if before.bytes <= self.left:
+            raise RequestError(f"{format_size(self.left)} cannot be left of {format_size(before.bytes)}")
+        wanted = before.bytes - self.left
+        taken, piece = 0, wanted
+        # More may be given than was said to be free: XFS keeps a reserve for itself, and does not always count alike.
+        most = wanted if self.left else 2 * wanted
+        while piece >= LEAST and taken < most:
+            allocate = ["fallocate", "--offset", str(taken), "--length", str(piece), str(filler)]
+            if server.run(allocate, deadline_s=FILL_DEADLINE_S).ok:
+                taken += piece
+            else:
+                piece //= 2
+        more = self.left + MARGIN
+        refused = server.run(["fallocate", "--offset", str(taken), "--length", str(more), str(filler)])
+        if refused.ok or "No space left" not in refused.stderr:
+            raise RigError(f"{server.name}: {format_size(more)} are free after all: {refused.stderr.strip()}")
+        pause(self.held_s)
+        proof = (
+            f"{taken:,} of {before.bytes:,} free bytes taken, for {self.held_s:g} s; for {more:,} more: No space left"
+        )
+        return Injected(self.name, server.name, at_ns, proof)
+
+    def heal(self, scene: Scene) -> None:
+        """Give the room back."""
+        scene.lab.server.succeed(["rm", str(filler_of(scene))])
+
+
+@dataclass(frozen=True)
+class InodesExhausted(NobodyGoesDown):
+    """Files on the server take all inodes, for ``held_s`` seconds; the filesystem has to be one of few."""
+
+    held_s: float = HELD_S
+    name: ClassVar[str] = "inodes-exhausted"
+
+    def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
+        """Return what clients may be told meanwhile."""
+        return frozenset({ENOSPC})
+
+    def inject(self, scene: Scene) -> Injected:
+        """Make empty files until no inode is left.
+
+        Raises:
+            RequestError: there are too many, as XFS has, which makes them as it needs them.
+            RigError: some are left.
+        """
+        server, filler, at_ns = scene.lab.server, filler_of(scene), now_ns()
+        before = room_of(server, filler.parent).inodes
+        if before > MOST_INODES:
+            raise RequestError(
+                f"{before:,} free inodes are too many to take",
+                remedy="ask for a filesystem of few: Ext4Spec(inodes=...)",
+            )
+        server.succeed(["mkdir", str(filler)])
+        # One name too many, so that the last one is refused.
+        names = "\n".join(str(filler / str(number)) for number in range(before + 1))
+        refused = server.run(["xargs", "touch"], stdin=f"{names}\n", deadline_s=FILL_DEADLINE_S)
+        left = room_of(server, filler.parent).inodes
+        if left or "No space left" not in refused.stderr:
+            raise RigError(f"{server.name}: {left} inodes are free after all: {refused.stderr.strip()[-300:]}")
+        pause(self.held_s)
+        proof = f"{before:,} free inodes taken, for {self.held_s:g} s; for more: No space left"
+        return Injected(self.name, server.name, at_ns, proof)
+
+    def heal(self, scene: Scene) -> None:
+        """Give them back."""
+        scene.lab.server.succeed(["rm", "--recursive", str(filler_of(scene))], deadline_s=FILL_DEADLINE_S)
+
+
+def filler_of(scene: Scene) -> PurePosixPath:
+    """Return what takes the room, on the server."""
+    return PurePosixPath(scene.stack.filesystem.directory) / FILLER
+
+
+def room_of(machine: Machine, directory: PurePosixPath) -> Room:
+    """Ask how much is free."""
+    blocks, size, inodes = machine.succeed(["stat", "--file-system", "--format=%f %S %d", str(directory)]).split()
+    return Room(
+        whole_number(blocks, "free blocks") * whole_number(size, "block size"), whole_number(inodes, "free inodes")
+    )

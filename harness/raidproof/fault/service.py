@@ -1,0 +1,104 @@
+"""Faults of the NFS service."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from raidproof.core.errors import RigError
+from raidproof.core.layer import found_in, whole_number
+from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
+from raidproof.fault.fault import Injected, NobodyGoesDown, Scene, given_up
+from raidproof.fault.power import CleanReboot
+from raidproof.machine.machine import Machine
+
+THREADS = "/proc/fs/nfsd/threads"
+DEATH_DEADLINE_S = 15.0
+DAEMONS = ("nfsdcld", "rpc.mountd")
+"""What nfsd asks: for the records of its clients, and whether they may mount."""
+_KILL = 1 << 9 - 1
+
+
+@dataclass(frozen=True)
+class NfsdRestart(NobodyGoesDown):
+    """The NFS server's threads are stopped and, after ``down_s`` seconds, started again; all else stays up."""
+
+    down_s: float = 0.0
+    name: ClassVar[str] = "nfsd-restart"
+
+    def allows(self, scene: Scene) -> frozenset[int]:
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
+
+    def inject(self, scene: Scene) -> Injected:
+        """Stop the threads, and let the clients wait."""
+        machine = scene.lab.server
+        machine.succeed(["rpc.nfsd", "0"])
+        at_ns = now_ns()
+        pause(self.down_s)
+        return Injected(self.name, machine.name, at_ns, f"{threads_of(machine)} nfsd threads, for {self.down_s:g} s")
+
+    def heal(self, scene: Scene) -> None:
+        """Start them again; clients reclaim what they had open."""
+        scene.stack.export.restart()
+
+
+@dataclass(frozen=True)
+class NfsdKilled(NfsdRestart):
+    """The whole NFS service dies: its daemons by SIGKILL, and nfsd's threads too where the kernel lets them."""
+
+    name: ClassVar[str] = "nfsd-killed"
+
+    def inject(self, scene: Scene) -> Injected:
+        """Kill daemons and threads, and let the clients wait.
+
+        Raises:
+            RigError: there were no threads.
+        """
+        machine = scene.lab.server
+        if not (before := threads_of(machine)):
+            raise RigError(f"{machine.name}: no nfsd threads that could be killed")
+        deaf = ignores_kill(machine.get(f"/proc/{machine.succeed(['pgrep', '--exact', 'nfsd']).split()[0]}/status"))
+        for daemon in DAEMONS:
+            machine.succeed(["pkill", "-KILL", "--exact", daemon])
+        machine.succeed(["rpc.nfsd", "0"] if deaf else ["pkill", "-KILL", "--exact", "nfsd"])
+        at_ns = now_ns()
+        wait_until(
+            lambda: threads_of(machine) == 0, Deadline.after(DEATH_DEADLINE_S), "the end of nfsd's threads", 0.05
+        )
+        pause(self.down_s)
+        how = "stopped, for this kernel's ignore signals" if deaf else "killed"
+        proof = f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}, for {self.down_s:g} s"
+        return Injected(self.name, machine.name, at_ns, proof)
+
+    def heal(self, scene: Scene) -> None:
+        """Start all of it again, in the order of an export."""
+        for daemon in DAEMONS:
+            scene.lab.server.succeed([daemon])
+        super().heal(scene)
+
+
+@dataclass(frozen=True)
+class ServerRestart(CleanReboot):
+    """The server is stopped in good order, and switched on again after ``down_s`` seconds."""
+
+    down_s: float = 0.0
+    name: ClassVar[str] = "server-restart"
+
+    def allows(self, scene: Scene) -> frozenset[int]:
+        """Return what clients may be told meanwhile."""
+        return given_up(scene)
+
+    def inject(self, scene: Scene) -> Injected:
+        """Shut it down, and let the clients wait."""
+        injected = super().inject(scene)
+        pause(self.down_s)
+        return Injected(self.name, injected.target, injected.at_ns, f"{injected.proof}, for {self.down_s:g} s")
+
+
+def threads_of(machine: Machine) -> int:
+    """Return how many nfsd threads run."""
+    return whole_number(machine.get(THREADS).strip(), "nfsd threads")
+
+
+def ignores_kill(status: str) -> bool:
+    """Whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do from Linux 6.6 on."""
+    return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "ignored signals"), 16) & _KILL)

@@ -1,0 +1,210 @@
+"""The ledger's program that reads back, on any machine, what `agent` has written on the clients.
+
+The file is copied into machines beside agent.py, and runs there on a minimal Python: standard library only. Run as
+``scan.py CONFIG``.
+"""
+
+import errno
+import json
+import os
+import stat
+import sys
+from importlib import import_module
+from typing import Any
+
+# In a machine the two stand beside each other in a folder, in the harness in a package.
+agent = import_module("raidproof.guest.ledger_writer" if __package__ else "agent")
+BLOCK = agent.BLOCK
+
+
+def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
+    """Return the generation of a block that was read, or what is wrong with it.
+
+    ``shift``: where it begins in its first page. One that straddles two pages is two requests to the disks: if it is
+    there in two generations, it is in the older one.
+    """
+    found = agent.identity(data, seed)
+    if found == agent.GARBAGE and shift and len(data) == BLOCK:
+        return oldest(data, file, offset, seed, BLOCK - shift)
+    return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else agent.MISPLACED
+
+
+def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
+    """Return the older generation of a block whose first so many bytes lie in another page than the others."""
+    found = []
+    for start, end in ((0, first), (first, BLOCK)):
+        part = data[start:end]
+        generation = agent.generation_of(data, start, seed) if any(part) else agent.ABSENT
+        if generation and part != agent.block(file, offset, generation, seed)[start:end]:
+            return int(agent.GARBAGE)
+        found.append(generation)
+    return int(min(found))
+
+
+def signature(data: bytes, file: int, seed: int) -> str:
+    """Return what identifies a block of an extents worker's file: its own place and generation, or what is wrong."""
+    found = agent.identity(data, seed)
+    if isinstance(found, int):
+        return str({agent.ABSENT: "-", agent.OLD: "old"}.get(found, agent.OTHER_CONTENT))
+    return str(agent.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
+
+
+def read_back(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what is found of every worker's files, by the worker's path, and its first block where it shares it."""
+    found: dict[str, Any] = {}
+    seed = config["seed"]
+    for worker in config["workers"]:
+        path = os.path.join(config["root"], worker["path"])
+        file, count, span = worker["file"], worker["blocks"], worker.get("span", 1)
+        # Workers that were recorded before there were rounds: of `close`, too, each had files of its own.
+        if worker["kind"] in agent.TREES:
+            found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
+        elif worker.get("files") or worker["kind"] == "close":
+            blocks: list[int] = []
+            for place in range(count):
+                blocks += read_blocks(
+                    {"files": True, **worker}, os.path.join(path, "f%d" % place), place * span, span, seed
+                )
+            found[worker["path"]] = {"blocks": blocks, "names": listed(path)}
+        elif worker["kind"] == "o_append":
+            found[worker["path"] + "@%d" % worker["number"]] = {
+                "records": records(path, file, seed),
+                "names": [worker["path"]] if os.path.exists(path) else None,
+            }
+        else:
+            first = worker.get("first", 0)
+            found[worker["path"] + "@%d" % first] = {
+                "blocks": read_blocks(worker, path, first * span, count * span, seed),
+                "names": [worker["path"]] if os.path.exists(path) else None,
+            }
+    return found
+
+
+def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> list[int]:
+    """Return what stands in so many blocks of one file, from that of an index on."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return [agent.ABSENT] * count
+    except OSError:
+        return [agent.UNREADABLE] * count
+    if not count:
+        return []
+    start = agent.position_of(worker, index)
+    places = [(one, agent.position_of(worker, one)) for one in range(index, index + count)]
+    try:
+        try:
+            data = pread_all(fd, places[-1][1] + BLOCK - start, start)
+        except OSError:
+            if count == 1:
+                return [agent.UNREADABLE]
+            return [read_blocks(worker, path, one, 1, seed)[0] for one, _ in places]
+        return [
+            read_block(data[position - start :][:BLOCK], worker["file"], one * BLOCK, seed, position % BLOCK)
+            for one, position in places
+        ]
+    finally:
+        os.close(fd)
+
+
+def pread_all(fd: int, size: int, position: int) -> bytes:
+    """Read that much of a file, or up to its end: one call where nothing is wrong."""
+    data = os.pread(fd, size, position)
+    while len(data) < size:
+        # A read ends early at the end of the file, and also before a page that cannot be read.
+        more = os.pread(fd, size - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def records(path: str, file: int, seed: int) -> list[int]:
+    """Return the records of a file to which clients append, in their order: of this worker's their sequence from 1 on.
+
+    `MISPLACED` stands for a whole record of another worker.
+    """
+    try:
+        with agent.opened(path, os.O_RDONLY) as fd:
+            data = pread_all(fd, os.fstat(fd).st_size, 0)
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return [agent.UNREADABLE]
+    found = [agent.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
+    mine = [one if isinstance(one, int) or one[0] == file else agent.MISPLACED for one in found]
+    return [one if isinstance(one, int) else one[1] // BLOCK + 1 for one in mine]
+
+
+def listed(path: str) -> list[str] | None:
+    """Return the names in a directory, or None if it is not there or cannot be read."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return None
+
+
+def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
+    """Return what a regular file of a tree worker holds.
+
+    Of one that is at least a block long the signature of each block; else whether it is what append wrote, that and
+    zeroes behind it, or something else.
+    """
+    with agent.opened(path, os.O_RDONLY) as fd:
+        if size >= BLOCK:
+            data = pread_all(fd, size, 0)
+            return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
+        # Of one that is longer its size tells enough.
+        data = os.read(fd, agent.APPENDED + 1)
+    if not data.strip(b"+"):
+        return "+"
+    uncut = b"+" * agent.TRUNCATED + bytes(agent.APPENDED - agent.TRUNCATED)
+    return str(agent.UNCUT if data == uncut else agent.OTHER_CONTENT)
+
+
+def attribute(path: str) -> str | None:
+    """Return the extended attribute of a file that setxattr sets, if it has one."""
+    try:
+        return os.getxattr(path, agent.XATTR).decode(errors="replace")
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return None
+        raise
+
+
+def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str, list[Any]]:
+    """Return every name below a directory with mode, size, links, what it holds, and an extended attribute.
+
+    What it holds is a symbolic link's target or a file's content. The attribute is looked at where a round sets one.
+    """
+    found: dict[str, list[Any]] = {}
+    start = len(os.path.join(path, ""))
+    attributes = any("setxattr" in steps for steps in rounds)
+
+    def unreadable(error: OSError) -> None:
+        if error.errno == errno.ENOENT:
+            return
+        found[os.path.relpath(error.filename, path)] = [0, 0, 0, errno.errorcode.get(error.errno or 0, "?")]
+
+    for directory, subdirectories, files in os.walk(path, onerror=unreadable):
+        for name in subdirectories + files:
+            full = os.path.join(directory, name)
+            try:
+                status = os.lstat(full)
+                entry: list[Any] = [status.st_mode, status.st_size, status.st_nlink, None]
+                if stat.S_ISLNK(status.st_mode):
+                    entry[3] = os.readlink(full)
+                elif stat.S_ISREG(status.st_mode):
+                    entry[3] = content(full, status.st_size, file, seed)
+                    entry += [attribute(full)] if attributes else []
+                found[full[start:]] = entry
+            except OSError as error:
+                # os.read names no file.
+                error.filename = full
+                unreadable(error)
+    return found
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as config_file:
+        json.dump(read_back(json.load(config_file)), sys.stdout, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""What machines boot: kernels, user space, boxes, and the cache of what has been built."""

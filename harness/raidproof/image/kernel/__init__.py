@@ -1,0 +1,42 @@
+"""The kernels that a machine can run. A name means the kernel of that Debian suite that the provider can boot."""
+
+from pathlib import Path
+
+from raidproof.core.errors import RequestError
+from raidproof.image.kernel import pc, uml
+from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT
+from raidproof.image.kernel.kernel import Kernel
+
+__all__ = ["CATALOGUE", "DEFAULT", "Kernel", "get", "is_path"]
+
+USER_MODE = "uml"
+"""The one provider that boots kernels of the architecture um."""
+
+
+def get(name: str | None = None, *, modules: str | None = None, provider: str = USER_MODE) -> Kernel:
+    """Return a kernel that a provider can boot; fetch and prepare it where that is yet to be done.
+
+    ``name`` is a name of the catalogue (None: its default), or for a PC also the path of a linux-image ``.deb`` or of
+    a bzImage, whose folder of modules ``modules`` is then. For User-mode Linux ``modules`` is a folder of those that
+    take the place of the kernel's own.
+
+    Raises:
+        RequestError: there is no such kernel, or the provider cannot boot it.
+        RequirementMissing: a host tool is missing.
+        RigError: it could not be fetched, or does not run here.
+    """
+    name = name or DEFAULT
+    if provider == USER_MODE:
+        if is_path(name):
+            raise RequestError(f"User-mode Linux cannot boot {name}", remedy="a kernel of one's own runs on qemu")
+        return uml.get(name, modules)
+    if is_path(name):
+        return pc.get(Path(name).expanduser(), modules)
+    if modules is not None:
+        raise RequestError(f"modules beside {name!r}, which has its own", remedy="leave out the modules")
+    return pc.named(name)
+
+
+def is_path(name: str) -> bool:
+    """Whether this means a file, and not a name of the catalogue."""
+    return name.startswith(("/", "./", "../", "~")) or name.endswith(".deb") or Path(name).is_file()

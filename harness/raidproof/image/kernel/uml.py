@@ -1,0 +1,117 @@
+"""Debian's User-mode Linux of several suites, each with its own C library."""
+
+import json
+import shutil
+from pathlib import Path
+
+from raidproof.core import command
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.log import step
+from raidproof.image import apt, cache
+from raidproof.image.kernel import catalogue, modules, probe
+from raidproof.image.kernel.kernel import Kernel
+
+PACKAGES = ("user-mode-linux", "libc6")
+RECIPE_VERSION = "1"
+"""Part of the address: to be raised when what `_build` makes changes."""
+REPLACED_VERSION = "1"
+"""The same for `_replace`."""
+
+
+def get(name: str, own_modules: str | None = None) -> Kernel:
+    """Return a User-mode kernel; fetch it, and try whether it runs on this CPU, where that is yet to be done.
+
+    ``own_modules`` is a folder of modules that take the place of the kernel's own of the same names.
+
+    Raises:
+        RequestError: there is no kernel of this name, or a module does not belong to it.
+        RequirementMissing: a host tool is missing.
+        RigError: it could not be fetched, or does not run here.
+    """
+    declared = catalogue.user_mode(name)
+    # The binary names its C library by an absolute path, so a cache that has moved is another cache.
+    address = cache.digest(RECIPE_VERSION, declared.suite, *PACKAGES, str(cache.root()))
+    folder = cache.build("kernel", address, lambda partial: _build(declared, partial, cache.place("kernel", address)))
+    said = json.loads((folder / "kernel.json").read_text())
+    binary = folder / "linux"
+    preload = probe.preload_for(name, binary, declared.arguments)
+    image = folder / "modules.ext4"
+    return Kernel(
+        name=name,
+        release=said["release"],
+        binary=binary,
+        modules_image=image if own_modules is None else with_modules(image, said["release"], Path(own_modules)),
+        environment={"LD_PRELOAD": str(preload)} if preload else {},
+        arguments=declared.arguments,
+        packages=said["packages"],
+    )
+
+
+def _build(declared: catalogue.KernelRecipe, partial: Path, final: Path) -> None:
+    step(f"fetching kernel {declared.series} from Debian {declared.suite}")
+    scratch = partial / cache.SCRATCH
+    scratch.mkdir()
+    files = apt.download(declared.suite, PACKAGES, scratch)
+    tree, libc = scratch / "tree", scratch / "libc6"
+    apt.unpack(files["user-mode-linux"], tree)
+    apt.unpack(files["libc6"], libc)
+
+    step(f"preparing kernel {declared.series}")
+    libraries = partial / "libc"
+    # Older packages have /lib, newer ones /usr/lib.
+    loader = next((path for path in libc.rglob("ld-linux-x86-64.so.2") if not path.is_symlink()), None)
+    binary = next((path for path in (tree / "usr/bin").glob("linux*") if path.is_file()), None)
+    found = next((tree / "usr/lib/uml/modules").glob("*"), None)
+    if loader is None or binary is None or found is None:
+        raise RigError(f"the packages of Debian {declared.suite} are not laid out as expected")
+    loader.parent.rename(libraries)
+    binary.rename(partial / "linux")
+    command.succeed(
+        [
+            "patchelf",
+            "--set-interpreter",
+            final / "libc" / loader.name,
+            "--set-rpath",
+            final / "libc",
+            partial / "linux",
+        ]
+    )
+    modules.make_image(found.parent, partial / "modules.ext4")
+    packages = {name: apt.version(path) for name, path in files.items()}
+    (partial / "kernel.json").write_text(json.dumps({"release": found.name, "packages": packages}))
+
+
+def with_modules(image: Path, release: str, folder: Path) -> Path:
+    """Return an image of a kernel's modules in which those in a folder have replaced the kernel's own.
+
+    Raises:
+        RequestError: there are none, the kernel has no such module, or one was built for another kernel.
+        RequirementMissing: the host has no depmod.
+        RigError: the cache cannot be used.
+    """
+    files = sorted(path for path in folder.expanduser().rglob("*.ko"))
+    if not files:
+        raise RequestError(f"no modules in {folder}", remedy="it is to hold files that end in .ko")
+    for file in files:
+        if (found := modules.release_of(file.read_bytes())) != release:
+            raise RequestError(f"{file} was built for kernel {found}, not {release}")
+    content = (part for file in files for part in (file.name, file.read_bytes()))
+    address = cache.digest(REPLACED_VERSION, str(image), *content)
+    built = cache.build("modules", address, lambda partial: _replace(image, release, files, partial))
+    return built / "modules.ext4"
+
+
+def _replace(image: Path, release: str, files: list[Path], partial: Path) -> None:
+    step(f"putting {', '.join(file.name for file in files)} in place of the kernel's own")
+    tree = partial / cache.SCRATCH
+    folder = tree / "lib" / "modules"
+    folder.mkdir(parents=True)
+    command.succeed(["debugfs", "-R", f'rdump "/{release}" "{folder}"', image], deadline_s=300)
+    own = modules.ModuleFolder(folder / release)
+    for file in files:
+        replaced = own.file_of(file.name)
+        if replaced is None:
+            raise RequestError(f"kernel {release} has no module {file.name} that could be replaced")
+        shutil.copy(file, replaced)
+    modules.index(tree, release)
+    modules.make_image(folder, partial / "modules.ext4")

@@ -1,0 +1,109 @@
+"""What every lab has to offer, however its machines came to be."""
+
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from typing import Self
+
+from raidproof.core.topology import Topology
+from raidproof.disk.disks import Disks
+from raidproof.machine.machine import Machine
+
+
+class Lab(ABC):
+    """The machines of a topology, answering. A context manager: leaving it ends everything that it started."""
+
+    machines: dict[str, Machine]
+    disks: Disks
+    """The server's members."""
+    keep: bool
+    """Whether it goes on when the context is left."""
+
+    def __init__(self, topology: Topology, *, keep: bool = False) -> None:
+        self.topology = topology
+        self.keep = keep
+        self.machines = {}
+
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            self._build(undo)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.keep and kind is not KeyboardInterrupt:
+            self._leave()
+            self._disconnect()
+        else:
+            self._undo.close()
+
+    @abstractmethod
+    def _build(self, undo: ExitStack) -> None:
+        """Bring it about; ``undo`` gets all that ends it."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Let it go on without this process."""
+
+    @property
+    @abstractmethod
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run in it says nothing about."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the report must know about how its machines ran."""
+        return ()
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part, by name, each as the words that start it."""
+        return {}
+
+    @abstractmethod
+    def listen(self) -> socket.socket:
+        """Return a listening socket to which what the clients tell will come."""
+
+    @abstractmethod
+    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+        """Return the host and port to which a client connects so that it is heard by a listener of `listen`."""
+
+    @property
+    def server(self) -> Machine:
+        """The machine in the role ``server``."""
+        return self.machines[self.topology.server.name]
+
+    @property
+    def clients(self) -> tuple[Machine, ...]:
+        """The machines in the role ``client``."""
+        return tuple(self.machines[spec.name] for spec in self.topology.clients)
+
+    @property
+    def serials(self) -> tuple[str, ...]:
+        """The server's member disks."""
+        return tuple(disk.serial for disk in self.topology.disks)
+
+    def start(self, machines: Sequence[Machine]) -> None:
+        """Boot machines side by side."""
+        side_by_side([machine.start for machine in machines])
+
+    def _disconnect(self) -> None:
+        for machine in self.machines.values():
+            machine.transport.close()
+
+
+def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
+    """Do things at the same time; the first that fails is what is raised.
+
+    Neither a failure nor an interruption waits for the others: closing the enclosure, which follows, ends them.
+    """
+    executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
+    try:
+        for future in as_completed([executor.submit(action) for action in actions]):
+            future.result()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)

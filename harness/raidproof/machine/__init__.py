@@ -1,0 +1,1 @@
+"""A computer of a lab: commands over SSH, its console, its power."""

@@ -1,0 +1,95 @@
+"""How to log in to a machine over SSH: where it is, by which keys both sides are known, how to be root there."""
+
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import paramiko
+
+from raidproof.machine.keys import LabKeys
+
+Way = socket.socket | paramiko.ProxyCommand
+"""What carries the bytes of an SSH connection."""
+
+
+class Login(Protocol):
+    """The way into one machine."""
+
+    def connect(self) -> Way:
+        """Return a fresh connection to its SSH port.
+
+        Raises:
+            OSError: it does not answer now.
+        """
+
+    def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
+        """Log in over a connection. Only host keys that were known before are accepted."""
+
+    def command(self, argv: Sequence[str]) -> str:
+        """Return what SSH carries to run a command as root: one string for the login shell, quoted word by word."""
+
+
+CONNECT_S = 0.25
+"""A SYN that is lost while the machine boots is only repeated after a second: give up early, try again."""
+
+
+def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
+    """Return a fresh connection on the lab's network.
+
+    Raises:
+        OSError: nobody answers now.
+    """
+    connection = make_socket()
+    try:
+        # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(CONNECT_S)
+        connection.connect((address, port))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+@dataclass(frozen=True)
+class LabLogin:
+    """The way into a machine of a lab that we made, as root, by keys made for that lab."""
+
+    address: str
+    keys: LabKeys
+    make_socket: Callable[[], socket.socket]
+    """Makes a TCP socket on the lab's network."""
+
+    def connect(self) -> socket.socket:
+        """Connect on the lab's network.
+
+        Raises:
+            OSError: it does not answer now.
+        """
+        return connect_in_lab(self.make_socket, self.address)
+
+    def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
+        """Log in as root; the machine must prove itself by the lab's host key."""
+        client.get_host_keys().add(
+            self.address,
+            "ssh-ed25519",
+            paramiko.PKey.from_type_string("ssh-ed25519", self.keys.host.for_paramiko().asbytes()),
+        )
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        client.connect(
+            self.address,
+            username="root",
+            pkey=self.keys.user.for_paramiko(),
+            sock=way,
+            look_for_keys=False,
+            allow_agent=False,
+            timeout=timeout_s,
+            banner_timeout=timeout_s,
+            auth_timeout=timeout_s,
+        )
+
+    def command(self, argv: Sequence[str]) -> str:
+        """Return the command; root it is already."""
+        return shlex.join(argv)

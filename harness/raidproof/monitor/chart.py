@@ -1,0 +1,78 @@
+"""The same over time: what happened between each two looks, for charts."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+from raidproof.core.layer import State
+from raidproof.monitor.derived import derive
+from raidproof.monitor.recording import Recording, Snapshot
+
+
+class Moment(State):
+    """What one interval brought; ``at_s`` is its end, from the first look at the server. None is unknown."""
+
+    at_s: float
+    client_mb_s: float | None
+    """What clients and server exchanged, 10^6 bytes a second."""
+    array_mb_s: float | None
+    member_write_mb_s: float | None
+    """All members together."""
+    member_read_mb_s: float | None
+    busiest_member: float | None
+    """Share of the interval."""
+    commits_s: float | None
+    server_cpu: float | None
+    busiest_client_cpu: float | None
+    dirty: int | None
+    """Bytes in the server's memory that are not yet on disk, at the end of the interval."""
+    writeback: int | None
+
+
+def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, ...]:
+    """Return what each interval brought; nothing if the server was not watched.
+
+    The machines look at the same intervals from nearly the same beginning: what is shown of a client is what it did
+    between its looks of the same number.
+    """
+    if (seen := recordings.get(server)) is None:
+        return ()
+    begun = seen.first.at_s
+    shown = []
+    for number, (before, after) in enumerate(pairwise(seen.snapshots)):
+        slices = {server: Recording((before, after), 0)}
+        for name, other in recordings.items():
+            if name != server and number + 1 < len(other.snapshots):
+                slices[name] = Recording(other.snapshots[number : number + 2], 0)
+        lost = dict.fromkeys(recordings.keys() - slices.keys(), "no look")
+        if (moment := _moment(server, slices, lost, after, begun)) is not None:
+            shown.append(moment)
+    return tuple(shown)
+
+
+def _moment(
+    server: str, slices: Mapping[str, Recording], lost: Mapping[str, str], after: Snapshot, begun: float
+) -> Moment | None:
+    derived = derive(server, slices, lost)
+    if derived is None:
+        return None
+    seconds = derived.seconds
+    members = None if derived.members is None else derived.members.values()
+    wire = (derived.wire_read_bytes, derived.wire_written_bytes)
+    array, memory = derived.array, after.memory
+
+    def rate(count: float | None) -> float | None:
+        return None if count is None else count / 1e6 / seconds
+
+    return Moment(
+        at_s=after.at_s - begun,
+        client_mb_s=None if wire[0] is None or wire[1] is None else rate(wire[0] + wire[1]),
+        array_mb_s=rate(array.read_bytes + array.written_bytes) if array else None,
+        member_write_mb_s=None if members is None else rate(sum(one.written_bytes for one in members)),
+        member_read_mb_s=None if members is None else rate(sum(one.read_bytes for one in members)),
+        busiest_member=None if members is None else max((one.busy for one in members), default=None),
+        commits_s=derived.commits.calls / seconds if derived.commits else None,
+        server_cpu=derived.machines[server].cpu if server in derived.machines else None,
+        busiest_client_cpu=max((one.cpu for one in derived.clients.values() if one.cpu is not None), default=None),
+        dirty=memory.dirty if memory else None,
+        writeback=memory.writeback if memory else None,
+    )

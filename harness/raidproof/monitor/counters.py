@@ -1,0 +1,179 @@
+"""The kernel's counters of disks, arrays, CPU, memory, links and nfsd, read from its files in /proc.
+
+The formats are those of Documentation/admin-guide/iostats.rst and Documentation/filesystems/proc.rst in the kernel's
+source, and of fs/nfsd/stats.c. Each parser raises RigError on text that is not whole.
+"""
+
+import re
+from typing import NamedTuple
+
+from raidproof.core.errors import RigError
+from raidproof.core.units import KIB, SECTOR
+
+
+class DiskCount(NamedTuple):
+    """One line of /proc/diskstats, since boot."""
+
+    reads: int
+    read_bytes: int
+    read_ms: int
+    """Summed over the requests, as all times of requests are."""
+    writes: int
+    written_bytes: int
+    write_ms: int
+    busy_ms: int
+    """With anything in flight. Linux looks at jiffies only: it is coarse below 10 ms where HZ is 100."""
+    queued_ms: int
+    flushes: int | None
+    """None before Linux 5.5."""
+
+
+class CpuCount(NamedTuple):
+    """The CPU time of a machine since boot, in ticks; waiting for a disk is idling."""
+
+    busy: int
+    total: int
+
+
+class MemoryState(NamedTuple):
+    """Bytes of memory."""
+
+    total: int
+    dirty: int
+    writeback: int
+
+
+class LinkCount(NamedTuple):
+    """Bytes that a network interface has carried, with their headers."""
+
+    received: int
+    sent: int
+
+
+class NfsdCount(NamedTuple):
+    """What the server has done since it started."""
+
+    read_bytes: int
+    written_bytes: int
+    reads: int
+    writes: int
+    commits: int
+
+
+def parse_diskstats(text: str) -> dict[str, DiskCount]:
+    """Read /proc/diskstats, by the kernel's names."""
+    disks = {}
+    for line in whole_lines(text, "diskstats"):
+        words = line.split()
+        if len(words) < 14:
+            raise RigError(f"diskstats: a line is cut off: {line!r}")
+        count = numbers(words[3:], "diskstats")
+        disks[words[2]] = DiskCount(
+            reads=count[0],
+            read_bytes=count[2] * SECTOR,
+            read_ms=count[3],
+            writes=count[4],
+            written_bytes=count[6] * SECTOR,
+            write_ms=count[7],
+            busy_ms=count[9],
+            queued_ms=count[10],
+            flushes=count[15] if len(count) >= 17 else None,
+        )
+    return disks
+
+
+def parse_mdstat(text: str) -> dict[str, str]:
+    """Read /proc/mdstat: what each array that has something to do is doing: resync, recovery, check, reshape."""
+    # The last line is always this one.
+    if not re.search(r"^unused devices: .*\n", text, re.MULTILINE):
+        raise RigError("mdstat is cut off")
+    doing: dict[str, str] = {}
+    array = ""
+    for line in text.splitlines():
+        if named := re.match(r"(md\S*) : ", line):
+            array = named.group(1)
+        # Delayed and pending ones move nothing yet: they stand without a percentage.
+        elif action := re.search(r"\b(resync|recovery|check|repair|reshape)\s*=\s*[\d.]+%", line):
+            doing[array] = action.group(1)
+    return doing
+
+
+def parse_stat(text: str) -> CpuCount:
+    """Read /proc/stat."""
+    line = re.match(r"cpu +(\d[\d ]*)\n", text)
+    times = numbers(line.group(1).split(), "stat") if line else []
+    if len(times) < 8:
+        raise RigError("stat is cut off")
+    # user nice system idle iowait irq softirq steal; what a guest's guests took is in user already.
+    total = sum(times[:8])
+    return CpuCount(busy=total - times[3] - times[4], total=total)
+
+
+def parse_meminfo(text: str) -> MemoryState:
+    """Read /proc/meminfo."""
+    found = {name: int(size) * KIB for name, size in re.findall(r"^(\w+): +(\d+) kB\n", text, re.MULTILINE)}
+    try:
+        return MemoryState(total=found["MemTotal"], dirty=found["Dirty"], writeback=found["Writeback"])
+    except KeyError as error:
+        raise RigError(f"meminfo has no {error}") from error
+
+
+def parse_net_dev(text: str) -> dict[str, LinkCount]:
+    """Read /proc/net/dev, without the loopback, and without the ifb devices that see arriving frames a second time."""
+    links = {}
+    for line in whole_lines(text, "net/dev")[2:]:
+        name, _, rest = line.partition(":")
+        count = numbers(rest.split(), "net/dev")
+        if len(count) < 9:
+            raise RigError(f"net/dev: a line is cut off: {line!r}")
+        if name.strip() != "lo" and not name.strip().startswith("ifb"):
+            links[name.strip()] = LinkCount(received=count[0], sent=count[8])
+    return links
+
+
+# Places of READ, WRITE and COMMIT: procedures of NFSv3 (RFC 1813), operations of NFSv4 (RFC 7530, section 16).
+_V3, _V4 = (6, 7, 21), (25, 38, 5)
+
+
+def parse_nfsd(text: str) -> NfsdCount:
+    """Read /proc/net/rpc/nfsd; operations of all versions together."""
+    lines = {
+        words[0]: numbers(words[1:], "nfsd") for line in whole_lines(text, "nfsd") if _counts(words := line.split())
+    }
+    try:
+        read_bytes, written_bytes = lines["io"]
+        # Each begins with how many follow; a server may be built without one of the versions.
+        tables = [(lines[name], places) for name, places in (("proc3", _V3), ("proc4ops", _V4)) if name in lines]
+        reads, writes, commits = (sum(table[1 + places[kind]] for table, places in tables) for kind in range(3))
+    except (KeyError, ValueError, IndexError) as error:
+        raise RigError("nfsd's statistics are cut off") from error
+    if not tables or any(len(table) != table[0] + 1 for table, _ in tables):
+        raise RigError("nfsd's statistics are cut off")
+    return NfsdCount(read_bytes, written_bytes, reads, writes, commits)
+
+
+def _counts(words: list[str]) -> bool:
+    return words[0] in {"io", "proc3", "proc4ops"}
+
+
+def whole_lines(text: str, what: str) -> list[str]:
+    """Return the lines.
+
+    Raises:
+        RigError: there are none, or the last one does not end.
+    """
+    if not text.endswith("\n"):
+        raise RigError(f"{what} is cut off: {text[-80:]!r}")
+    return text.splitlines()
+
+
+def numbers(words: list[str], what: str) -> list[int]:
+    """Return them as numbers.
+
+    Raises:
+        RigError: one is none.
+    """
+    try:
+        return [int(word) for word in words]
+    except ValueError as error:
+        raise RigError(f"{what}: {error}") from error

@@ -1,0 +1,93 @@
+"""What an NFS client has counted on one mount, read from /proc/self/mountstats.
+
+The format is that of fs/nfs/super.c and net/sunrpc/stats.c in the kernel's source, statvers 1.1.
+"""
+
+import re
+from typing import NamedTuple
+
+from raidproof.core.errors import RigError
+from raidproof.monitor.counters import numbers
+
+MOUNTSTATS = "/proc/self/mountstats"
+
+
+class RpcCount(NamedTuple):
+    """One line of the operations; times are summed over them."""
+
+    calls: int
+    transmissions: int
+    """Each operation once, and once more for each time that it was sent again."""
+    queue_ms: int
+    """From its creation until it was sent."""
+    rtt_ms: int
+    """From then until the answer."""
+    exec_ms: int
+    """From its creation until its end."""
+
+
+class MountCount(NamedTuple):
+    """One mount, since it was mounted. Application bytes are those of read() and write(), cached or not."""
+
+    directory: str
+    application_read: int
+    application_written: int
+    wire_read: int
+    """Bytes that the server was asked for."""
+    wire_written: int
+    operations: dict[str, RpcCount]
+    """Those that were ever used."""
+
+    @property
+    def rpcs(self) -> int:
+        """Operations of all kinds."""
+        return sum(operation.calls for operation in self.operations.values())
+
+
+_START = re.compile(r"^device \S+ mounted on (\S+) with fstype nfs4? statvers=(\S+)\n", re.MULTILINE)
+_OPERATION = re.compile(r"^\t *([A-Z_0-9]+): ([\d ]+)\n", re.MULTILINE)
+
+
+def parse_mounts(text: str) -> tuple[MountCount, ...]:
+    """Read all NFS mounts.
+
+    Raises:
+        RigError: the text is cut off, or of another version.
+    """
+    if not text.endswith("\n"):
+        raise RigError("mountstats are cut off")
+    return tuple(_mount(start, text[start.end() :].split("\ndevice ", 1)[0] + "\n") for start in _START.finditer(text))
+
+
+def mount_at(text: str, directory: str) -> MountCount:
+    """Return the mount on a directory: of several on top of each other the last one.
+
+    Raises:
+        RigError: nothing of NFS is mounted there, or the text is cut off.
+    """
+    for mount in reversed(parse_mounts(text)):
+        if mount.directory == directory:
+            return mount
+    raise RigError(f"no NFS mount on {directory}")
+
+
+def _mount(start: re.Match[str], entry: str) -> MountCount:
+    directory, version = start.groups()
+    line = re.search(r"^\tbytes:\t([\d ]+)\n", entry, re.MULTILINE)
+    _, heading, table = entry.partition("per-op statistics\n")
+    if version != "1.1" or line is None or not heading:
+        raise RigError(f"mountstats of {directory} are cut off, or not of version 1.1 but {version}")
+    carried = numbers(line.group(1).split(), "mountstats")
+    operations = {}
+    for name, words in _OPERATION.findall(table):
+        count = numbers(words.split(), "mountstats")
+        # count transmissions timeouts sent received queue rtt execute [errors]
+        if len(count) < 8:
+            raise RigError(f"mountstats of {directory}: {name} is cut off")
+        if count[0]:
+            operations[name] = RpcCount(count[0], count[1], *count[5:8])
+    if len(carried) != 8 or "NULL:" not in table:
+        raise RigError(f"mountstats of {directory} are cut off")
+    # read, written, the same with O_DIRECT, from and to the server, in pages
+    read, written, direct_read, direct_written, wire_read, wire_written = carried[:6]
+    return MountCount(directory, read + direct_read, written + direct_written, wire_read, wire_written, operations)

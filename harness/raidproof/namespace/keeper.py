@@ -1,0 +1,223 @@
+"""Process 1 of a lab's namespaces: it starts and ends the lab's processes and opens sockets on the lab's network.
+
+The kernel kills every process of a PID namespace when its process 1 ends. So nothing of a lab can outlive the keeper,
+and the keeper ends when the harness that started it lets go of its end of a socket pair, however that harness ended.
+Run as ``python -m raidproof.namespace.keeper SOCKET LIFELINE [PLACE FOLDER]...``; the lifeline is an open descriptor,
+and each folder is what the lab, then with a mount namespace of its own, sees at that place. Requests come to the
+socket, JSON, one a packet, with file descriptors beside it.
+"""
+
+import array
+import contextlib
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pyroute2 import IPRoute
+
+MAX_PACKET = 1 << 16
+END_DEADLINE_S = 10.0
+READY = b"ready"
+"""What the keeper says on its lifeline once it can be asked."""
+BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
+"""A queue that drops and counts all: every kernel with queues has it (net/sched/sch_blackhole.c)."""
+
+
+class Keeper:
+    """The lab's processes and interfaces, and what may be asked about them."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.kept = False
+
+    def spawn(
+        self, fds: Sequence[int], argv: list[str], environment: dict[str, str], directory: str
+    ) -> dict[str, Any]:
+        """Start a program in a session of its own; the one descriptor is its standard output and error."""
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=fds[0],
+            stderr=fds[0],
+            cwd=directory,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        self.processes[process.pid] = process
+        return {"pid": process.pid}
+
+    def kill(self, _: Sequence[int], pid: int, number: int) -> dict[str, Any]:
+        """Send a signal to the whole group of a program that `spawn` started, and reap it after SIGKILL."""
+        process = self.processes[pid]
+        if process.poll() is None:
+            os.killpg(pid, number)
+        if number == signal.SIGKILL:
+            process.wait()
+            # UML's helpers live in the group of their kernel and are reparented to us.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        return {"status": process.poll()}
+
+    def poll(self, _: Sequence[int], pid: int) -> dict[str, Any]:
+        """Tell how a program ended, or that it runs."""
+        return {"status": self.processes[pid].poll()}
+
+    def end(self, _: Sequence[int], pid: int) -> dict[str, Any]:
+        """Kill a process that is not of `spawn`, as one that a daemon started, and return when it is gone."""
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            if not select.select([process], [], [], END_DEADLINE_S)[0]:
+                raise TimeoutError(f"process {pid} does not end")
+        finally:
+            os.close(process)
+        self.reap()  # a daemon's child is ours by now
+        return {}
+
+    def keep(self, _: Sequence[int]) -> dict[str, Any]:
+        """Stay when the harness goes."""
+        self.kept = True
+        return {}
+
+    def bridge(self, _: Sequence[int], name: str, address: str, prefix: int) -> dict[str, Any]:
+        """Make the lab's network with the harness's own address on it."""
+        with IPRoute() as ip:
+            ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")
+            ip.link("add", ifname=name, kind="bridge")
+            index = ip.link_lookup(ifname=name)[0]
+            ip.addr("add", index=index, address=address, prefixlen=prefix)
+            ip.link("set", index=index, state="up")
+        return {}
+
+    def tap(self, _: Sequence[int], name: str, bridge: str) -> dict[str, Any]:
+        """Make a machine's network interface and plug it into the bridge."""
+        with IPRoute() as ip:
+            ip.link("add", ifname=name, kind="tuntap", mode="tap")
+            ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up", master=ip.link_lookup(ifname=bridge)[0])
+        return {}
+
+    def gate(self, _: Sequence[int], name: str, *, deaf: bool, mute: bool) -> dict[str, Any]:
+        """Let a bridge port drop what goes to the machine behind it (deaf), and what comes from there (mute)."""
+        with IPRoute() as ip:
+            index = ip.link_lookup(ifname=name)[0]
+            shut = any(one.get_attr("TCA_KIND") == BLACKHOLE for one in ip.get_qdiscs(index))
+            if deaf and not shut:
+                ip.tc("replace", BLACKHOLE, index, handle=BLACKHOLE_HANDLE, parent=TC_H_ROOT)
+            elif shut and not deaf:
+                ip.tc("del", index=index, parent=TC_H_ROOT)
+            # A locked port drops frames of senders that the bridge does not know there, and learns none (since 5.18).
+            ip.brport("set", index=index, locked=int(mute), flush=mute)
+            port = ip.get_links(index)[0].get_nested("IFLA_LINKINFO", "IFLA_INFO_SLAVE_DATA")
+            return {"mute": bool(port.get_attr("IFLA_BRPORT_LOCKED"))}
+
+    def traffic(self, _: Sequence[int], name: str) -> dict[str, Any]:
+        """Count the frames of an interface: handed to whoever is behind it, come from there, dropped by a gate."""
+        with IPRoute() as ip:
+            index = ip.link_lookup(ifname=name)[0]
+            counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")
+            gates = [one for one in ip.get_qdiscs(index) if one.get_attr("TCA_KIND") == BLACKHOLE]
+        dropped = sum(one.get_attr("TCA_STATS")["drop"] for one in gates)
+        return {"to": counted["tx_packets"], "from": counted["rx_packets"], "dropped": dropped}
+
+    def reap(self) -> None:
+        """Collect orphans: process 1 inherits them."""
+        known = self.processes
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if ended.si_pid in known:
+                    known[ended.si_pid].poll()
+                else:
+                    os.waitpid(ended.si_pid, 0)
+
+
+def refusal(error: Exception) -> dict[str, Any]:
+    """Return the reply that says what went wrong. Errors of pyroute2 have the form of OSError without being one."""
+    if len(error.args) >= 2 and isinstance(error.args[0], int):
+        return {"error": str(error.args[1]), "errno": error.args[0]}
+    return {"error": f"{type(error).__name__}: {error}", "errno": 0}
+
+
+def answer(keeper: Keeper, connection: socket.socket) -> bool:
+    """Serve one request; false when the other side has gone."""
+    try:
+        data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
+    except ConnectionError:
+        return False
+    if not data:
+        return False
+    request = json.loads(data)
+    verb = request.pop("verb")
+    opened: list[socket.socket] = []
+    try:
+        if verb == "socket":
+            # A socket belongs for ever to the network namespace in which it was created.
+            opened.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            reply: dict[str, Any] = {}
+        else:
+            reply = getattr(keeper, verb)(fds, **request)
+    except Exception as error:  # noqa: BLE001  whatever it is belongs to the one who asked
+        reply = refusal(error)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    rights = array.array("i", [one.fileno() for one in opened])
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if opened else []
+    try:
+        connection.sendmsg([json.dumps(reply).encode()], ancillary)
+    except OSError:  # whoever asked has gone; the lab has not
+        return False
+    finally:
+        for one in opened:
+            one.close()
+    return True
+
+
+def hide(folders: Sequence[str]) -> None:
+    """Mount each folder over its place: ``place folder place folder ...``."""
+    for place, folder in zip(folders[::2], folders[1::2], strict=True):
+        subprocess.run(["mount", "--bind", folder, place], check=True)  # noqa: S607
+
+
+def serve(path: str, lifeline: socket.socket) -> None:
+    """Answer until the other end of the lifeline is closed; for ever once asked to keep the lab."""
+    keeper = Keeper()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    wakeup_read, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    # The terminal's Ctrl-C goes to the harness, which decides what ends and in which order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    selector = selectors.DefaultSelector()
+    for source in (listener, wakeup_read, lifeline):
+        selector.register(source, selectors.EVENT_READ)
+    with contextlib.suppress(OSError):  # nobody is there any more: found out below
+        lifeline.send(READY)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                selector.register(listener.accept()[0], selectors.EVENT_READ)
+            elif key.fileobj is lifeline:
+                if not keeper.kept:
+                    return
+                selector.unregister(lifeline)
+            elif key.fileobj == wakeup_read:
+                os.read(wakeup_read, 4096)
+                keeper.reap()
+            elif isinstance(key.fileobj, socket.socket) and not answer(keeper, key.fileobj):
+                selector.unregister(key.fileobj)
+                key.fileobj.close()
+
+
+if __name__ == "__main__":
+    hide(sys.argv[3:])
+    serve(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

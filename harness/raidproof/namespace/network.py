@@ -1,0 +1,115 @@
+"""The lab's network: one bridge that carries the harness's address, one tap and one hardware address a machine."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from raidproof.core.errors import RigError
+from raidproof.core.topology import GATEWAY, MachineSpec, Topology
+from raidproof.core.waiting import Deadline, pause, wait_until
+from raidproof.namespace import Enclosure, Traffic
+
+BRIDGE = "lab"
+PROBE_S = 1.0
+"""Time for an answer; on a whole network it takes a millisecond."""
+NOBODY = 9
+"""A port (discard) on which no machine listens: the refusal is an answer, and nothing runs for it."""
+MEND_DEADLINE_S = 30.0
+"""A stale entry in a neighbour table takes some seconds to be asked for again."""
+STILL_S = 0.05
+STILL_DEADLINE_S = 10.0
+
+
+def tap_name(machine: str) -> str:
+    """Return the name of a machine's interface on the bridge."""
+    return f"tap-{machine}"
+
+
+def hardware_address(spec: MachineSpec) -> str:
+    """Return a MAC address that survives reboots: with a new one each time, the others' ARP caches are wrong."""
+    return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
+
+
+def create_network(enclosure: Enclosure, topology: Topology) -> None:
+    """Make the network of a lab in its enclosure; it vanishes with the enclosure."""
+    enclosure.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
+    for machine in topology.machines:
+        enclosure.tap(tap_name(machine.name), BRIDGE)
+
+
+class Way(StrEnum):
+    """Which way a machine is cut off."""
+
+    BOTH = "both"
+    TO = "to"
+    """Nothing reaches it; what it sends arrives."""
+    FROM = "from"
+    """What is sent to it arrives; nothing of it reaches anybody."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A machine's port on the lab's bridge."""
+
+    enclosure: Enclosure
+    machine: str
+    address: str
+
+    def cut(self, way: Way) -> str:
+        """Cut the machine off, and return the proof.
+
+        Raises:
+            RequirementMissing: this host's kernel cannot.
+            RigError: frames still pass.
+        """
+        self._gate(way)
+        if way is not Way.FROM:
+            wait_until(
+                self._still, Deadline.after(STILL_DEADLINE_S), f"{self.machine} to have read what was on its way"
+            )
+        before = self.traffic()
+        answered = self.answers()
+        after = self.traffic()
+        to, come, dropped = after.to - before.to, after.come - before.come, after.dropped - before.dropped
+        said = (
+            f"asked, {'answered' if answered else 'no answer'}; frames to it {to}, dropped {dropped}, from it {come}"
+        )
+        # Where only its own words are cut, it is asked, and says something that nobody hears.
+        as_asked = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
+        if answered or not as_asked:
+            self._gate(None)
+            raise RigError(f"{self.machine} is not cut off ({way.value}): {said}")
+        return said
+
+    def mend(self) -> None:
+        """Join it again, and wait until it answers.
+
+        Raises:
+            DeadlineExceeded: it does not.
+        """
+        self._gate(None)
+        wait_until(self.answers, Deadline.after(MEND_DEADLINE_S), f"{self.machine} to answer again")
+
+    def answers(self) -> bool:
+        """Whether the machine answers the harness's own address."""
+        with self.enclosure.socket() as one:
+            one.settimeout(PROBE_S)
+            try:
+                one.connect((self.address, NOBODY))
+            except ConnectionRefusedError:
+                return True
+            except OSError:
+                return False
+        return True
+
+    def traffic(self) -> Traffic:
+        """Count its frames."""
+        return self.enclosure.traffic(tap_name(self.machine))
+
+    def _still(self) -> bool:
+        """Whether it reads nothing: a frame to it counts when it is read, which may be after the gate has shut."""
+        before = self.traffic()
+        pause(STILL_S)
+        return self.traffic().to == before.to
+
+    def _gate(self, way: Way | None) -> None:
+        self.enclosure.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

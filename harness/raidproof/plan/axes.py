@@ -1,0 +1,229 @@
+"""The axes that a plan may vary: under which name, what each goes to, how it reads, and where it means nothing."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from raidproof.core.errors import RequestError
+from raidproof.core.layer import one_of
+from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate
+from raidproof.plan.values import (
+    Value,
+    read_number,
+    read_size,
+    read_switch,
+    read_sync,
+    read_text,
+    read_whole_seconds,
+    require_known,
+    word_of,
+    write_plain,
+    write_seconds,
+    write_size,
+    write_sync,
+)
+from raidproof.storage.array.spec import NESTED_LEVELS, PARITY_LEVELS, Level
+
+Settings = Mapping[str, Value]
+"""Values by the name of their axis; what is not in it is left to the layer's default."""
+
+WORKLOAD = "workload."
+"""Begins the name of an axis that is a setting of the workload itself: ``workload.block_size``."""
+
+
+class Where(NamedTuple):
+    """Where an axis has a meaning; elsewhere it is left out."""
+
+    holds: Callable[[Settings], bool]
+    unless: str
+    """Where it has none, and why."""
+
+
+class Axis(NamedTuple):
+    """One thing that can be varied."""
+
+    name: str
+    field: str
+    """Where it goes: ``layer.field`` of the stack; empty where it chooses disks or clients."""
+    help: str
+    read: Callable[[Any], Value] = read_text
+    write: Callable[[Value], str] = write_plain
+    where: Where | None = None
+
+    def applies(self, settings: Settings) -> bool:
+        """Whether it means anything beside these other settings."""
+        return self.where is None or self.where.holds(settings)
+
+
+def level_of(settings: Settings) -> Level:
+    """The level that these settings ask for."""
+    return Level(str(settings.get("level", Level.RAID5)))
+
+
+def _filesystem_is(kind: str) -> Callable[[Settings], bool]:
+    return lambda settings: settings.get("filesystem", "xfs") == kind
+
+
+STRIPED = Where(lambda its: level_of(its) is not Level.RAID1, "level is 1: it keeps whole copies, not stripes")
+REDUNDANT = Where(lambda its: level_of(its) is not Level.RAID0, "level is 0: it has no redundancy to keep consistent")
+BITMAPPED = Where(
+    lambda its: (
+        level_of(its) is not Level.RAID0
+        and its.get("bitmap") != "none"
+        and its.get("consistency_policy", "bitmap") == "bitmap"
+    ),
+    "there is no bitmap: level is 0, or bitmap is none, or consistency_policy is another",
+)
+PARITY = Where(lambda its: level_of(its) in PARITY_LEVELS, "level has no parity: only 4, 5 and 6 have a stripe cache")
+LAID_OUT = Where(
+    lambda its: level_of(its) in {Level.RAID5, Level.RAID6, Level.RAID10}, "level is not 5, 6 or 10: no other has one"
+)
+NESTED = Where(lambda its: level_of(its) in NESTED_LEVELS, "level is not 1+0 or 0+1: no other has legs")
+ON_XFS = Where(_filesystem_is("xfs"), "filesystem is not xfs")
+ON_EXT4 = Where(_filesystem_is("ext4"), "filesystem is not ext4")
+ON_SYNC = Where(
+    lambda its: its.get("export", True) is True, "export is async: wdelay has no effect there (exports(5))"
+)
+
+
+def _read_level(value: Any) -> str:
+    word = read_text(value).lower().removeprefix("raid").strip("- ")
+    return str(one_of("level", word, [str(level) for level in Level]))
+
+
+def _size(name: str, field: str, text: str, where: Where | None = None) -> Axis:
+    return Axis(name, field, text, read_size, write_size, where)
+
+
+def _number(name: str, field: str, text: str, where: Where | None = None) -> Axis:
+    return Axis(name, field, text, read_number, write_plain, where)
+
+
+def _seconds(name: str, field: str, text: str) -> Axis:
+    return Axis(name, field, text, read_whole_seconds, write_seconds)
+
+
+def _read_rate(value: Any) -> int:
+    return parse_rate(read_text(value))
+
+
+def _write_rate(value: Value) -> str:
+    return format_rate(int(value))
+
+
+def _read_duration(value: Any) -> int:
+    return parse_duration(read_text(value))
+
+
+def _write_duration(value: Value) -> str:
+    return format_duration(int(value))
+
+
+AXES: dict[str, Axis] = {
+    axis.name: axis
+    for axis in (
+        Axis("level", "array.level", "RAID level: 0 1 4 5 6 10 1+0 0+1", _read_level),
+        _number("members", "", "disks in the array; all that are not needed beside it, if not said"),
+        _number("spares", "", "disks kept as spares"),
+        _size("chunk", "array.chunk_size", "bytes on one member before the next", STRIPED),
+        Axis("layout", "array.layout", "left-symmetric, n2, f2, ...", where=LAID_OUT),
+        _number("legs", "array.legs", "arrays that a nested array is made of", NESTED),
+        Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
+        _size("bitmap_chunk", "array.bitmap_chunk", "bytes that one bit of the bitmap stands for", BITMAPPED),
+        Axis(
+            "consistency_policy",
+            "array.consistency_policy",
+            "how a write that a crash cut short is made good",
+            word_of("resync", "bitmap", "journal", "ppl"),
+            where=REDUNDANT,
+        ),
+        Axis("filesystem", "filesystem.type", "xfs or ext4", word_of("xfs", "ext4")),
+        _size("block_size", "filesystem.block_size", "block size of the filesystem"),
+        _size("sector_size", "filesystem.sector_size", "sector size of XFS", ON_XFS),
+        _size("su", "filesystem.su", "stripe unit that the filesystem is told, against the array's own"),
+        _number("sw", "filesystem.sw", "stripe units in a stripe, as the filesystem is told"),
+        Axis(
+            "aligned",
+            "filesystem.aligned",
+            "whether the filesystem knows the stripes",
+            read_switch,
+            write_plain,
+            STRIPED,
+        ),
+        Axis("log", "", "where the log (XFS) or journal (ext4) is", word_of("internal", "external")),
+        _size("log_size", "filesystem.log_size", "bytes of the log or journal"),
+        _size("log_su", "filesystem.log_su", "stripe unit of the log of XFS", ON_XFS),
+        Axis("mount_options", "filesystem.mount_options", 'what the server mounts with, as "sync,noatime"'),
+        Axis("journal", "filesystem.journal", "whether ext4 has a journal", read_switch, write_plain, ON_EXT4),
+        Axis(
+            "data", "filesystem.data", "data mode of ext4", word_of("journal", "ordered", "writeback"), where=ON_EXT4
+        ),
+        Axis("export", "export.sync", "whether the server has it on disk when it answers", read_sync, write_sync),
+        Axis("wdelay", "export.wdelay", "whether nfsd waits for more to write", read_switch, write_plain, ON_SYNC),
+        _number("threads", "export.threads", "threads of nfsd"),
+        _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
+        _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
+        _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
+        Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
+        Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
+        Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
+        _size("rsize", "mount.rsize", "the most that a READ asks for"),
+        _size("wsize", "mount.wsize", "the most that a WRITE carries"),
+        _number("nconnect", "mount.nconnect", "connections of a client"),
+        Axis(
+            "scheduler",
+            "tuning.scheduler",
+            "I/O scheduler of the members",
+            word_of("none", "mq-deadline", "kyber", "bfq"),
+        ),
+        _number("nr_requests", "tuning.nr_requests", "requests that may wait at each member"),
+        _size("max_request", "tuning.max_request", "the largest request that a member is given"),
+        _size("read_ahead", "tuning.read_ahead", "read-ahead of each member"),
+        _size("array_read_ahead", "tuning.array_read_ahead", "read-ahead of the array"),
+        _number("stripe_cache_size", "tuning.stripe_cache_size", "stripes that md keeps in memory", PARITY),
+        _number("md_threads", "tuning.md_threads", "threads that help md with stripes", PARITY),
+        _size("server_dirty_bytes", "tuning.server_dirty_bytes", "dirty pages beyond which the server's writers wait"),
+        _size("server_dirty_background_bytes", "tuning.server_dirty_background_bytes", "... and it begins to write"),
+        _size("client_dirty_bytes", "tuning.client_dirty_bytes", "dirty pages beyond which a client's writers wait"),
+        _size("client_dirty_background_bytes", "tuning.client_dirty_background_bytes", "... and it begins to send"),
+        Axis("rate", "link.rate", "rate of each machine's link", _read_rate, _write_rate),
+        Axis("delay", "link.delay", "delay of what a machine sends", _read_duration, _write_duration),
+        Axis("jitter", "link.jitter", "how much the delay varies", _read_duration, _write_duration),
+        _number("clients", "", "clients that work at the same time; all of them, if not said"),
+    )
+}
+
+
+def axis_of(name: str) -> Axis:
+    """Return the axis of this name.
+
+    Raises:
+        RequestError: there is none; the message names the nearest.
+    """
+    if name.startswith(WORKLOAD):
+        return Axis(name, "", "a setting of the workload", read=_read_any)
+    require_known("axis", name, AXES)
+    return AXES[name]
+
+
+def read_value(name: str, value: Any) -> Value:
+    """Read one value of an axis into its one form.
+
+    Raises:
+        RequestError: there is no such axis, or it has no such value.
+    """
+    axis = axis_of(name)
+    try:
+        return axis.read(value)
+    except RequestError as error:
+        raise RequestError(f"{name}: {error}") from error
+
+
+def write_value(name: str, value: Value) -> str:
+    """Write one value of an axis the way a user reads it."""
+    return axis_of(name).write(value)
+
+
+def _read_any(value: Any) -> Value:
+    if not isinstance(value, str | int | bool):
+        raise RequestError(f"neither a word, a number nor a switch: {value!r}")
+    return value

@@ -1,0 +1,178 @@
+"""Cells: the combinations of a plan's values that are possible; and why the others are not."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from raidproof.core.errors import RequestError
+from raidproof.core.layer import one_of
+from raidproof.plan import works
+from raidproof.plan.assembly import stack_of, usual_members
+from raidproof.plan.axes import axis_of, write_value
+from raidproof.plan.plan import Plan
+from raidproof.plan.selection import Selection
+from raidproof.plan.values import Value
+from raidproof.storage.stack import StackSpec
+from raidproof.workload.tools import WorkloadSpec
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One configuration under one workload."""
+
+    name: str
+    """Its settings along the axes, ``level=5 chunk=64KiB``: stable, and unlike all other cells' of the plan."""
+    settings: Mapping[str, Value]
+    """By axis, what all cells share included; an axis that means nothing here is not there."""
+    stack: StackSpec
+    workload: WorkloadSpec
+    workload_name: str
+    on: str
+    """Where the workload runs; see `works.where`."""
+    clients: int
+    """How many work at the same time."""
+    index: int
+    """Its place among the plan's possible cells; a selection keeps it."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The settings of its name, one by one."""
+        return tuple(self.name.split())
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A combination that is left out."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells of a plan."""
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+    impossible: tuple[Impossible, ...] = ()
+    without: tuple[str, ...] = ()
+    """Where axes mean nothing and were left out, a sentence each."""
+    merged: int = 0
+    """Combinations that were the same as another cell, once what means nothing was left out."""
+
+    def select(self, expression: str | None) -> "Matrix":
+        """Keep the cells whose names match an expression.
+
+        Raises:
+            RequestError: it is no expression, or no cell matches.
+        """
+        if not expression:
+            return self
+        selection = Selection(expression)
+        cells = tuple(cell for cell in self.cells if selection.matches(cell.name))
+        if not cells:
+            raise RequestError(f"-k {expression!r}: no cell's name matches", remedy=f"one is {self.cells[0].name!r}")
+        return replace(self, cells=cells)
+
+    @property
+    def digest(self) -> str:
+        """Differs if anything does that the result of a cell depends on: a run is resumed only with its own plan."""
+        text = "\n".join(
+            [
+                self.plan.hardware.model_dump_json(),
+                self.plan.run.model_dump_json(),
+                *(
+                    f"{cell.name} {cell.on} {cell.clients} {cell.stack.model_dump_json()} "
+                    f"{cell.workload.model_dump_json()}"
+                    for cell in self.cells
+                ),
+            ]
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class _Combination:
+    varied: Mapping[str, Value]
+    settings: Mapping[str, Value]
+    workload: int
+
+
+def matrix_of(plan: Plan) -> Matrix:
+    """Make the cells of a plan; no machine is needed for it.
+
+    Raises:
+        RequestError: not one combination is possible, or the workloads cannot be told apart.
+    """
+    names = works.names(plan.workload)
+    combinations, without = _combinations(plan)
+    members = usual_members(plan.hardware, [one.settings for one in combinations])
+    cells: list[Cell] = []
+    impossible: list[Impossible] = []
+    for one in combinations:
+        label = names[one.workload] if len(names) > 1 else ""
+        name = _name(one.varied, label) or names[one.workload]
+        try:
+            cells.append(_cell(plan, one, members, name, names[one.workload], len(cells)))
+        except RequestError as error:
+            impossible.append(Impossible(name, str(error)))
+    if not cells:
+        why = "; ".join(dict.fromkeys(one.reason for one in impossible))
+        raise RequestError(f"no cell of this plan is possible: {why}")
+    matrix = Matrix(
+        plan=plan,
+        cells=tuple(cells),
+        impossible=tuple(impossible),
+        without=tuple(without),
+        merged=plan.combinations - len(combinations),
+    ).select(plan.run.only)
+    known = [cell.name for cell in matrix.cells]
+    for figure in plan.figure:
+        one_of(f"cell of figure {figure.name!r}", figure.cell, known)
+    return matrix
+
+
+def _combinations(plan: Plan) -> tuple[list[_Combination], list[str]]:
+    """All combinations, each once, and the sentences on what was left out."""
+    without: dict[str, None] = {}
+    found: dict[tuple[object, ...], _Combination] = {}
+    for workload, values in product(range(len(plan.workload)), list(product(*plan.axes.values()))):
+        varied = dict(zip(plan.axes, values, strict=True))
+        both = {**plan.fixed, **varied}
+        for name in _idle(both):
+            where = axis_of(name).where
+            without[f"{name} is left out where {where.unless if where else ''}"] = None
+        settings = {name: value for name, value in both.items() if name not in set(_idle(both))}
+        key = (workload, *((name, repr(value)) for name, value in settings.items()))
+        varied = {name: value for name, value in varied.items() if name in settings}
+        found.setdefault(key, _Combination(varied, settings, workload))
+    return list(found.values()), list(without)
+
+
+def _idle(settings: Mapping[str, Value]) -> Iterator[str]:
+    return (name for name in settings if not axis_of(name).applies(settings))
+
+
+def _name(varied: Mapping[str, Value], workload: str) -> str:
+    words = [f"{name}={write_value(name, value)}" for name, value in varied.items()]
+    return " ".join([*words, *([f"workload={workload}"] if workload else [])])
+
+
+def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name: str, index: int) -> Cell:
+    clients = int(one.settings.get("clients", plan.hardware.clients))
+    if not 1 <= clients <= plan.hardware.clients:
+        raise RequestError(f"{clients} clients asked of {plan.hardware.clients}")
+    return Cell(
+        name=name,
+        settings=one.settings,
+        stack=stack_of(plan.hardware, one.settings, members, assume_clean=plan.run.assume_clean),
+        workload=works.with_settings(plan.workload[one.workload], one.settings),
+        workload_name=workload_name,
+        on=works.where(plan.workload[one.workload], plan.hardware.disk_sizes),
+        clients=clients,
+        index=index,
+    )

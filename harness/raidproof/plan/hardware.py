@@ -1,0 +1,233 @@
+"""The hardware of a plan: disks and the controllers that they hang on, the network, the machines."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from raidproof.core.topology import (
+    NO_MECHANICS,
+    ControllerSpec,
+    DiskSpec,
+    Platform,
+    Topology,
+    client_spec,
+    server_spec,
+)
+from raidproof.core.units import GIB, MIB, format_duration, format_rate, format_size
+from raidproof.disk.profile import load_profile
+from raidproof.plan.table import Table, placed, refusal
+from raidproof.plan.values import Bandwidth, Bytes, Placement
+from raidproof.storage.link import LinkSpec
+
+Duty = Literal["member", "spare", "journal", "log"]
+
+
+class DiskGroup(Table):
+    """Some disks of one kind, or of the kinds that ``profiles`` lists, one a disk."""
+
+    count: int = Field(default=0, ge=0, le=64)
+    """0 is not said: as many as there are profiles, or 4."""
+    profile: str = NO_MECHANICS
+    """Its mechanics, by name; ``none`` answers at once."""
+    profiles: tuple[str, ...] = ()
+    size: Bytes = Field(default=GIB, ge=16 * MIB)
+    """Bytes that one disk offers here; its mechanics are those of the whole real disk."""
+    placement: Placement = "spread"
+    """Where those bytes lie on the real disk: all over it, or at its fast rim."""
+    duty: Duty = "member"
+    """What the disks are for; those that no duty was given are members, or what members leave."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.profiles and "profile" in self.model_fields_set:
+            raise ValueError("profile and profiles: give one of them")
+        if self.profiles and self.count not in {0, len(self.profiles)}:
+            raise ValueError(f"{len(self.profiles)} profiles for {self.count} disks: give one for each")
+        for name in dict.fromkeys(self.each):
+            refusal(load_profile, name)
+        return self
+
+    @property
+    def each(self) -> tuple[str, ...]:
+        """The profile of each disk."""
+        return self.profiles or (self.profile,) * (self.count or 4)
+
+
+class Controller(Table):
+    """The controllers that the disks hang on, all alike, each with these limits."""
+
+    count: int = Field(default=1, ge=1, le=16)
+    order: Literal["in turn", "grouped"] = "in turn"
+    """Which disk hangs where: one here, the next there; or the first half here, the rest there."""
+    bandwidth: Bandwidth | None = None
+    command_rate: float | None = Field(default=None, gt=0)
+    """Commands a second."""
+    cache: Bytes = 0
+    """Write cache with a battery."""
+    battery: Literal["good", "failed", "unnoticed"] = "good"
+    """``failed``: it knows, and writes through. ``unnoticed``: it does not know; a cut empties its cache."""
+
+
+class Memory(Table):
+    """Memory of the machines."""
+
+    server: Bytes = Field(default=768 * MIB, ge=128 * MIB)
+    client: Bytes = Field(default=768 * MIB, ge=128 * MIB)
+
+
+class Cpus(Table):
+    """Processors of the machines."""
+
+    server: int = Field(default=1, ge=1, le=64)
+    server_numa_nodes: int = Field(default=1, ge=1, le=8)
+    client: int = Field(default=1, ge=1, le=64)
+
+
+class Disk(NamedTuple):
+    """One disk of the server, and what it is for."""
+
+    spec: DiskSpec
+    duty: Duty
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+def _plain(value: Any) -> Any:
+    # Rates and durations are read by functions that know text and numbers.
+    odd = (
+        [name for name, of in value.items() if not isinstance(of, str | int | float)]
+        if isinstance(value, dict)
+        else []
+    )
+    if odd:
+        raise ValueError(f"{', '.join(odd)}: neither text nor a number")
+    return value
+
+
+class Hardware(Table):
+    """What the lab is made of."""
+
+    disks: Annotated[tuple[DiskGroup, ...], BeforeValidator(_as_list)] = (DiskGroup(count=4),)
+    controller: Controller | None = None
+    network: Annotated[LinkSpec, placed, BeforeValidator(_plain)] = LinkSpec()
+    """The link of each machine to the switch."""
+    clients: int = Field(default=1, ge=1, le=16)
+    memory: Memory = Memory()
+    cpus: Cpus = Cpus()
+    slow_motion: float = Field(default=1.0, ge=1, le=1000)
+    """So many seconds are one of the disks' and of the network's, and what is measured counts so many times more: for
+    hardware that this machine could not keep up with."""
+
+    @property
+    def each_disk(self) -> tuple[Disk, ...]:
+        """All disks, ``disk0`` first."""
+        return tuple(self._each_disk())
+
+    def _each_disk(self) -> Iterator[Disk]:
+        total = sum(len(group.each) for group in self.disks)
+        number = 0
+        for group in self.disks:
+            for profile in group.each:
+                spec = DiskSpec(
+                    serial=f"disk{number}",
+                    size=group.size,
+                    profile=profile,
+                    placement=group.placement,
+                    controller=self._controller_of(number, total),
+                )
+                yield Disk(spec, group.duty)
+                number += 1
+
+    def _controller_of(self, number: int, total: int) -> str | None:
+        if self.controller is None:
+            return None
+        count = self.controller.count
+        return controller_name(number % count if self.controller.order == "in turn" else number * count // total)
+
+    @property
+    def controllers(self) -> tuple[ControllerSpec, ...]:
+        """All controllers, ``controller0`` first."""
+        if (asked := self.controller) is None:
+            return ()
+        return tuple(
+            ControllerSpec(
+                name=controller_name(number),
+                bandwidth_mb_s=asked.bandwidth,
+                commands_per_s=asked.command_rate,
+                cache=asked.cache,
+                battery=asked.battery,
+            )
+            for number in range(asked.count)
+        )
+
+    @property
+    def disk_sizes(self) -> dict[str, int]:
+        """Bytes of each disk, by serial."""
+        return {disk.spec.serial: disk.spec.size for disk in self.each_disk}
+
+    def topology(self, platform: Platform | None = None) -> Topology:
+        """Return the lab that this hardware makes: ``server``, ``client1``..., ``disk0``..."""
+        platform = platform or Platform()
+        server = server_spec(
+            platform, memory=self.memory.server, cpus=self.cpus.server, numa_nodes=self.cpus.server_numa_nodes
+        )
+        clients = (
+            client_spec(number, platform, memory=self.memory.client, cpus=self.cpus.client)
+            for number in range(1, self.clients + 1)
+        )
+        return Topology(
+            machines=(server, *clients),
+            disks=tuple(disk.spec for disk in self.each_disk),
+            controllers=self.controllers,
+            slow_motion=self.slow_motion,
+            provider=platform.provider,
+            inventory=platform.inventory,
+        )
+
+    def __str__(self) -> str:
+        parts = [self._disks_in_words()]
+        if self.controller:
+            parts.append(_controller_in_words(self.controller))
+        if not self.network.bare:
+            parts.append(_network_in_words(self.network))
+        if self.slow_motion != 1:
+            parts.append(f"{self.slow_motion:g} times slow motion")
+        parts.append(f"{self.clients} client{'s' if self.clients > 1 else ''}")
+        return "; ".join(parts)
+
+    def _disks_in_words(self) -> str:
+        words = []
+        for group in self.disks:
+            kinds = ", ".join(f"{group.each.count(kind)} x {kind}" for kind in dict.fromkeys(group.each))
+            duty = "" if group.duty == "member" else f" as {group.duty}"
+            words.append(f"{kinds}, {format_size(group.size)} each, {group.placement}{duty}")
+        return " and ".join(words)
+
+
+def controller_name(number: int) -> str:
+    """Return how a controller is called, from 0 on."""
+    return f"controller{number}"
+
+
+def _controller_in_words(controller: Controller) -> str:
+    limits = [
+        *([f"{controller.bandwidth:g} MB/s"] if controller.bandwidth else []),
+        *([f"{controller.command_rate:g} commands/s"] if controller.command_rate else []),
+        f"cache {format_size(controller.cache)}" if controller.cache else "no cache",
+        *([f"battery {controller.battery}"] if controller.cache and controller.battery != "good" else []),
+    ]
+    number = "1 controller" if controller.count == 1 else f"{controller.count} controllers, disks {controller.order},"
+    return f"{number} with {', '.join(limits)}"
+
+
+def _network_in_words(link: LinkSpec) -> str:
+    words = [
+        *([format_rate(link.rate)] if link.rate else []),
+        *([f"delay {format_duration(link.delay)}"] if link.delay else []),
+        *([f"jitter {format_duration(link.jitter)}"] if link.jitter else []),
+        *([f"loss {link.loss:g} %"] if link.loss else []),
+    ]
+    return f"network {', '.join(words)}"

@@ -1,0 +1,86 @@
+"""The workloads of a plan: what each table ``[[workload]]`` asks, and how it is called."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from raidproof.core.errors import RequestError
+from raidproof.core.layer import one_of
+from raidproof.plan.axes import WORKLOAD, Settings
+from raidproof.plan.table import reasons
+from raidproof.workload.tools import WorkloadSpec
+
+_adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(WorkloadSpec)
+
+
+CLIENTS, SERVER, ARRAY = "clients", "server", "array"
+"""Where a workload may run: on the clients' mounts, in the server's own directory, on the bare array. Or on the bare
+disk of that serial."""
+ON_DEVICES = ("fio", "hdparm")
+"""Tools that know what to do with a bare device."""
+_OF_THE_PLAN = ("name", "on")
+
+
+def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
+    """Read one table; its ``name`` and ``on`` are the plan's, all else the tool's.
+
+    Raises:
+        RequestError: it is no workload.
+    """
+    try:
+        return _adapter.validate_python({key: value for key, value in table.items() if key not in _OF_THE_PLAN})
+    except ValidationError as error:
+        raise RequestError(reasons(error)) from error
+
+
+def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
+    """Return where a workload runs: as it says, or where its tool belongs.
+
+    Raises:
+        RequestError: there is no such place.
+    """
+    tool = str(table.get("tool"))
+    on = one_of("on", str(table.get("on", ARRAY if tool == "hdparm" else CLIENTS)), [CLIENTS, SERVER, ARRAY, *serials])
+    if on in {CLIENTS, SERVER} and tool == "hdparm":
+        raise RequestError(
+            f"hdparm reads a device: on = {on!r} has none", remedy=f"say on = {ARRAY!r}, or a disk's name"
+        )
+    if on not in {CLIENTS, SERVER} and tool not in ON_DEVICES:
+        raise RequestError(
+            f"{tool} works on files: on = {on!r} has none", remedy=f"say on = {CLIENTS!r} or {SERVER!r}"
+        )
+    return on
+
+
+def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
+    """Read one table with what the axes say of the workload.
+
+    Raises:
+        RequestError: it is no workload then.
+    """
+    return read_work(
+        {**table, **{name.removeprefix(WORKLOAD): of for name, of in settings.items() if name.startswith(WORKLOAD)}}
+    )
+
+
+def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what each workload is called: its name, or its tool, counted where there are several.
+
+    Raises:
+        RequestError: two have the same name.
+    """
+    for table in tables:
+        if not re.fullmatch(r"[\w.-]+", name := str(table.get("name", "workload"))):
+            raise RequestError(f"workload name {name!r}: letters, digits, dots, - and _ only")
+    asked = [str(table.get("name", table.get("tool", "workload"))) for table in tables]
+    if twice := [
+        name for name, times in Counter(table["name"] for table in tables if "name" in table).items() if times > 1
+    ]:
+        raise RequestError(f"two workloads with the name {twice[0]!r}")
+    return tuple(
+        f"{name}-{asked[: place + 1].count(name)}" if asked.count(name) > 1 else name
+        for place, name in enumerate(asked)
+    )

@@ -1,0 +1,1 @@
+"""The ways in which machines come to be, and the registry of them."""

@@ -1,0 +1,128 @@
+"""A lab in namespaces of its own, with machines that we make and the disk engine behind the server's members."""
+
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from raidproof.core.log import step
+from raidproof.core.topology import GATEWAY, Topology
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.assignment import disks_of
+from raidproof.disk.client import EngineClient
+from raidproof.disk.daemon import nbdkit_command
+from raidproof.disk.messages import save_disks
+from raidproof.lab.lab import Lab
+from raidproof.lab.lab_directory import LabDirectory
+from raidproof.machine.keys import LabKeys
+from raidproof.machine.machine import Machine
+from raidproof.provider.provider import Provider, Site
+from raidproof.provider.qemu.config_disk import config_disk
+
+ENGINE_DEADLINE_S = 15.0
+QUEUE_DEPTH = 16
+"""Requests that qemu-storage-daemon keeps under way on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
+
+
+class EnclosedLab(Lab):
+    """Machines of a provider. Whatever becomes of the process that made it, nothing of it is left running."""
+
+    disks: EngineClient
+
+    def __init__(
+        self, topology: Topology, provider: Provider, *, logs: Path | None = None, keep: bool = False
+    ) -> None:
+        super().__init__(topology, keep=keep)
+        self.provider = provider
+        self._logs = logs
+
+    def _leave(self) -> None:
+        self.directory.mark_kept(self.keys)
+        self.enclosure.keep()
+        self.enclosure.detach()
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run in it says nothing about."""
+        return self.provider.cannot_prove
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the report must know about how its machines ran."""
+        return self.provider.notes
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part, by name, each as the words that start it."""
+        return self.provider.programs
+
+    def _build(self, undo: ExitStack) -> None:
+        # First of all, because it is the first to find that there is no place for a lab.
+        self.directory = LabDirectory.create()
+        undo.callback(self.directory.remove)
+        self.provider.prepare(self.topology)
+        step("starting the lab: network and disks")
+        self.logs = self._logs or self.directory.path
+        self.logs.mkdir(parents=True, exist_ok=True)
+        # After the enclosure's end: no machine answers any more, and whoever still tries to log in is told.
+        undo.callback(self._disconnect)
+        self.enclosure = undo.enter_context(self.provider.enclose(self.directory.path))
+        self.directory.register(self.enclosure.pid, self.topology)
+        self.keys = LabKeys.generate()
+        self.disks = self._start_engine(undo)
+        site = Site(
+            topology=self.topology,
+            directory=self.directory.path,
+            logs=self.logs,
+            enclosure=self.enclosure,
+            engine=self.disks,
+            engine_socket=self.engine_socket,
+            keys=self.keys,
+        )
+        for spec in self.topology.machines:
+            site.config_disk(spec.name).write_bytes(config_disk(spec, self.topology, self.keys))
+        self.provider.furnish(site)
+        self.machines = {spec.name: self.provider.machine(spec, site) for spec in self.topology.machines}
+        step(f"booting {', '.join(self.machines)}")
+        self.start(list(self.machines.values()))
+        if self.provider.boots_together:
+            for machine in self.machines.values():
+                machine.boot_s = None
+
+    def _start_engine(self, undo: ExitStack) -> EngineClient:
+        directory = self.directory.path
+        control, config = directory / "engine.sock", directory / "disks.json"
+        save_disks(config, disks_of(self.topology))
+        process = self.enclosure.spawn(
+            nbdkit_command(
+                socket=self.engine_socket,
+                config=config,
+                control=control,
+                # Requests that wait for their disks must not keep others from theirs.
+                threads=QUEUE_DEPTH if self.topology.timed else 1,
+            ),
+            output=self.logs / "disk-engine.log",
+        )
+
+        def listening() -> bool:
+            process.require_running()
+            return control.exists()
+
+        wait_until(listening, Deadline.after(ENGINE_DEADLINE_S), "the disk engine", interval_s=0.005)
+        return undo.enter_context(EngineClient(control))
+
+    @property
+    def engine_socket(self) -> Path:
+        """Where the disk engine speaks NBD."""
+        return self.directory.path / "nbd.sock"
+
+    def listen(self) -> socket.socket:
+        """Listen on the harness's own address in the lab's network."""
+        listener = self.enclosure.socket()
+        listener.bind((str(GATEWAY.ip), 0))
+        listener.listen()
+        return listener
+
+    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:  # noqa: ARG002
+        """Return the listener's address, which is the same for all clients."""
+        host, port = listener.getsockname()
+        return host, port

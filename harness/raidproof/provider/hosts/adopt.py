@@ -1,0 +1,112 @@
+"""Adoption: the user agrees, once for an inventory, that all that is on its disks may be destroyed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine
+from raidproof.core.units import format_size
+from raidproof.provider.hosts.facts import DiskFacts, Survey
+from raidproof.provider.hosts.fingerprint import SHORT, digest, fingerprint
+from raidproof.provider.hosts.gate import Permission, Refusal, judge_all, require_permitted
+from raidproof.provider.hosts.inventory import Inventory
+from raidproof.provider.hosts.mark import Mark
+from raidproof.provider.hosts.survey import survey
+from raidproof.provider.hosts.write import write_marks
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What an adoption would take, and what speaks against it. Nothing has been written."""
+
+    inventory: Inventory
+    found: Survey
+    verdicts: tuple[Permission | Refusal, ...]
+    fingerprint: str
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """The disks that must not be touched."""
+        return tuple(verdict for verdict in self.verdicts if isinstance(verdict, Refusal))
+
+    def lines(self) -> tuple[str, ...]:
+        """Say for each disk what it is and what becomes of it."""
+        return tuple(
+            f"refused   {verdict}"
+            if isinstance(verdict, Refusal)
+            else f"DESTROYED {verdict.serial} {_described(self.found.disks[verdict.number])} {verdict.path}"
+            + (", adopted before" if verdict.mark else ", blank")
+            for verdict in self.verdicts
+        )
+
+
+def propose(inventory: Inventory, server: Machine) -> Proposal:
+    """Look at the disks of an inventory and judge them. Writes nothing.
+
+    Raises:
+        RigError: the server could not be looked at, or has no machine-id.
+    """
+    found = survey(server, [disk.id for disk in inventory.disk])
+    return Proposal(inventory, found, judge_all(inventory.disks, found, None), fingerprint(inventory, found))
+
+
+def adopt(
+    inventory: Inventory,
+    server: Machine,
+    *,
+    show: Callable[[str], object],
+    ask: Callable[[str], str] | None = None,
+    yes: str | None = None,
+) -> tuple[Mark, ...]:
+    """Show what will be destroyed, have it confirmed, and mark the disks. Return the marks.
+
+    ``ask`` puts a question to a person and returns the answer; ``yes`` is the fingerprint, or its beginning, given
+    beforehand.
+
+    Raises:
+        RequestError: a disk is refused, or it was not confirmed. Nothing was written.
+        RigError: the server could not be looked at, or a disk changed meanwhile.
+    """
+    proposal = propose(inventory, server)
+    show(f"{server.name} ({inventory.server.host}), machine-id {proposal.found.machine_id}")
+    for line in proposal.lines():
+        show(line)
+    permissions = require_permitted(proposal.verdicts)
+    show(f"fingerprint {proposal.fingerprint}")
+    _require_confirmed(proposal.fingerprint, ask, yes)
+    inventory_digest = digest(inventory, proposal.found.machine_id)
+    marks = tuple(Mark(inventory=inventory_digest, serial=one.serial, identity=one.identity) for one in permissions)
+    # While a person thinks, disks change: what is written to is judged again, and must be what was confirmed.
+    again = propose(inventory, server)
+    if again.fingerprint != proposal.fingerprint:
+        raise RequestError("the disks changed while they were being confirmed; nothing was written")
+    write_marks(server, require_permitted(again.verdicts), marks)
+    require_adopted(inventory, server)
+    return marks
+
+
+def require_adopted(inventory: Inventory, server: Machine) -> tuple[Permission, ...]:
+    """Look at the disks again, and return the permissions to use them.
+
+    Raises:
+        RequestError: one of them may not be used; the message has every reason of every such disk.
+        RigError: the server could not be looked at.
+    """
+    found = survey(server, [disk.id for disk in inventory.disk])
+    return require_permitted(judge_all(inventory.disks, found, digest(inventory, found.machine_id)))
+
+
+def _require_confirmed(asked: str, ask: Callable[[str], str] | None, yes: str | None) -> None:
+    if yes is None and ask is None:
+        raise RigError("an adoption needs somebody to confirm it")
+    question = f"All data on these disks will be lost. Type the first {SHORT} characters of the fingerprint: "
+    said = (yes if yes is not None else ask(question) if ask else "").strip().lower()
+    if len(said) < SHORT or not asked.startswith(said):
+        raise RequestError(
+            f"not confirmed: {said!r} is not how the fingerprint begins; nothing was written",
+            remedy=f"at least {SHORT} characters of it",
+        )
+
+
+def _described(facts: DiskFacts) -> str:
+    return f"{facts.model or 'unknown model'}, {format_size(facts.size)}, serial number {facts.serial or 'unknown'}:"

@@ -1,0 +1,195 @@
+"""The gate: nothing is written to a disk of a machine that exists without its permission.
+
+It decides by what was found, and says no to whatever it does not know.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from raidproof.core.errors import RequestError
+from raidproof.core.units import MIB, format_size
+from raidproof.provider.hosts.facts import DiskFacts, Survey
+from raidproof.provider.hosts.inventory import MemberDisk, why_unstable
+from raidproof.provider.hosts.mark import Identity, Mark
+
+SMALLEST = 64 * MIB
+"""Bytes that a disk must have: what is blanked at both ends, and something between."""
+_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
+_KEY = object()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """That a disk must not be touched, with all reasons."""
+
+    serial: str
+    path: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.serial} {self.path}: {'; '.join(self.reasons)}"
+
+
+class Permission:
+    """That one disk may be overwritten. Only the gate makes one, and whatever writes demands one."""
+
+    def __init__(
+        self, key: object, *, serial: str, path: str, number: str, identity: Identity, mark: Mark | None
+    ) -> None:
+        if key is not _KEY:
+            raise TypeError("only the gate gives permissions")
+        self.serial = serial
+        self.path = path
+        """In /dev/disk/by-id."""
+        self.number = number
+        """Major and minor number of the device that was judged: a writer makes sure that it is still that one."""
+        self.identity = identity
+        self.mark = mark
+        """The mark that was found on it, and that must still be there."""
+
+
+def identity_of(path: str, facts: DiskFacts) -> Identity:
+    """Return which disk was found behind a path."""
+    return Identity(id=path, size=facts.size, model=facts.model, serial=facts.serial, wwn=facts.wwn)
+
+
+def judge(serial: str, disks: Mapping[str, MemberDisk], survey: Survey, inventory: str | None) -> Permission | Refusal:
+    """Decide whether a disk may be overwritten.
+
+    ``inventory`` is the digest of the confirmed inventory, whose mark the disk must carry; None asks for the disk to
+    be adopted: it must be blank, or adopted before.
+    """
+    disk = disks[serial]
+    facts = survey.disks.get(survey.links.get(disk.id, ""))
+    reasons = [*_of_name(disk, survey, facts)]
+    if facts is not None:
+        identity = identity_of(disk.id, facts)
+        reasons += [
+            *_of_device(disk, facts),
+            *_of_twins(serial, disks, survey, facts),
+            *_of_use(facts),
+            *_of_content(facts),
+            *(_of_blank(facts, identity) if inventory is None else _of_mark(serial, facts, identity, inventory)),
+        ]
+    if survey.unknown:
+        reasons.append(f"not all of the machine could be found out: {', '.join(survey.unknown)}")
+    if reasons or facts is None:
+        return Refusal(serial, disk.id, tuple(reasons))
+    return Permission(
+        _KEY,
+        serial=serial,
+        path=disk.id,
+        number=facts.number,
+        identity=identity_of(disk.id, facts),
+        mark=facts.mark,
+    )
+
+
+def judge_all(
+    disks: Mapping[str, MemberDisk], survey: Survey, inventory: str | None
+) -> tuple[Permission | Refusal, ...]:
+    """Decide about every disk of an inventory."""
+    return tuple(judge(serial, disks, survey, inventory) for serial in disks)
+
+
+def require_permitted(verdicts: tuple[Permission | Refusal, ...]) -> tuple[Permission, ...]:
+    """Return the permissions, if every disk has one: an inventory is used whole or not at all.
+
+    Raises:
+        RequestError: one has not; the message has every reason of every refused disk.
+    """
+    if refused := [verdict for verdict in verdicts if isinstance(verdict, Refusal)]:
+        raise RequestError(
+            "\n".join([f"refused, nothing was written: {len(refused)} of {len(verdicts)} disks", *map(str, refused)])
+        )
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, Permission))
+
+
+def _of_name(disk: MemberDisk, survey: Survey, facts: DiskFacts | None) -> Iterator[str]:
+    if unstable := why_unstable(disk.id):
+        yield f"not named by id: {unstable}"
+    if disk.id in survey.dangling:
+        yield f"missing: {disk.id} leads to no disk"
+    elif disk.id not in survey.links:
+        yield f"missing: nothing is called {disk.id} on {survey.machine}"
+    elif facts is None:
+        yield f"device {survey.links[disk.id]} was not found among the machine's disks"
+
+
+def _of_device(disk: MemberDisk, facts: DiskFacts) -> Iterator[str]:
+    if facts.kind != "disk":
+        yield f"is no whole disk: {facts.kind}"
+    if facts.read_only:
+        yield "read-only"
+    if facts.size < SMALLEST:
+        yield f"{facts.size} bytes is too small: at least {format_size(SMALLEST)}"
+    if disk.size is not None and disk.size != facts.size:
+        yield f"has {format_size(facts.size)}, not the {format_size(disk.size)} that the inventory says"
+    if facts.unknown:
+        yield f"not all of it could be found out: {', '.join(facts.unknown)}"
+
+
+def _of_twins(serial: str, disks: Mapping[str, MemberDisk], survey: Survey, facts: DiskFacts) -> Iterator[str]:
+    for other, disk in disks.items():
+        if other != serial and survey.links.get(disk.id) == facts.number:
+            yield f"the same disk as {other}, {disk.id}"
+    for found in survey.disks.values():
+        # A disk that is reached by two paths has two devices: what holds one of them does not show at the other.
+        if found.number != facts.number and found.kind == "disk" and facts.wwn and found.wwn == facts.wwn:
+            yield f"{found.name} is the same disk, by another path: both have the WWN {facts.wwn}"
+
+
+def _of_use(facts: DiskFacts) -> Iterator[str]:
+    if system := sorted(_SYSTEM.intersection(facts.mounts)):
+        yield f"the system runs from it: {', '.join(system)}"
+    if facts.mounts:
+        yield f"mounted on {', '.join(facts.mounts)}"
+    if facts.swaps:
+        yield f"used as swap: {', '.join(facts.swaps)}"
+    if facts.holders:
+        yield f"in use by {', '.join(facts.holders)}"
+    if facts.openers:
+        yield f"open in {', '.join(facts.openers)}"
+    if facts.claimed:
+        yield "the kernel does not give it exclusively: something uses it"
+
+
+def _of_content(facts: DiskFacts) -> Iterator[str]:
+    if facts.partitions:
+        yield f"has partitions: {', '.join(facts.partitions)}"
+    for signature in facts.signatures:
+        if not signature.ours:
+            yield f"carries {signature}, which is not ours"
+
+
+def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
+    if facts.mark is not None and facts.mark.identity == identity and not list(_of_head(facts)):
+        return
+    if facts.mark is not None and facts.mark.identity != identity:
+        yield f"carries the mark of another disk, {facts.mark.identity}"
+    for signature in facts.signatures:
+        if signature.ours:
+            yield f"carries {signature}, and not our mark"
+    if not facts.blank:
+        # Encrypted or raw data has no signature, and may be the most valuable of all.
+        yield "its first or last MiB is not zero, so somebody's data may be on it: zero them if nobody needs it"
+
+
+def _of_head(facts: DiskFacts) -> Iterator[str]:
+    # A log or journal of ours begins at byte 0. Whoever else has overwritten the first mark has taken the disk.
+    if not facts.first_mark and not any(one.ours and one.kind != "linux_raid_member" for one in facts.signatures):
+        yield "the mark at its beginning was overwritten, and not by us: somebody else has taken the disk"
+
+
+def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) -> Iterator[str]:
+    mark = facts.mark
+    if mark is None:
+        yield "not adopted: it carries no mark of ours; raidproof hosts adopt asks for it"
+        return
+    yield from _of_head(facts)
+    if mark.inventory != inventory:
+        yield "adopted by another inventory, or this one was changed since: adopt it again"
+    if mark.serial != serial:
+        yield f"adopted as {mark.serial}: the inventory's disks were put in another order"
+    if mark.identity != identity:
+        yield f"what was adopted was another disk: {mark.identity}"

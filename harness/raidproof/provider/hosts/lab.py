@@ -1,0 +1,214 @@
+"""Provider ``hosts``: machines that exist. They are left as they were found, and only adopted disks are touched."""
+
+import socket
+from contextlib import ExitStack
+from ipaddress import IPv4Interface
+from pathlib import Path
+
+from raidproof.core.errors import RequestError, RequirementMissing
+from raidproof.core.layer import found_in
+from raidproof.core.log import step
+from raidproof.core.topology import MachineSpec, Role, Topology
+from raidproof.core.units import KIB, format_size
+from raidproof.core.waiting import wall_clock
+from raidproof.lab.lab import Lab, side_by_side
+from raidproof.lab.lab_directory import LabDirectory
+from raidproof.machine.machine import Machine
+from raidproof.machine.transport import Transport
+from raidproof.provider.hosts.adopt import require_adopted
+from raidproof.provider.hosts.disks import CANNOT_PROVE, HostDisks
+from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
+from raidproof.provider.hosts.login import require_root
+from raidproof.provider.hosts.no_power import NoPower
+from raidproof.provider.hosts.power import HostPower, switch_of
+from raidproof.provider.hosts.reach import login_of
+from raidproof.provider.hosts.restore import left_as_found
+from raidproof.provider.hosts.snapshot import Orders, copies, require_restored
+from raidproof.provider.qemu.forward import LOOPBACK, forward
+
+NAME = "hosts"
+PROGRAMS = {
+    "server": ("python3", "mdadm", "exportfs", "rpc.nfsd", "rpc.mountd", "wipefs", "blkid", "lsblk"),
+    "client": ("python3", "mount.nfs"),
+}
+RUNTIME = "/run/raidproof"
+
+
+class HostsLab(Lab):
+    """The machines of an inventory, for the time of a run."""
+
+    disks: HostDisks
+
+    def __init__(self, topology: Topology, *, keep: bool = False) -> None:
+        if topology.inventory is None:
+            raise RequestError("provider hosts needs to know its machines", remedy="name them with --inventory FILE")
+        self.inventory = load_inventory(Path(topology.inventory))
+        super().__init__(of_inventory(topology, self.inventory), keep=keep)
+
+    def _leave(self) -> None:
+        self._directory.remove()
+        step(f"the machines are left as they are: raidproof hosts restore {self.topology.inventory} puts them back")
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run in it says nothing about."""
+        powers = [machine.power for machine in self.machines.values()]
+        switches = [said for power in powers if isinstance(power, HostPower) for said in power.cannot_prove]
+        return (*CANNOT_PROVE, *dict.fromkeys(switches))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """By what each machine loses its power."""
+        return tuple(
+            f"{name}: {power.switch.name}: {power.switch.strength}"
+            for name, machine in self.machines.items()
+            if isinstance(power := machine.power, HostPower)
+        )
+
+    def _build(self, undo: ExitStack) -> None:
+        undo.callback(self._disconnect)
+        named = zip(self.topology.machines, self.inventory.machines, strict=False)
+        self.machines = {spec.name: self._make(spec, host) for spec, host in named}
+        step(f"logging in to {', '.join(self.machines)}")
+        side_by_side([machine.attach for machine in self.machines.values()])
+        for machine in self.machines.values():
+            require_root(machine)
+            # Else its disks would be refused for what an unfinished run has made of them.
+            require_restored(machine)
+            for program in PROGRAMS[machine.spec.role]:
+                machine.require(program)
+        self.disks = HostDisks(self.inventory, self.server, lambda: self.server.boot_id is not None)
+        # Before anything is changed: refused disks change nothing.
+        self._require_sizes()
+        # Where other labs are too: a killed run leaves it behind, and `gc` finds it there.
+        self._directory = LabDirectory.create()
+        undo.callback(self._directory.remove)
+        run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._directory.name}"
+        step("noting what the machines are like")
+        kept = [(machine, self._orders(machine, run)) for machine in (self.server, *self.clients)]
+        undo.enter_context(left_as_found(kept, copies()))
+        undo.callback(self._bring_back)
+        for machine in self.machines.values():
+            self._prepare(machine)
+        self.topology = self.topology.model_copy(
+            update={"machines": tuple(with_memory(one) for one in self.machines.values())}
+        )
+
+    def _make(self, spec: MachineSpec, host: HostSpec) -> Machine:
+        login = login_of(host)
+        transport = Transport(spec.name, login)
+        control = self.inventory.power.get(host.name)
+        power: HostPower | NoPower = NoPower(host.name)
+        if control is not None:
+            # The machine is made below.
+            switch = switch_of(control, lambda argv: machine.start_command(argv))  # noqa: PLW0108
+            power = HostPower(host.name, switch, login.answers)
+        machine = Machine(spec, power, transport, own_init=False, on_boot=lambda: self._prepare(machine))
+        return machine
+
+    def _bring_back(self) -> None:
+        """Switch on and log in to what a broken-off run has left off: else it could not be put back."""
+        for machine in self.machines.values():
+            if not machine.transport.alive:
+                step(f"bringing back {machine.name}")
+                machine.power.on()
+                machine.attach()
+
+    def _prepare(self, machine: Machine) -> None:
+        """Do what a reboot undoes."""
+        machine.succeed(["mkdir", "--parents", RUNTIME])
+        if isinstance(machine.power, HostPower):
+            machine.power.prepare()
+        if machine is self.server:
+            # Its own start-up assembles what arrays it finds.
+            self.disks.stop_arrays()
+            self.disks.link()
+
+    def _orders(self, machine: Machine, run: str) -> Orders:
+        if machine is not self.server:
+            return Orders(run, "client")
+        disks = tuple(disk.id for disk in self.inventory.disk)
+        return Orders(run, "server", disks, stop_nfs=self.inventory.server.stop_nfs)
+
+    def _require_sizes(self) -> None:
+        """Make sure that the disks are adopted, and as large as they are asked to be.
+
+        Raises:
+            RequestError: one may not be used.
+            RequirementMissing: one is too small.
+        """
+        found = {one.serial: one.identity.size for one in require_adopted(self.inventory, self.server)}
+        for disk in self.topology.disks:
+            if found[disk.serial] < disk.size:
+                raise RequirementMissing(
+                    f"{disk.serial} has {format_size(found[disk.serial])}, and {format_size(disk.size)} are asked for",
+                    remedy="name larger disks in the inventory",
+                )
+
+    def listen(self) -> socket.socket:
+        """Listen on a socket of this host's file system: the clients' words come through their SSH connections."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = self._directory.path / "ear"
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen()
+        return listener
+
+    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+        """Return a port of the client's own loopback."""
+        path: str = listener.getsockname()
+
+        def connect() -> socket.socket:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(path)
+            return connection
+
+        return LOOPBACK, forward(client.transport.connected, connect)
+
+
+def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
+    """Return a topology with the machines of an inventory in its roles; real disks are as they are.
+
+    Raises:
+        RequirementMissing: the inventory has fewer clients or disks than are asked for.
+        RequestError: a name leads to no address.
+    """
+    lacks = [
+        f"{asked} {what}, and it has {len(found)}"
+        for what, asked, found in (
+            ("clients", len(topology.clients), inventory.client),
+            ("disks", len(topology.disks), inventory.disk),
+        )
+        if asked > len(found)
+    ]
+    if lacks:
+        raise RequirementMissing(f"{topology.inventory} is asked for {'; for '.join(lacks)}")
+    hosts = iter(inventory.client)
+    machines = tuple(
+        spec.model_copy(update={"address": address_of(inventory.server if spec.role is Role.SERVER else next(hosts))})
+        for spec in topology.machines
+    )
+    disks = tuple(disk.model_copy(update={"profile": None, "controller": None}) for disk in topology.disks)
+    return topology.model_copy(update={"machines": machines, "disks": disks, "controllers": (), "slow_motion": 1.0})
+
+
+def address_of(host: HostSpec) -> IPv4Interface:
+    """Return where other machines reach one.
+
+    Raises:
+        RequestError: its name leads to no IPv4 address.
+    """
+    name = host.address or login_of(host).hostname
+    try:
+        return IPv4Interface(socket.gethostbyname(name))
+    except OSError as error:
+        raise RequestError(
+            f"{host.name}: {name} leads to no IPv4 address: {error.strerror}",
+            remedy="write its address into the inventory",
+        ) from error
+
+
+def with_memory(machine: Machine) -> MachineSpec:
+    """Return a machine's specification with the memory that it was found to have."""
+    total = found_in(r"^MemTotal:\s+(\d+) kB", machine.get("/proc/meminfo"), "MemTotal")
+    return machine.spec.model_copy(update={"memory": int(total) * KIB})

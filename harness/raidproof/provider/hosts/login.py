@@ -1,0 +1,189 @@
+"""The way into a machine that exists: as its owner's ~/.ssh/config and known_hosts say, and no other."""
+
+import shlex
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import paramiko
+
+from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
+from raidproof.core.errors import RequestError
+from raidproof.machine.login import Way
+
+CONFIG = Path("~/.ssh/config")
+KNOWN_HOSTS = (
+    Path("~/.ssh/known_hosts"),
+    Path("~/.ssh/known_hosts2"),
+    Path("/etc/ssh/ssh_known_hosts"),
+    Path("/etc/ssh/ssh_known_hosts2"),
+)
+"""Where OpenSSH looks, unless it is told otherwise (ssh_config(5))."""
+CONNECT_S = 3.0
+"""A machine that exists may be far away, or behind a proxy that has to log in first."""
+
+
+class Runs(Protocol):
+    """What is needed of a machine to find out who one is there."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def run(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
+        """Run a command to its end, whatever its status."""
+
+
+class _Unknown(paramiko.RejectPolicy):
+    """Says what to do about a host key that nobody has confirmed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    def missing_host_key(self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:
+        raise RequestError(
+            f"{hostname} is in no known_hosts; it shows the {key.get_name()} key {key.fingerprint}",
+            remedy=f"log in once by hand and compare it, or: ssh-keyscan -p {self._port} {self._host}",
+        )
+
+
+class HostLogin:
+    """How one logs in to a machine, from its alias."""
+
+    def __init__(self, host: str, user: str | None = None, *, sudo: bool = False, config: Path = CONFIG) -> None:
+        """``host`` is an alias of the configuration, a name, or an address; ``user`` overrides the configuration's.
+
+        Raises:
+            RequestError: the configuration cannot be read.
+        """
+        self._sudo = sudo
+        self._options = _options(config.expanduser(), host)
+        self.hostname = str(self._options["hostname"])
+        """Its name or address, without an alias."""
+        self.user = user or self._options.get("user")
+        """Who logs in; None is who runs the harness."""
+        try:
+            self.port = int(self._options.get("port", 22))
+        except ValueError as error:
+            raise RequestError(f"{config}: port {self._options['port']!r} of {host} is no number") from error
+
+    @property
+    def proxy(self) -> str | None:
+        """The command whose input and output are the connection; None where it is direct."""
+        command, jump = self._options.get("proxycommand"), self._options.get("proxyjump")
+        if command and command.lower() != "none":
+            return str(command)
+        if not jump or jump.lower() == "none":
+            return None
+        *first, last = (hop.strip() for hop in jump.split(","))
+        hops = ["-J", ",".join(first)] if first else []
+        strict = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+        destination = last if last.startswith("ssh://") else f"ssh://{last}"
+        return shlex.join(["ssh", *strict, *hops, "-W", f"[{self.hostname}]:{self.port}", destination])
+
+    def connect(self) -> Way:
+        """Connect to its SSH port, or start the proxy that does.
+
+        Raises:
+            OSError: it does not answer now.
+        """
+        if proxy := self.proxy:
+            return paramiko.ProxyCommand(proxy)
+        connection = socket.create_connection((self.hostname, self.port), timeout=CONNECT_S)
+        # Else each command waits for the other side's delayed acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
+        """Log in by the configuration's keys, the agent's, or the usual ones.
+
+        Raises:
+            RequestError: nobody has confirmed the machine's host key.
+            paramiko.SSHException: it is another machine than it was, or the login is refused.
+        """
+        for path in self.known_hosts:
+            with suppress(FileNotFoundError):
+                client.load_system_host_keys(str(path))
+        client.set_missing_host_key_policy(_Unknown(self.hostname, self.port))
+        alias = self._options.get("hostkeyalias")
+        identities = [str(path) for path in map(_expanded, self._options.get("identityfile", ())) if path.exists()]
+        try:
+            client.connect(
+                alias or self.hostname,
+                # An alias stands in known_hosts without a port.
+                port=22 if alias else self.port,
+                username=self.user,
+                key_filename=identities or None,  # type: ignore[arg-type]  # its types know of no list
+                sock=way,
+                look_for_keys=self._options.get("identitiesonly") != "yes",
+                allow_agent=str(self._options.get("identityagent", "")).lower() != "none",
+                timeout=timeout_s,
+                banner_timeout=timeout_s,
+                auth_timeout=timeout_s,
+            )
+        except RequestError:
+            client.close()
+            way.close()
+            raise
+
+    @property
+    def known_hosts(self) -> tuple[Path, ...]:
+        """The files of confirmed host keys."""
+        named = shlex.split(self._options.get("userknownhostsfile", ""))
+        return tuple(map(_expanded, named)) + KNOWN_HOSTS[2:] if named else tuple(map(_expanded, KNOWN_HOSTS))
+
+    def command(self, argv: Sequence[str]) -> str:
+        """Return the command for the login shell, whatever shell that is, as root."""
+        if not self._sudo:
+            return shlex.join(argv)
+        # A shell of root's, because some of what is asked is the shell's own: `command -v`.
+        return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+
+    def answers(self) -> bool:
+        """Tell whether an SSH server greets there: a proxy answers for nobody but itself."""
+        try:
+            way = self.connect()
+        except OSError:
+            return False
+        try:
+            way.settimeout(CONNECT_S)
+            return way.recv(4) == b"SSH-"
+        except (OSError, paramiko.SSHException):
+            return False
+        finally:
+            way.close()
+
+
+def require_root(machine: Runs) -> None:
+    """Make sure that commands are run as root.
+
+    Raises:
+        RequestError: they are not; says what to change.
+    """
+    who = machine.run(["id", "-u"])
+    if who.ok and who.stdout.strip() == "0":
+        return
+    if "password is required" in who.stderr or "a terminal is required" in who.stderr:
+        raise RequestError(
+            f"{machine.name}: sudo asks for a password",
+            remedy="give the user a line in /etc/sudoers.d: USER ALL=(ALL) NOPASSWD: ALL",
+        )
+    said = who.stderr.strip() or f"user {who.stdout.strip()}"
+    raise RequestError(
+        f"{machine.name}: commands are not run as root: {said}", remedy="log in as root, or write sudo = true"
+    )
+
+
+def _options(path: Path, host: str) -> paramiko.SSHConfigDict:
+    try:
+        config = paramiko.SSHConfig.from_path(str(path)) if path.exists() else paramiko.SSHConfig()
+        return config.lookup(host)
+    except (OSError, UnicodeDecodeError, paramiko.SSHException, ImportError) as error:
+        # ImportError: `Match exec` needs a library that is not there.
+        raise RequestError(f"{path} cannot be understood: {error}") from error
+
+
+def _expanded(path: str | Path) -> Path:
+    return Path(path).expanduser()

@@ -1,0 +1,296 @@
+"""Looks at the disks of one machine. Nothing here writes, and what could not be found out is said."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RigError
+from raidproof.core.layer import Machine, State
+from raidproof.guest import disk_probe as probe
+from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey
+from raidproof.provider.hosts.mark import Mark, decode
+
+_COLUMNS = "KNAME,MAJ:MIN,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINT"
+_TRUE = {"1", "true"}
+NOTHING_FOUND = 2
+"""Status of blkid when none of the devices carries anything (blkid(8))."""
+
+
+def probe_command(paths: Iterable[str]) -> list[str]:
+    """Look at the disks behind paths; the program is its standard input."""
+    return ["python3", "-I", "-", *paths]
+
+
+def lsblk_command() -> list[str]:
+    """List all block devices with what is made of them."""
+    return ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
+
+
+def wipefs_command(names: Iterable[str]) -> list[str]:
+    """List every signature on devices."""
+    return ["wipefs", "--no-act", "--json", *(f"/dev/{name}" for name in names)]
+
+
+def blkid_command(names: Iterable[str]) -> list[str]:
+    """Say what devices carry, by reading them: no cache is asked."""
+    return ["blkid", "--probe", "--output", "export", *(f"/dev/{name}" for name in names)]
+
+
+class BlockDevice(State):
+    """One block device as lsblk has it; what of ``mounts`` stands on it counts as its own."""
+
+    name: str
+    number: str
+    kind: str
+    size: int
+    read_only: bool
+    model: str | None
+    serial: str | None
+    wwn: str | None
+    mounts: tuple[str, ...]
+
+
+def parse_lsblk(text: str) -> dict[str, BlockDevice]:
+    """Read all devices, by number.
+
+    Raises:
+        RigError: it is not whole.
+    """
+    try:
+        found: dict[str, BlockDevice] = {}
+        for device in json.loads(text)["blockdevices"]:
+            _flatten(device, found)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RigError(f"lsblk: not what it should print: {error!r}: {text.strip()[-200:]}") from error
+    return found
+
+
+def _flatten(device: Mapping[str, Any], found: dict[str, BlockDevice]) -> tuple[str, ...]:
+    mounts = {device["mountpoint"]} - {None}
+    for child in device.get("children", ()):
+        mounts.update(_flatten(child, found))
+    above = tuple(sorted(mounts))
+    found[device["maj:min"]] = BlockDevice(
+        name=device["kname"],
+        number=device["maj:min"],
+        kind=device["type"],
+        # Before 2.33 every value is a string.
+        size=int(device["size"]),
+        read_only=str(device["ro"]).lower() in _TRUE,
+        model=_word(device["model"]),
+        serial=_word(device["serial"]),
+        wwn=_word(device["wwn"]),
+        mounts=above,
+    )
+    return above
+
+
+def _word(value: str | None) -> str | None:
+    return (value or "").strip() or None
+
+
+def parse_wipefs(text: str) -> tuple[Signature, ...]:
+    """Read every signature.
+
+    Raises:
+        RigError: it is not whole.
+    """
+    try:
+        return tuple(
+            Signature(device=one["device"], kind=one["type"], label=one["label"] or None, uuid=one["uuid"] or None)
+            for one in json.loads(text)["signatures"]
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise RigError(f"wipefs: not what it should print: {error!r}: {text.strip()[-200:]}") from error
+
+
+def parse_blkid(text: str) -> tuple[Signature, ...]:
+    """Read what devices carry, in export format: a paragraph a device.
+
+    Raises:
+        RigError: a line has another form.
+    """
+    found = []
+    for paragraph in filter(None, text.split("\n\n")):
+        lines = paragraph.strip().splitlines()
+        if wrong := next((line for line in lines if "=" not in line), None):
+            raise RigError(f"blkid: not KEY=VALUE: {wrong!r}")
+        tags = dict(line.split("=", 1) for line in lines)
+        if "DEVNAME" not in tags:
+            raise RigError(f"blkid: a device without a name: {paragraph.strip()[-200:]}")
+        device = tags["DEVNAME"].rpartition("/")[2]
+        uuid = tags.get("UUID") or tags.get("LOGUUID")
+        found += [
+            Signature(device=device, kind=tags[key], label=tags.get("LABEL"), uuid=uuid)
+            for key in ("TYPE", "PTTYPE")
+            if key in tags
+        ]
+    return tuple(found)
+
+
+class Probed(State):
+    """What the probe found."""
+
+    machine_id: str
+    links: dict[str, str]
+    dangling: tuple[str, ...]
+    facts: dict[str, dict[str, tuple[str, ...]]]
+    """By number and word."""
+    incomplete: tuple[str, ...]
+
+
+def parse_probe(text: str) -> Probed:
+    """Read what the probe printed.
+
+    Raises:
+        RigError: it is not whole.
+    """
+    lines = [line.split("\t") for line in text.splitlines()]
+    if not lines or lines[-1] != ["end"]:
+        raise RigError(f"the look at the disks was cut off: {text.strip()[-200:] or 'nothing'}")
+    facts: dict[str, dict[str, tuple[str, ...]]] = {}
+    links, dangling, incomplete, machine_id = {}, [], [], ""
+    for line in lines[:-1]:
+        match line:
+            case ["machine", machine_id]:
+                pass
+            case ["link", path, number]:
+                links[path] = number
+            case ["dangling", path]:
+                dangling.append(path)
+            case ["incomplete", reason]:
+                incomplete.append(reason)
+            case [word, number, value]:
+                of = facts.setdefault(number, {})
+                of[word] = (*of.get(word, ()), value)
+            case _:
+                raise RigError(f"the look at the disks makes no sense: {line!r}")
+    if not machine_id:
+        incomplete.append("/etc/machine-id")
+    return Probed(
+        machine_id=machine_id,
+        links=links,
+        dangling=tuple(dangling),
+        facts=facts,
+        incomplete=tuple(incomplete),
+    )
+
+
+def survey(machine: Machine, paths: Sequence[str]) -> Survey:
+    """Find out all that a machine says of the disks behind paths. Four commands, none of which writes.
+
+    Raises:
+        RigError: the machine has no Python, or the look at the disks was cut off.
+    """
+    source = Path(probe.__file__).read_text()
+    seen = machine.run(probe_command(paths), stdin=source)
+    if not seen.ok:
+        raise RigError(f"{machine.name}: the disks could not be looked at: {seen.stderr.strip()[-500:]}")
+    probed = parse_probe(seen.stdout)
+    names = sorted(
+        {name for of in probed.facts.values() for word in ("disk", "partition") for name in of.get(word, ())}
+    )
+    listed = machine.run(lsblk_command())
+    signed = machine.run(wipefs_command(names)) if names else None
+    carried = machine.run(blkid_command(names)) if names else None
+    return assemble(machine.name, probed, listed, signed, carried)
+
+
+def assemble(
+    machine: str, probed: Probed, listed: Completed, signed: Completed | None, carried: Completed | None
+) -> Survey:
+    """Put together what was found; pure. What failed or makes no sense makes the survey incomplete."""
+    unknown = list(probed.incomplete)
+    devices: dict[str, BlockDevice] = {}
+    signatures: list[Signature] = []
+    try:
+        devices = parse_lsblk(_output(listed, {0}))
+        if signed is not None and carried is not None:
+            signatures = [*parse_wipefs(_output(signed, {0})), *parse_blkid(_output(carried, {0, NOTHING_FOUND}))]
+    except RigError as error:
+        unknown.append(str(error))
+    # Devices that nobody asked for matter too: another path to a disk is one of them.
+    disks = {number: DiskFacts(**_common(device)) for number, device in devices.items() if number not in probed.facts}
+    for number, facts in probed.facts.items():
+        disks[number] = _facts(number, facts, devices.get(number), signatures)
+    return Survey(
+        machine=machine,
+        machine_id=probed.machine_id,
+        links=probed.links,
+        dangling=probed.dangling,
+        disks=disks,
+        unknown=tuple(unknown),
+    )
+
+
+def _output(ended: Completed, statuses: set[int]) -> str:
+    if ended.status not in statuses:
+        raise RigError(f"{ended.argv[0]}: status {ended.status}: {ended.stderr.strip()[-200:]}")
+    return ended.stdout
+
+
+def _common(device: BlockDevice) -> dict[str, Any]:
+    return device.model_dump()
+
+
+def _facts(
+    number: str, facts: Mapping[str, tuple[str, ...]], device: BlockDevice | None, signatures: Iterable[Signature]
+) -> DiskFacts:
+    unknown = [*facts.get("unknown", ())]
+
+    def one(word: str) -> str:
+        values = facts.get(word, ())
+        if len(values) != 1:
+            unknown.append(word)
+            return ""
+        return values[0]
+
+    name, size, read_only, blank = one("disk"), one("size"), one("ro"), one("blank")
+    if device is None:
+        unknown.append("lsblk does not list it")
+    elif (device.name, str(device.size)) != (name, size):
+        unknown.append(f"lsblk has another device: {device.name}, {device.size} bytes")
+    mine = {name, *facts.get("partition", ())}
+    first, last = (_mark(facts.get(word, ())) for word in ("first", "last"))
+    if first is not None:
+        # An array of ours reaches to the end of its members, and the parity of their marks can look like a mark.
+        last = None
+    return DiskFacts(
+        name=name,
+        number=number,
+        kind=device.kind if device else "unknown",
+        size=int(size or 0),
+        read_only=read_only != "0" or device is None or device.read_only,
+        model=(device and device.model) or next(iter(facts.get("model", ())), None),
+        serial=(device and device.serial) or next(iter(facts.get("serial", ())), None),
+        wwn=(device and device.wwn) or next(iter(facts.get("wwn", ())), None),
+        partitions=facts.get("partition", ()),
+        mounts=tuple(sorted({*facts.get("mount", ()), *(device.mounts if device else ())} - {"[SWAP]"})),
+        swaps=facts.get("swap", ()) or (("[SWAP]",) if device and "[SWAP]" in device.mounts else ()),
+        holders=facts.get("holder", ()),
+        openers=facts.get("opener", ()),
+        claimed="claimed" in facts,
+        signatures=tuple(_merged(one for one in signatures if one.device in mine)),
+        blank=blank == "1",
+        mark=first or last,
+        first_mark=first is not None,
+        unknown=tuple(unknown),
+    )
+
+
+def _mark(blocks: Sequence[str]) -> Mark | None:
+    return decode(bytes.fromhex(blocks[0])) if blocks else None
+
+
+def _merged(signatures: Iterable[Signature]) -> Iterator[Signature]:
+    """Yield each signature once: two tools see it, and of one superblock there may be several copies."""
+    known = list(dict.fromkeys(signatures))
+    for one in known:
+        # wipefs knows no UUID of an XFS log; blkid does.
+        nameless = one.uuid is None and one.label is None
+        if not nameless or not any(
+            (other.device, other.kind) == (one.device, one.kind) and other != one for other in known
+        ):
+            yield one

@@ -1,0 +1,232 @@
+"""Provider ``qemu``: any kernel for PCs, several CPUs. Member disks come from the disk engine by QEMU's NBD client."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar
+
+from raidproof.core import command
+from raidproof.core.errors import RequestError
+from raidproof.core.topology import MachineSpec
+from raidproof.core.units import MIB
+from raidproof.image.image import Image
+from raidproof.image.kernel import Kernel
+from raidproof.machine.member_disks import MemberDisks
+from raidproof.namespace.network import hardware_address
+from raidproof.provider.guest_power import GuestPower
+from raidproof.provider.qemu import emulator
+from raidproof.provider.qemu.emulator import PROGRAM
+
+NAME = "qemu"
+CANNOT_PROVE = (
+    "qemu: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
+    "qemu: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
+    "configurations, and prove nothing of a particular drive",
+    "qemu: drivers and firmware of the deployed machine's disks, controllers and network do not run: all is virtio",
+    "qemu: system disks are files of this host, and lose at a cut what QEMU had not written; only member disks lose "
+    "their caches as disks do",
+)
+EMULATED = (
+    "qemu: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
+    "with other odds than on hardware"
+)
+"""What emulation cannot prove besides."""
+FIRST_SLOT, LAST_SLOT, FUNCTIONS = 1, 0x1E, 8
+"""Of q35's root bus: slot 0 is the host bridge's, slot 0x1f the chip set's."""
+
+
+class Accelerator(StrEnum):
+    """What executes the guest's instructions."""
+
+    KVM = "kvm"
+    TCG = "tcg"
+
+    @property
+    def cpu(self) -> str:
+        """The processor that the guest sees: this host's own, or the plainest, which is the quickest to emulate."""
+        return "host" if self is Accelerator.KVM else "qemu64,-cx16"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Words for the kernel: its defences would flush an emulated processor's translations at each system call."""
+        return () if self is Accelerator.KVM else ("mitigations=off",)
+
+
+def bare_machine(
+    accelerator: Accelerator,
+    memory: int,
+    kernel: Kernel,
+    arguments: Sequence[str],
+    program: Sequence[str] = (PROGRAM,),
+) -> list[str]:
+    """Return the command of a machine without disks and network; its standard output is the serial console.
+
+    ``memory`` is in bytes; ``program`` are the words that start QEMU. It ends when the guest powers off, restarts or
+    panics.
+
+    Raises:
+        RequestError: the kernel is none for PCs.
+    """
+    if kernel.initramfs is None:
+        raise RequestError(f"QEMU cannot boot {kernel.name}, a kernel of User-mode Linux")
+    options = {Accelerator.KVM: "kvm", Accelerator.TCG: "tcg,thread=multi"}
+    append = ["console=ttyS0", "panic=1", "net.ifnames=0", *accelerator.arguments, *kernel.arguments, *arguments]
+    return [
+        *program,
+        *("-no-user-config", "-nodefaults", "-no-reboot"),
+        *("-display", "none"),
+        *("-machine", "q35,sata=off,smbus=off,usb=off,vmport=off,hpet=off,i8042=off"),
+        *("-accel", options[accelerator]),
+        *("-cpu", accelerator.cpu),
+        *("-m", f"{memory // MIB}M"),
+        *("-chardev", "stdio,id=console,signal=off"),
+        *("-serial", "chardev:console"),
+        *("-kernel", str(kernel.binary)),
+        *("-initrd", str(kernel.initramfs)),
+        *("-append", " ".join(append)),
+    ]
+
+
+def qemu_command(
+    spec: MachineSpec,
+    kernel: Kernel,
+    image: Image,
+    directory: Path,
+    tap: str,
+    accelerator: Accelerator,
+    disks: MemberDisks | None = None,
+    program: Sequence[str] = (PROGRAM,),
+) -> list[str]:
+    """Return the command that boots a machine; its standard output is the console.
+
+    ``directory`` has its root (`overlay_path`) and its configuration disk, ``NAME.config``.
+
+    Raises:
+        RequestError: more disks than the machine has room for, or a kernel that is none for PCs.
+    """
+    drives = [
+        _drive(
+            "root", {"driver": "qcow2", "file": _file(overlay_path(directory, spec.name)), "backing": _raw(image.path)}
+        ),
+        _drive("modules", _raw(kernel.modules_image)),
+        _drive("config", _raw(directory / f"{spec.name}.config")),
+    ]
+    if disks is not None:
+        drives += [_member(serial, disks.engine_socket) for serial in disks.serials]
+    network = {"driver": "virtio-net-pci", "netdev": "lab", "mac": hardware_address(spec), "romfile": ""}
+    noise = {"driver": "virtio-rng-pci", "rng": "noise"}
+    devices = [network, noise, *(device for _, device in drives)]
+    return [
+        *bare_machine(accelerator, spec.memory, kernel, (), program),
+        *("-name", spec.name),
+        *_processors(spec),
+        *("-netdev", f"tap,id=lab,ifname={tap},script=no,downscript=no"),
+        *("-object", _json({"qom-type": "rng-random", "id": "noise", "filename": "/dev/urandom"})),
+        *(word for node, _ in drives for word in ("-blockdev", _json(node))),
+        *(word for device in _placed(devices) for word in ("-device", _json(device))),
+    ]
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    # QEMU's other form of options gives commas in a path a meaning.
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _file(path: Path) -> dict[str, Any]:
+    # The host does not fail here: its page cache outlives the guest.
+    return {"driver": "file", "filename": str(path), "cache": {"direct": False, "no-flush": True}}
+
+
+def _raw(path: Path) -> dict[str, Any]:
+    # Nobody writes to it, so whoever else has it open is no reason not to.
+    return {"driver": "raw", "read-only": True, "file": {**_file(path), "locking": "off"}}
+
+
+def _drive(serial: str, node: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"node-name": serial, **node}, {"driver": "virtio-blk-pci", "drive": serial, "serial": serial}
+
+
+def _member(serial: str, socket: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    name = f"member-{serial}"
+    server = {"type": "unix", "path": str(socket)}
+    node = {"driver": "nbd", "node-name": name, "server": server, "export": serial, "discard": "unmap"}
+    return node, {
+        "driver": "virtio-blk-pci",
+        "drive": name,
+        "serial": serial,
+        "num-queues": 1,
+        # Else the guest sends no flush.
+        "write-cache": "on",
+        "logical_block_size": 512,
+    }
+
+
+def _placed(devices: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give each device its place on the bus, eight to a slot."""
+    room = (LAST_SLOT - FIRST_SLOT + 1) * FUNCTIONS
+    if len(devices) > room:
+        raise RequestError(f"a machine has room for {room} devices, not for {len(devices)}")
+    for number, device in enumerate(devices):
+        slot, function = divmod(number, FUNCTIONS)
+        place = {"addr": f"{slot + FIRST_SLOT:#x}.{function}", "multifunction": function == 0}
+        yield {**device, "disable-legacy": "on", "bus": "pcie.0", **place}
+
+
+def _processors(spec: MachineSpec) -> list[str]:
+    words = ["-smp", f"cpus={spec.cpus},sockets={spec.numa_nodes},maxcpus={spec.cpus}"]
+    if spec.numa_nodes == 1:
+        return words
+    cpus, memory = spec.cpus // spec.numa_nodes, spec.memory // MIB // spec.numa_nodes
+    for node in range(spec.numa_nodes):
+        # The last one has what does not divide: together they must be the whole.
+        size = memory if node < spec.numa_nodes - 1 else spec.memory // MIB - memory * node
+        words += ["-object", _json({"qom-type": "memory-backend-ram", "id": f"ram{node}", "size": size * MIB})]
+        words += ["-numa", f"node,nodeid={node},memdev=ram{node},cpus={node * cpus}-{(node + 1) * cpus - 1}"]
+    return words
+
+
+def program_for(accelerator: Accelerator) -> tuple[str, ...]:
+    """Return the words that start the QEMU for a machine; fetches one for emulation where this host's is too old."""
+    return (PROGRAM,) if accelerator is Accelerator.KVM else emulator.for_emulation()
+
+
+def overlay_path(directory: Path, machine: str) -> Path:
+    """Return the file that takes what a machine writes to its root; it stays as long as the lab does."""
+    return directory / f"{machine}.qcow2"
+
+
+def overlay_command(image: Path, overlay: Path) -> list[str]:
+    """Return the command that makes a machine's root, empty above an image that is only read."""
+    return ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(overlay)]
+
+
+@dataclass
+class QemuPower(GuestPower):
+    """The power of a machine that is a QEMU."""
+
+    program_name: ClassVar[str] = "QEMU"
+    accelerator: Accelerator
+    program: tuple[str, ...]
+    """The words that start QEMU: `program_for` has them."""
+
+    def on(self) -> None:
+        """Give the disks their power, then start QEMU."""
+        overlay = overlay_path(self.directory, self.spec.name)
+        if not overlay.exists():
+            command.succeed(overlay_command(self.image.path, overlay))
+        if self.disks is not None:
+            self.disks.power_on()
+        self.boots += 1
+        argv = qemu_command(
+            self.spec,
+            self.kernel,
+            self.image,
+            self.directory,
+            self.tap,
+            self.accelerator,
+            self.disks,
+            self.program,
+        )
+        self._guest = self.enclosure.spawn(argv, output=self.consoles[-1])

@@ -1,0 +1,54 @@
+"""A lab: one network with its machines and disks, from nothing to answering, and back to nothing."""
+
+from pathlib import Path
+
+from raidproof.core.errors import RequestError, nearest
+from raidproof.core.topology import Topology
+from raidproof.lab.lab import Lab
+from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.hosts import lab as hosts
+from raidproof.provider.provider import Provider
+from raidproof.provider.qemu.lab import Qemu
+from raidproof.provider.uml.lab import Uml
+from raidproof.provider.vagrant.lab import Vagrants
+
+__all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare", "provider_of"]
+
+ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu, "vagrant": Vagrants}
+PROVIDERS = (*ENCLOSED, hosts.NAME)
+
+
+def provider_of(topology: Topology) -> Provider:
+    """Return what makes the machines of a topology.
+
+    Raises:
+        RequestError: there is no such provider.
+    """
+    if topology.provider not in ENCLOSED:
+        raise RequestError(f"no such provider: {topology.provider!r}", remedy=nearest(topology.provider, PROVIDERS))
+    return ENCLOSED[topology.provider]()
+
+
+def prepare(topology: Topology) -> None:
+    """Fetch and build what a lab needs, so that nothing has begun yet if it is not to be had.
+
+    Raises:
+        RequestError: there is no such kernel, image or provider, or the provider cannot make such machines.
+        RequirementMissing: this host lacks something for it.
+        RigError: something could not be fetched or built.
+    """
+    if topology.provider != hosts.NAME:
+        provider_of(topology).prepare(topology)
+
+
+def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
+    """Return the lab of a topology; it is a context manager, and nothing exists before it is entered.
+
+    Console logs go to ``logs``. With ``keep`` it outlives its maker.
+
+    Raises:
+        RequestError: there is no such provider.
+    """
+    if topology.provider == hosts.NAME:
+        return hosts.HostsLab(topology, keep=keep)
+    return EnclosedLab(topology, provider_of(topology), logs=logs, keep=keep)

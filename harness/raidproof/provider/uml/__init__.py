@@ -1,0 +1,1 @@
+"""Provider ``uml``: machines that are processes."""

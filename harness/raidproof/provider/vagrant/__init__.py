@@ -1,0 +1,1 @@
+"""Provider ``vagrant``: machines that Vagrant makes."""

@@ -1,0 +1,178 @@
+"""Provider ``vagrant``: machines that Vagrant makes with a libvirt of the lab's own, on the disk engine."""
+
+from pathlib import Path
+
+from raidproof.core.log import step
+from raidproof.core.topology import MachineSpec, Topology
+from raidproof.core.waiting import Deadline, now_ns
+from raidproof.image import image, kernel
+from raidproof.image.kernel import Kernel
+from raidproof.machine.machine import Machine
+from raidproof.machine.power import OWN_POWEROFF
+from raidproof.machine.transport import Transport
+from raidproof.namespace import Enclosure
+from raidproof.namespace.network import hardware_address
+from raidproof.provider.provider import Provider, Site
+from raidproof.provider.qemu import kvm
+from raidproof.provider.qemu.emulator import PROGRAM
+from raidproof.provider.qemu.kvm import KvmAnswer
+from raidproof.provider.qemu.machine import Accelerator
+from raidproof.provider.vagrant import box, libvirt, user_box
+from raidproof.provider.vagrant.box import Box
+from raidproof.provider.vagrant.box_guest import BoxGuest
+from raidproof.provider.vagrant.box_login import BoxLogin, learn_host_key
+from raidproof.provider.vagrant.libvirt import Libvirt
+from raidproof.provider.vagrant.machine import (
+    CANNOT_PROVE,
+    EMULATED,
+    NAME,
+    USERS,
+    USERS_POWEROFF,
+    SshConfig,
+    Vagrant,
+    VagrantPower,
+)
+from raidproof.provider.vagrant.user_box import UserBox
+from raidproof.provider.vagrant.vagrantfile import Guest
+
+HOST_KEY_DEADLINE_S = 60.0
+
+
+class Vagrants(Provider):
+    """Makes the machines of one lab."""
+
+    name: str = NAME
+    boots_together = True
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        """By the machine's name; a user's box has its own."""
+        self.boxes: dict[str, Box | UserBox] = {}
+        self.answer = KvmAnswer(works=False, reason="not tried")
+        """Whether KVM boots a guest here."""
+        self._powers: dict[str, VagrantPower] = {}
+        self._up_s = 0.0
+        self._ways: dict[str, SshConfig] = {}
+        """Into machines of a user's boxes."""
+        self._fitted: dict[str, BoxGuest] = {}
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch kernels and images, make boxes of them, and find out whether KVM works.
+
+        Raises:
+            RequestError: there is no such kernel, image or box.
+            RequirementMissing: not root, or this host has no Vagrant, libvirt or QEMU.
+        """
+        libvirt.require()
+        self.answer = kvm.find_out()
+        for machine in topology.machines:
+            asked = machine.software
+            user_box.refuse(asked, NAME)
+            if (name := user_box.asked(asked)) is not None:
+                self.boxes[machine.name] = user_box.find(name)
+                continue
+            self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
+            self.boxes[machine.name] = box.get(image.get(asked), found)
+
+    def enclose(self, directory: Path) -> Enclosure:
+        """Return namespaces for network, processes and libvirt's folders."""
+        return Enclosure(directory, folders=libvirt.folders(directory))
+
+    def furnish(self, site: Site) -> None:
+        """Start libvirt with the lab's network, and let Vagrant make and boot all machines."""
+        own = Libvirt(site.enclosure, site.directory, site.logs)
+        own.start(site.topology, {spec.name: hardware_address(spec) for spec in site.topology.machines})
+        key = site.directory / "key"
+        key.touch(mode=0o600)
+        key.write_text(site.keys.user.private)
+        guests = [self._guest(spec, site, key) for spec in site.topology.machines]
+        for one in guests:
+            poweroff = OWN_POWEROFF if one.config is not None else USERS_POWEROFF
+            self._powers[one.spec.name] = VagrantPower(one, own, site.logs, poweroff)
+        made = Vagrant(site.enclosure, own, site.directory, site.logs, guests)
+        made.prepare(self.boxes.values(), accelerated=self.answer.works)
+        step("vagrant makes the machines")
+        begun = now_ns()
+        made.up(list(self._powers.values()))
+        self._up_s = (now_ns() - begun) / 1e9
+        if self._users:
+            self._ways = made.ssh_config()
+
+    def _guest(self, spec: MachineSpec, site: Site, key: Path) -> Guest:
+        own, console = self.boxes[spec.name], site.directory / f"{spec.name}.console"
+        if isinstance(own, UserBox):
+            version = None if own.version == "0" else own.version
+            return Guest(spec, own.name, console, version=version, disks=site.members_of(spec))
+        return Guest(
+            spec,
+            own.name,
+            console,
+            config=site.config_disk(spec.name),
+            modules=own.modules,
+            arguments=box.arguments(self.kernels[spec.name], *self.accelerator.arguments),
+            key=key,
+            disks=site.members_of(spec),
+        )
+
+    def power(self, spec: MachineSpec, site: Site) -> VagrantPower:  # noqa: ARG002
+        """Return the switch of a machine; Vagrant has switched it on for the first time."""
+        return self._powers[spec.name]
+
+    def machine(self, spec: MachineSpec, site: Site) -> Machine:
+        """Return a machine; into one of a user's box one logs in as Vagrant does.
+
+        Raises:
+            DeadlineExceeded: it does not show its host key.
+        """
+        own = self.boxes[spec.name]
+        if not isinstance(own, UserBox):
+            return super().machine(spec, site)
+        way = self._ways[spec.name]
+        deadline = Deadline.after(HOST_KEY_DEADLINE_S)
+        # Nobody knows a box's host keys beforehand. It has just booted for the first time: what it shows is pinned.
+        key = learn_host_key(site.enclosure.socket, way.address, way.port, deadline)
+        login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.enclosure.socket)
+        login.save(site.directory, spec.name)
+        members = site.members_of(spec)
+        fitted = self._fitted[spec.name] = BoxGuest(str(own), members.serials if members else ())
+        machine = Machine(
+            spec,
+            self.power(spec, site),
+            Transport(spec.name, login),
+            own_init=False,
+            on_boot=lambda: fitted.prepare(machine),
+        )
+        return machine
+
+    @property
+    def _users(self) -> dict[str, UserBox]:
+        return {name: one for name, one in self.boxes.items() if isinstance(one, UserBox)}
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """What executes the guests' instructions."""
+        return self.answer.accelerator
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part."""
+        return {**super().programs, "vagrant": ("vagrant",), "libvirt": ("libvirtd",), "qemu": (PROGRAM,)}
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run on it says nothing about."""
+        emulated = () if self.answer.works else (EMULATED,)
+        return (*CANNOT_PROVE, *emulated, *((USERS,) if self._users else ()))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """With what the machines ran."""
+        said = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
+        said.append(f"vagrant up took {self._up_s:.0f} s for all machines")
+        said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
+        said += [
+            f"{name}: its kernel says nothing on the serial console, so its complaints after a crash are not seen"
+            for name, one in self._fitted.items()
+            if one.silent
+        ]
+        return tuple(said)

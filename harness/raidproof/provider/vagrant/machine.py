@@ -1,0 +1,289 @@
+"""Vagrant with libvirt: how it is run and what it says, and the power of a machine of its making."""
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+
+from raidproof.core.errors import RigError
+from raidproof.core.log import logger
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.disk.cache import CutPolicy
+from raidproof.machine.console import cause_of_death, console_logs
+from raidproof.machine.member_disks import cut_power
+from raidproof.machine.power import OWN_POWEROFF, Cut
+from raidproof.namespace import Enclosure
+from raidproof.provider.vagrant.box import Box, environment
+from raidproof.provider.vagrant.libvirt import Libvirt
+from raidproof.provider.vagrant.user_box import UserBox
+from raidproof.provider.vagrant.vagrantfile import FILE, Guest, lab_json
+
+NAME = "vagrant"
+CANNOT_PROVE = (
+    "vagrant: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
+    "configurations, and prove nothing of a particular drive",
+    "vagrant: each machine's system disk survives a cut as the host's page cache; only member disks lose their caches",
+)
+EMULATED = (
+    "vagrant: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
+    "with other odds than on hardware"
+)
+"""What emulation cannot prove besides."""
+USERS = (
+    "vagrant: what a user's box runs, kernel and packages, is as its maker built it: differences to another box or "
+    "image are not of one component alone"
+)
+"""What boxes of the user's cannot prove besides."""
+USERS_POWEROFF = ("systemctl", "poweroff")
+UP_DEADLINE_S = 150.0
+"""For all machines together; once more if some did not come up: Vagrant's own wait for an address can hang."""
+USERS_UP_DEADLINE_S = 600.0
+"""The same for boxes that start a whole distribution."""
+SHORT_DEADLINE_S = 60.0
+OFF_DEADLINE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """A line of ``vagrant --machine-readable``."""
+
+    target: str
+    kind: str
+    data: tuple[str, ...]
+
+
+def parse_messages(text: str) -> list[Message]:
+    """Read the lines of ``vagrant --machine-readable``: time, machine, kind, data; all else is left out."""
+    found = []
+    for line in text.splitlines():
+        stamp, *words = line.split(",")
+        if stamp.isdecimal() and len(words) >= 2:
+            target, kind, *data = (_plain(word) for word in words)
+            found.append(Message(target, kind, tuple(data)))
+    return found
+
+
+def _plain(word: str) -> str:
+    return word.replace("%!(VAGRANT_COMMA)", ",").replace("\\n", "\n").replace("\\r", "\r")
+
+
+def complaint(messages: Sequence[Message]) -> str | None:
+    """Return why it failed, in one line: its error, or the last thing that it said as one."""
+    errors = [message.data[-1] for message in messages if message.kind == "error-exit" and message.data]
+    errors += [message.data[-1] for message in messages if message.kind == "ui" and message.data[:1] == ("error",)]
+    return " ".join(errors[0].split()) if errors else None
+
+
+@dataclass(frozen=True)
+class SshConfig:
+    """How Vagrant would log in to a machine."""
+
+    address: str
+    port: int
+    user: str
+    keys: tuple[Path, ...]
+
+
+def parse_ssh_config(text: str) -> dict[str, SshConfig]:
+    """Read the output of ``vagrant ssh-config``, by machine."""
+    parsed = paramiko.SSHConfig.from_text(text)
+    found = {}
+    for name in parsed.get_hostnames() - {"*"}:
+        said = parsed.lookup(name)
+        found[name] = SshConfig(
+            said["hostname"], int(said["port"]), said["user"], tuple(map(Path, said.get("identityfile", ())))
+        )
+    return found
+
+
+@dataclass
+class Vagrant:
+    """The machines of one lab as Vagrant has them: its home, its state and its runs, all in the lab's directory."""
+
+    enclosure: Enclosure
+    libvirt: Libvirt
+    directory: Path
+    logs: Path
+    guests: Sequence[Guest]
+    _runs: int = 0
+
+    @property
+    def home(self) -> Path:
+        """The lab's own VAGRANT_HOME."""
+        return self.directory / "vagrant"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every run of Vagrant is told."""
+        return {
+            **environment(self.home),
+            "VAGRANT_CWD": str(FILE.parent),
+            "VAGRANT_DOTFILE_PATH": str(self.directory / "vagrant.state"),
+            "RAIDPROOF_LAB": str(self.directory / "vagrant.json"),
+        }
+
+    def prepare(self, boxes: Iterable[Box | UserBox], *, accelerated: bool) -> None:
+        """Show Vagrant the boxes, which are not copied, and write what it is to make."""
+        shown = self.home / "boxes"
+        shown.mkdir(parents=True)
+        distinct = {one.name: one for one in boxes}.values()
+        for one in distinct:
+            (shown / one.folder.name).symlink_to(one.folder)
+        # Under the name that it would have once uploaded Vagrant finds a disk in the pool.
+        self.libvirt.offer([image for one in distinct for image in one.images])
+        (self.directory / "vagrant.json").write_text(lab_json(self.guests, accelerated=accelerated))
+
+    def run(self, *words: str, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> str:
+        """Run Vagrant and return its output, machine-readable; ``still_possible`` raises when it waits in vain.
+
+        Raises:
+            DeadlineExceeded: it still ran, and was ended.
+            RigError: it failed; says why.
+        """
+        self._runs += 1
+        output = self.logs / f"vagrant.{self._runs}.{words[0]}.log"
+        argv = ["vagrant", *words, "--machine-readable"]
+        begun = now_ns()
+        process = self.enclosure.spawn(argv, output=output, environment=self.environment, directory=self.directory)
+
+        def ended() -> tuple[int] | None:
+            if (status := process.status) is not None:
+                return (status,)
+            still_possible()
+            return None
+
+        try:
+            (status,) = wait_until(ended, deadline, shlex.join(argv), interval_s=0.05)
+        except BaseException:
+            process.kill()
+            raise
+        said = output.read_text(errors="replace")
+        logger.debug("vagrant: %.1f s, status %d: %s", (now_ns() - begun) / 1e9, status, shlex.join(argv))
+        if status != 0:
+            reason = complaint(parse_messages(said)) or " | ".join(said.strip().splitlines()[-3:])
+            raise RigError(f"vagrant {words[0]} ended with status {status}: {reason}; see {output}")
+        return said
+
+    def up(self, powers: Sequence["VagrantPower"]) -> None:
+        """Make the machines and wait until Vagrant can log in to each; where that fails, all are tried once more.
+
+        Raises:
+            RigError: it failed again; says why.
+            DeadlineExceeded: some did not come up the second time either.
+        """
+        try:
+            self._up(powers)
+        except RigError as error:
+            logger.warning("trying once more, as vagrant up failed: %s", error)
+            for power in powers:
+                power.begin_again()
+            # What was made half would be in the way.
+            self.destroy()
+            self._up(powers)
+
+    def _up(self, powers: Sequence["VagrantPower"]) -> None:
+        for power in powers:
+            power.prepare()
+        begun: set[str] = set()
+
+        def nobody_died() -> None:
+            for power in powers:
+                if power.running:
+                    begun.add(power.name)
+                elif power.name in begun:
+                    power.require_on()
+
+        own = all(power.guest.config is not None for power in powers)
+        deadline = Deadline.after(UP_DEADLINE_S if own else USERS_UP_DEADLINE_S)
+        words = ("up", "--provider", "libvirt", "--no-provision", "--no-destroy-on-error")
+        self.run(*words, deadline=deadline, still_possible=nobody_died)
+
+    def ssh_config(self) -> dict[str, SshConfig]:
+        """Return how to log in to the machines, by name."""
+        said = self.run("ssh-config", deadline=Deadline.after(SHORT_DEADLINE_S))
+        texts = [message.data[-1] for message in parse_messages(said) if message.kind == "ssh-config"]
+        return parse_ssh_config("\n".join(texts))
+
+    def destroy(self) -> None:
+        """Make Vagrant forget the machines. The end of the enclosure ends them just as well, and at once."""
+        self.run("destroy", "--force", deadline=Deadline.after(SHORT_DEADLINE_S))
+
+
+@dataclass
+class VagrantPower:
+    """The power of a machine that Vagrant made."""
+
+    guest: Guest
+    libvirt: Libvirt
+    logs: Path
+    poweroff: tuple[str, ...] = OWN_POWEROFF
+    boots: int = 0
+    _made: bool = False
+
+    @property
+    def name(self) -> str:
+        """The machine's, which is also that of libvirt's domain."""
+        return self.guest.spec.name
+
+    @property
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the present one last."""
+        return console_logs(self.logs, self.name, self.boots)
+
+    @property
+    def running(self) -> bool:
+        """Whether its QEMU runs."""
+        return self.libvirt.running(self.name)
+
+    def prepare(self) -> None:
+        """Make ready for `Vagrant.up`, which is the first boot."""
+        if not self.running:
+            self._next_console()
+
+    def begin_again(self) -> None:
+        """End it before `Vagrant.up` is tried once more; nothing of worth is in it yet."""
+        if self.running:
+            self.libvirt.kill(self.name)
+            self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
+
+    def _next_console(self) -> None:
+        # The domain has one path for its console: a link, so that each boot has a log.
+        self.boots += 1
+        self.guest.console.unlink(missing_ok=True)
+        self.guest.console.symlink_to(self.consoles[-1].absolute())
+
+    def on(self) -> None:
+        """Boot it; the first time `Vagrant.up` has done that."""
+        if not self._made:
+            self._made = True
+            return
+        self._next_console()
+        if self.guest.disks is not None:
+            self.guest.disks.power_on()
+        # What `vagrant up` does with a machine that is off, without its waiting; Vagrant asks libvirt what runs.
+        self.libvirt.start_machine(self.name)
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
+        self._require_running()
+        cut = cut_power(self.guest.disks, lambda: self.libvirt.kill(self.name), policy, seed)
+        self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
+        return cut
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Wait until libvirt has seen its end."""
+        self.libvirt.wait_off(self.name, deadline)
+
+    def _require_running(self) -> None:
+        if not self.running:
+            raise RigError(f"{self.name} is not switched on")
+
+    def require_on(self) -> None:
+        """Raise RigError with the console's last words if it has ended."""
+        if not self.running:
+            last = self.consoles[-1]
+            said = last.read_text(errors="replace") if last.exists() else ""
+            cause = cause_of_death(said) if said.strip() else self.libvirt.cause(self.name)
+            raise RigError(f"{self.name}: its machine ended: {cause}; see {self.consoles[-1]}")

@@ -1,0 +1,1 @@
+"""raidproof under pytest: options, fixtures, and how a test ends."""

@@ -1,0 +1,386 @@
+"""What a scenario asks for by name: a lab, and a cycle in it whose end says whether the scenario's claim holds."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from raidproof.core.errors import (
+    ControlFailed,
+    Inconclusive,
+    ProductError,
+    RaidproofError,
+    RequestError,
+    RequirementMissing,
+    RigError,
+)
+from raidproof.core.interrupt import interrupted, unwinding_on_signals
+from raidproof.core.topology import server_and_clients
+from raidproof.core.units import KIB, MIB
+from raidproof.machine.kernel_log import moment, said_since
+from raidproof.monitor.bottleneck import Limit
+from raidproof.plan.parametrize import PlannedCell
+from raidproof.provider.registry import Lab
+from raidproof.record import CycleRecord
+from raidproof.record.cell import CellRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run import doctor
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.execution import Execution, record_of
+from raidproof.run.platform import platform_of
+from raidproof.storage.array import ArraySpec, Level
+from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.storage.stack import StackSpec
+from raidproof.verdict.kernel_log import judge_kernel_logs
+from raidproof.workload.history import History
+
+MEMBERS = ("disk0", "disk1", "disk2", "disk3")
+"""The member disks of the lab that scenarios share."""
+DISK_SIZE = 288 * MIB
+"""Two of them have room for XFS."""
+LEDGER_SECONDS = 1.0
+"""Long enough for hundreds of acknowledgements of every kind; a scenario claims about each of them."""
+TIMEO_S = 3.0
+"""A client that waits for a dead server asks it again after so long; after 60 if nothing is said (nfs(5))."""
+ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+CAMPAIGN = pytest.StashKey[Campaign]()
+"""Where a session's campaign is, once a scenario has asked for it."""
+PLANS = pytest.StashKey["Plans"]()
+"""Where its runs of plans are."""
+
+ERRORS: dict[Outcome, type[RaidproofError]] = {
+    Outcome.FAIL: ProductError,
+    Outcome.ERROR: RigError,
+    Outcome.SKIP: RequirementMissing,
+    Outcome.INVALID: ControlFailed,
+    Outcome.INCONCLUSIVE: Inconclusive,
+}
+
+
+def stack_of(
+    level: str = "5",
+    *,
+    members: int = len(MEMBERS),
+    chunk_size: int = 64 * KIB,
+    bitmap_chunk: int | None = None,
+    filesystem: FilesystemSpec | None = None,
+    sync: bool = True,
+    export: ExportSpec | None = None,
+    mount: MountSpec | None = None,
+) -> StackSpec:
+    """Return a stack on the shared lab's disks: RAID5, XFS, a sync export and NFSv4.2 where nothing else is said.
+
+    Its clients come back in seconds: they ask a dead server again soon, and no delegation keeps them waiting.
+
+    Raises:
+        RequestError: it cannot be.
+    """
+    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
+    if level != Level.RAID1:
+        array["chunk_size"] = chunk_size
+    if level != Level.RAID0:
+        # The engine's members begin blank, and blank members agree.
+        array["assume_clean"] = True
+    return StackSpec(
+        array=ArraySpec(**array),
+        filesystem=filesystem or XfsSpec(),
+        export=export or ExportSpec(sync=sync, delegations=False),
+        mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
+    )
+
+
+class Ended:
+    """A cycle that has ended, and what a scenario may claim about it."""
+
+    def __init__(self, record: CycleRecord, observations: Path) -> None:
+        self.record = record
+        self.observations = observations
+
+    def must_pass(self) -> Self:
+        """Claim that every promise was kept that holds by design, and that a control behaved.
+
+        Raises:
+            ProductError: a promise was broken.
+            RigError: the rig failed.
+            RequirementMissing: something that the cycle needs is not there.
+            ControlFailed: it was a control, and did not show what it must.
+            Inconclusive: what was to be seen did not show.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(ERRORS[self.record.outcome])
+        return self
+
+    def must_keep_every_promise(self) -> Self:
+        """Claim that all that was acknowledged is there.
+
+        Raises:
+            ProductError: something is missing, whatever excuses it; and all that `must_pass` raises.
+        """
+        __tracebackhide__ = True
+        self.must_pass()
+        if self.lost:
+            raise self._as(ProductError)
+        return self
+
+    def must_lose_by_design(self) -> Self:
+        """Claim that acknowledged work was lost, as the export's options allow, and that it was measured.
+
+        Raises:
+            Inconclusive: nothing was lost this time; and all that `must_pass` raises.
+        """
+        __tracebackhide__ = True
+        self.must_pass()
+        if not self.lost:
+            raise self._as(Inconclusive)
+        return self
+
+    def _as(self, kind: type[RaidproofError]) -> RaidproofError:
+        return kind(f"{self.record.title}: {self.record.reason}", remedy=f"see {self.observations}")
+
+    @property
+    def acknowledged(self) -> int:
+        """Operations that the clients had been told are done before the fault."""
+        return self.record.on_server.acknowledged_total if self.record.on_server else 0
+
+    def went_on(self, client: str) -> bool:
+        """Whether a client was told of anything done after the fault."""
+        history = History.read(self.observations / "history")
+        workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
+        after = self.record.fault_at_ns or 0
+        return any(one.worker in workers and (one.ended_ns or 0) > after for one in history.acknowledged())
+
+    @property
+    def lost(self) -> int:
+        """How many of them were not there when the server was back, or later through a client."""
+        places = (self.record.on_server, self.record.on_client)
+        return max((evidence.lost_total for evidence in places if evidence), default=0)
+
+
+class Cycle:
+    """Runs crash cycles for one scenario, under its name."""
+
+    def __init__(self, campaign: Campaign, name: str) -> None:
+        self.campaign = campaign
+        self._name = name
+        self._turns = 0
+
+    def __call__(self, stack: StackSpec, **changes: Any) -> Ended:
+        """Run one cycle on a stack. ``changes`` are other fields of a CycleSpec than its name and title."""
+        self._turns += 1
+        name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
+        title = name.replace("-", " ")
+        return self.run(
+            CycleSpec.model_validate(
+                {"name": name, "title": title, "stack": stack, "ledger_seconds": LEDGER_SECONDS, **changes}
+            )
+        )
+
+    def run(self, spec: CycleSpec) -> Ended:
+        """Run one cycle as it is described."""
+        return Ended(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
+
+
+class Measured:
+    """A cell that was visited. What its ``must_...`` claim holds, or is raised as an error of the right kind."""
+
+    def __init__(self, record: CellRecord, run: Path) -> None:
+        self.record = record
+        self.run = run
+
+    def must_be_measured(self) -> Self:
+        """Claim that the configuration took effect and its workload ran; how fast is not asked.
+
+        Raises:
+            ProductError: the configuration is not what was asked.
+            RigError: no visit worked.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(ERRORS[self.record.outcome], self.record.reason)
+        return self
+
+    def must_reach(self, share_of_expected: float) -> Self:
+        """Claim that the median is at least this share of what the hardware should give.
+
+        Raises:
+            ProductError: it is less.
+            Inconclusive: there is no formula for it, or this machine was what limited it.
+        """
+        __tracebackhide__ = True
+        self.must_be_measured()._must_tell_of_the_hardware()
+        if (ratio := self.record.ratio) is None:
+            raise self._as(Inconclusive, "nobody knows what the hardware should give")
+        if ratio < share_of_expected:
+            raise self._as(ProductError, f"{ratio:.0%} of what the hardware should give: {self.record.cause}")
+        return self
+
+    def must_be_faster_than(self, other: "Measured", by: float = 0.0) -> Self:
+        """Claim that each visit gave more than each of another cell's, by this share of it.
+
+        Raises:
+            ProductError: each gave less.
+            RequestError: they do not measure the same.
+            Inconclusive: their ranges overlap, or this machine was what limited one of them.
+        """
+        __tracebackhide__ = True
+        for one in (self, other):
+            one.must_be_measured()._must_tell_of_the_hardware()
+        mine, theirs = self.record, other.record
+        if mine.unit != theirs.unit:
+            raise self._as(RequestError, f"{mine.unit} cannot be compared with {theirs.unit}")
+        said = f"{min(mine.measured):.3g} to {max(mine.measured):.3g} {mine.unit}, and {theirs.name} "
+        said += f"{min(theirs.measured):.3g} to {max(theirs.measured):.3g}"
+        if max(mine.measured) < (1 + by) * min(theirs.measured):
+            raise self._as(ProductError, said)
+        if min(mine.measured) < (1 + by) * max(theirs.measured):
+            raise self._as(Inconclusive, f"the ranges overlap: {said}")
+        return self
+
+    def _must_tell_of_the_hardware(self) -> None:
+        __tracebackhide__ = True
+        limit = self.record.limit
+        if limit in set(Limit) and not Limit(limit).rankable:
+            raise self._as(Inconclusive, f"limited by the {limit} of this machine, not by the hardware")
+
+    def _as(self, kind: type[RaidproofError], reason: str) -> RaidproofError:
+        return kind(f"{self.record.name}: {reason}", remedy=f"see {self.run}")
+
+
+class Plans:
+    """The plans whose cells a session's scenarios measure: each is a run, and one of them has a lab."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._undo = ExitStack()
+        self._executions: dict[Path, Execution] = {}
+
+    @property
+    def campaigns(self) -> list[Campaign]:
+        """Their runs."""
+        return [one.campaign for one in self._executions.values()]
+
+    def execution_of(self, cell: PlannedCell) -> Execution:
+        """Return what measures the cells of a plan, and end all other labs: they would be measured too."""
+        if cell.path not in self._executions:
+            options, plan = self._config.option, cell.matrix.plan
+            topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
+            campaign = Campaign(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
+            campaign.record.plan = record_of(cell.matrix, cell.path)
+            self._undo.enter_context(campaign)
+            # Only what scenarios ask for is to be in the record.
+            self._executions[cell.path] = Execution(replace(cell.matrix, cells=()), campaign)
+        mine = self._executions[cell.path]
+        shared = self._config.stash.get(CAMPAIGN, None)
+        for one in (*self.campaigns, *([shared] if shared else [])):
+            if one is not mine.campaign:
+                one.discard_lab()
+        return mine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._undo.__exit__(*error)
+
+
+class Measure:
+    """Measures cells of plans, in labs of their plans' hardware."""
+
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+
+    def __call__(self, cell: PlannedCell, repeats: int = 1) -> Measured:
+        """Visit a cell; what was visited before counts too."""
+        execution = self._plans.execution_of(cell)
+        return Measured(execution.measure(cell, repeats), execution.campaign.store.path)
+
+
+class Consoles:
+    """What the machines of a lab say from a moment on."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._machines = lab.machines
+        self._begun = {name: moment(one) for name, one in lab.machines.items()}
+
+    def must_be_calm(self) -> None:
+        """Claim that no kernel has said anything alarming since.
+
+        Raises:
+            ProductError: one did.
+        """
+        __tracebackhide__ = True
+        logs = [(name, said_since(self._machines[name], begun)) for name, begun in self._begun.items()]
+        verdict = judge_kernel_logs(logs)
+        if verdict.outcome is not Outcome.PASS:
+            raise ProductError(f"kernel log: {verdict.reason}")
+
+
+def name_of(node: str) -> str:
+    """Turn the name of a test into that of a cycle: ``test_a_cut[torn-3]`` into ``a-cut-torn-3``."""
+    return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
+
+
+@contextmanager
+def _on_this_host() -> Iterator[None]:
+    """Let labs be, and let a signal unwind them."""
+    with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
+        # mkfs and ip are not on every user's path.
+        environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
+        doctor.require_host()
+        yield
+
+
+@pytest.fixture(scope="session")
+def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
+    """The run that a session's scenarios share; its lab boots when the first of them needs it."""
+    options = pytestconfig.option
+    topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform_of(vars(options)))
+    with (
+        _on_this_host(),
+        suppress(KeyboardInterrupt),
+        Campaign("scenarios", Path(options.results), topology, keep=options.keep) as one,
+    ):
+        pytestconfig.stash[CAMPAIGN] = one
+        yield one
+        if interrupted():
+            raise KeyboardInterrupt  # so that the record says so
+
+
+@pytest.fixture(scope="session")
+def plans(pytestconfig: pytest.Config) -> Iterator[Plans]:
+    """The runs of plans that a session's scenarios share."""
+    with _on_this_host(), suppress(KeyboardInterrupt), Plans(pytestconfig) as one:
+        pytestconfig.stash[PLANS] = one
+        yield one
+        if interrupted():
+            raise KeyboardInterrupt  # so that their records say so
+
+
+@pytest.fixture
+def measure(plans: Plans) -> Measure:
+    """Measures a cell of a plan: ``measure(cell).must_reach(0.8)``; see `raidproof.plan.parametrize.cells_of`."""
+    return Measure(plans)
+
+
+@pytest.fixture
+def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> Cycle:
+    """Runs crash cycles on the shared lab; each builds its stack on blank disks."""
+    return Cycle(campaign, name_of(request.node.name))
+
+
+@pytest.fixture
+def lab(campaign: Campaign) -> Lab:
+    """The shared lab with blank disks. After a scenario that fails in it, the next one gets a new lab."""
+    machines = campaign.lab
+    machines.disks.reset()
+    return machines

@@ -1,0 +1,17 @@
+"""What a run leaves behind: one directory, one versioned schema, complete before anything is judged."""
+
+from raidproof.record.environment import Environment, MachineRecord
+from raidproof.record.run import ControlSpec, CycleRecord, Recovery, RunRecord, Throughput, Timeline
+from raidproof.record.store import RunStore
+
+__all__ = [
+    "ControlSpec",
+    "CycleRecord",
+    "Environment",
+    "MachineRecord",
+    "Recovery",
+    "RunRecord",
+    "RunStore",
+    "Throughput",
+    "Timeline",
+]

@@ -1,0 +1,158 @@
+"""The schema of a run. ``SCHEMA`` rises whenever a field changes its meaning."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from raidproof.record.cell import CellRecord, PlanRecord, Strict
+from raidproof.record.environment import Environment
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.suite import SuiteRecord
+
+SCHEMA = 2
+BIN_MS = 100
+
+
+class Throughput(Strict):
+    """What the clients could do before anything went wrong."""
+
+    sequential_write_mb_s: float | None = None
+    """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second; the median of all."""
+    sequential_write_each: list[float] = Field(default_factory=list)
+    """Each measurement of it; empty in a record of a single one."""
+    fsyncs_per_s: float | None = None
+    """Acknowledged write + fsync of 4 KiB, all clients together, over all of the ledger."""
+    fsyncs_each_second: list[float] = Field(default_factory=list)
+    """The same in each whole second of it."""
+    acknowledged_per_s: float | None = None
+    """Acknowledged operations of all kinds, all clients together."""
+
+
+class Recovery(Strict):
+    """From power back to work, in seconds of wall time, stage by stage; None for a stage that did not happen."""
+
+    boot_s: float | None = None
+    assemble_s: float | None = None
+    mount_s: float | None = None
+    first_io_s: float | None = None
+    """From the start of the export to the first acknowledgement that a client got."""
+
+    @property
+    def total_s(self) -> float | None:
+        """Sum of the stages; None if one is missing."""
+        stages = (self.boot_s, self.assemble_s, self.mount_s, self.first_io_s)
+        known = [stage for stage in stages if stage is not None]
+        return sum(known) if len(known) == len(stages) else None
+
+
+class Timeline(Strict):
+    """Acknowledgements over time, around the fault. Times are seconds relative to the fault."""
+
+    bin_ms: int = BIN_MS
+    begin_s: float
+    acknowledged: list[int]
+    """Operations acknowledged in each bin, from ``begin_s`` on."""
+    last_durable_s: float | None = None
+    """Everything that was acknowledged before this survived; None when all did."""
+    served_again_s: float | None = None
+    """The first acknowledgement after the fault."""
+
+
+class ControlSpec(Strict):
+    """What a control must show for the rest of the run to count."""
+
+    expects_loss: bool
+    expects_blame: str | None = None
+    """How the blame for the loss must begin."""
+
+
+class CycleRecord(Strict):
+    """One cycle: build, measure, write, break, recover, look. And what that is judged to mean."""
+
+    name: str
+    title: str
+    asked: dict[str, Any]
+    """Specification of every layer, by layer."""
+    effective: dict[str, Any] = Field(default_factory=dict)
+    """What was found on the machines, by layer; ``mounts`` has one for each client."""
+    workload: dict[str, Any] = Field(default_factory=dict)
+    """Specification of the ledger, its seconds, and fio's job."""
+    cache_mode: str
+    """The member disks' cache while the ledger ran."""
+    during: list[dict[str, str]] = Field(default_factory=list)
+    """What was wrong already when the clients began: fault, target, proof."""
+    fault: str
+    fault_begun_ns: int | None = None
+    """When the fault began to be made: a shutdown takes time."""
+    fault_at_ns: int | None = None
+    fault_proof: str | None = None
+    resumed_ns: int | None = None
+    """When clients could be served again: an acknowledgement between the fault and this was still on its way."""
+    policy: str | None = None
+    seed: int
+    control: ControlSpec | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+    """Raw observations, by what they are, relative to the run's directory."""
+    workers: list[dict[str, Any]] = Field(default_factory=list)
+    ledger_begun_ns: int | None = None
+    ledger_seconds: float | None = None
+    """From the ledger's beginning to the fault, or to its last acknowledgement."""
+    explanation: str | None = None
+    """Whose fault a loss is, as far as the fault itself says."""
+    allowed_errors: list[int] = Field(default_factory=list)
+    """Errors (errno) of which clients may be told at any time: something is wrong that means them."""
+    allowed_by_fault: list[int] = Field(default_factory=list)
+    """Those of which they may be told from the fault's beginning on."""
+    lost_power: list[str] = Field(default_factory=list)
+    """Clients that lost their power: what they did last, they could not tell."""
+    throughput: Throughput = Field(default_factory=Throughput)
+    recovery: Recovery = Field(default_factory=Recovery)
+    verified_s: float | None = None
+    """From the fault until everything had been checked."""
+    disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """The engine's counters by member disk."""
+    checks: dict[str, Any] = Field(default_factory=dict)
+    """What file system, array and kernel log checks found, unjudged."""
+    rig_error: str | None = None
+    not_effective: str | None = None
+    """Where the system accepted a request and did something else."""
+    not_recovered: str | None = None
+    """Where array or file system did not come back after the fault."""
+    requirement_missing: str | None = None
+    # Judged from the above, and judged anew by `raidproof judge`.
+    on_server: Evidence | None = None
+    on_client: Evidence | None = None
+    timeline: Timeline | None = None
+    loss_window_s: float | None = None
+    """Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault."""
+    verdicts: list[Verdict] = Field(default_factory=list)
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    reason: str = "not judged"
+
+
+class SchemaOnly(BaseModel):
+    """What every record has, whatever its schema."""
+
+    schema_version: int
+
+
+class RunRecord(Strict):
+    """A whole run."""
+
+    schema_version: int = SCHEMA
+    run: str
+    started: datetime
+    ended: datetime | None = None
+    ended_early: str | None = None
+    """Why the run did not come to its end; what it had not yet done, it does not prove."""
+    command: list[str]
+    environment: Environment | None = None
+    topology: dict[str, Any] = Field(default_factory=dict)
+    cycles: list[CycleRecord] = Field(default_factory=list)
+    plan: PlanRecord | None = None
+    cells: list[CellRecord] = Field(default_factory=list)
+    suites: list[SuiteRecord] = Field(default_factory=list)
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    reason: str = "not judged"

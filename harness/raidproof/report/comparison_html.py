@@ -1,0 +1,26 @@
+"""The comparison of two sides as one HTML file that needs nothing else."""
+
+from pathlib import Path
+
+from raidproof.record.store import RunStore
+from raidproof.report import comparison_chart, sides
+from raidproof.report.html import SIGNS, templates
+from raidproof.verdict.comparison import ComparisonRecord
+
+COMPARISON = "comparison.json"
+PAGE = "comparison.html"
+
+
+def write_comparison(comparison: ComparisonRecord, store: RunStore) -> Path:
+    """Write record and page, each whole or not at all; return the page."""
+    store.write_text(COMPARISON, comparison.model_dump_json(indent=1) + "\n")
+    return store.write_text(PAGE, render_comparison(comparison))
+
+
+def render_comparison(comparison: ComparisonRecord) -> str:
+    """Return the page of a comparison."""
+    return (
+        templates()
+        .get_template("comparison.html.j2")
+        .render(run=comparison, signs=SIGNS, sides=sides, chart=comparison_chart, groups=sides.groups(comparison))
+    )

@@ -1,0 +1,31 @@
+"""The page of an exploration as one HTML file that needs nothing else, and what a run's page says of it."""
+
+from pathlib import Path
+
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.store import RunStore
+from raidproof.report import exploration_chart, exploration_words
+from raidproof.report.html import SIGNS, templates, write_html
+
+
+def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
+    """Write record and page, each whole or not at all, and the run's own page, which names them; return the page."""
+    store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
+    page = store.write_text(f"{stem}.html", render_exploration(record))
+    write_html(store.load(), store.path / "report.html")
+    return page
+
+
+def render_exploration(record: ExplorationRecord) -> str:
+    """Return the page of an exploration."""
+    return (
+        templates()
+        .get_template("exploration.html.j2")
+        .render(
+            run=record,
+            signs=SIGNS,
+            words=exploration_words,
+            chart=exploration_chart,
+            figure=exploration_chart.figure(record),
+        )
+    )

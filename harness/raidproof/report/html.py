@@ -1,0 +1,200 @@
+"""The report as one HTML file that needs nothing else: no network, no script."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import ValidationError
+
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.leaves import flat
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.store import RunStore
+from raidproof.report import (
+    cells,
+    cells_chart,
+    columns,
+    exploration_words,
+    moments,
+    promises,
+    scatter,
+    suites_table,
+    words,
+)
+from raidproof.report.configuration import caveats, configuration, value
+from raidproof.report.figures_table import published_figures
+from raidproof.verdict.safe_configurations import by_safety, losing, safety_in
+from raidproof.verdict.safety import SafetyWord
+
+SIGNS = {
+    Outcome.PASS: "\u2713",
+    Outcome.FAIL: "\u2717",
+    Outcome.ERROR: "!",
+    Outcome.SKIP: "\u2013",
+    Outcome.INVALID: "\u2298",
+    Outcome.INCONCLUSIVE: "?",
+}
+"""Outcomes are told apart without colour too."""
+SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
+SCATTER_FRAMES = (scatter.WIDE, scatter.NARROW)
+MOST_NAMES = 6
+"""Configurations that the head of the page names; the tables have all."""
+
+
+def write_html(record: RunRecord, path: Path) -> None:
+    """Write the report, whole or not at all; explorations that stand beside it are shown in it."""
+    RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
+
+
+def templates() -> Environment:
+    """Return the templates of all pages, with the filters that they share."""
+    environment = Environment(
+        loader=PackageLoader("raidproof.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=readable,
+    )
+    environment.filters |= {
+        "number": words.number,
+        "count": words.count,
+        "data": words.data,
+        "shell": shlex.join,
+        "quote_url": quote,
+        "moment": moment,
+        "conditions": columns.conditions,
+    }
+    return environment
+
+
+def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
+    """Return the explorations of a run by the stem of their files; one of another version is passed over."""
+    found = {}
+    for path in sorted(run.glob("explore-*.json")):
+        with suppress(ValidationError):
+            found[path.stem] = ExplorationRecord.model_validate_json(path.read_text())
+    return found
+
+
+def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
+    """Return the report of a run, with its explorations by the stem of their files."""
+    timelines = [moments.timelines(record.cycles, frame) for frame in (moments.WIDE, moments.NARROW)]
+    sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
+    # Cells stand for the cycles that were made of them.
+    stacks = record.cells if record.plan else record.cycles
+    page = templates().get_template("report.html.j2")
+    return page.render(
+        run=record,
+        took=duration(record),
+        columns=columns.COLUMNS,
+        note=columns.note,
+        blames=columns.blames,
+        losses=columns.losses,
+        happening=columns.happening,
+        signs=SIGNS,
+        safety_signs=SAFETY_SIGNS,
+        safety_in=safety_in,
+        by_safety=by_safety(record),
+        most_names=MOST_NAMES,
+        loses=losing(record),
+        scatters=[scatter.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
+        scatter_frames=SCATTER_FRAMES,
+        timelines=[*zip(*timelines, strict=True)],
+        layers=configuration(stacks),
+        layers_of=lambda cell: configuration([cell]),
+        caveats=caveats(stacks),
+        rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
+        sections=sections,
+        explorations=explorations or {},
+        exploration_words=exploration_words,
+        shown={anchor for anchor, _ in sections},
+        cells=cells,
+        promises=promises,
+        suites_table=suites_table,
+        cells_chart=cells_chart,
+        rankings=cells.rankings(record),
+        published=published_figures(record),
+        numbers=cells_chart.numbered(record),
+        cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
+        topology=topology(record.topology),
+        counters=counters,
+        checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
+    )
+
+
+def sections_of(
+    record: RunRecord, timelines: Sequence[moments.Moments], *, explored: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield anchor and title of each section; a plan's run leaves out those that would be empty."""
+    planned = record.plan is not None
+    if planned:
+        yield "ranking", "Ranking"
+        yield "cells", "Cells"
+    if record.cycles or not planned:
+        yield "table", "Power cuts" if planned else "Results"
+    if not planned:
+        # Cells have a chart of their own, with the speed of the workload that was asked.
+        yield "speed-and-loss", "Speed and loss"
+    if timelines or not planned:
+        yield "timelines", "Timelines"
+    if any(cycle.control for cycle in record.cycles) or not planned:
+        yield "controls", "Controls"
+    if record.cycles or not planned:
+        yield "verdicts", "Verdicts"
+    if explored:
+        yield "crash-states", "Crash states"
+    if record.suites:
+        yield "suites", "Suites"
+    yield "configuration", "Configuration"
+    yield "environment", "Environment"
+    yield "limits", "What this cannot prove"
+    yield "repeat", "Repeat"
+
+
+def rows_of(rows: Sequence[int], of: int, noun: str) -> str:
+    """Return which rows something holds for."""
+    return f"all {noun}" if len(rows) == of else f"{noun} {', '.join(map(str, rows))}"
+
+
+def readable(content: Any) -> Any:
+    """Make control characters visible and unknown values `-` in whatever a template prints."""
+    if content is None:
+        return words.UNKNOWN
+    # Markup is what the template engine has escaped itself, or a macro's output.
+    return words.printable(content) if isinstance(content, str) and not isinstance(content, Markup) else content
+
+
+def moment(when: datetime | None) -> str:
+    """Write a date and time with its zone."""
+    return words.UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}".strip()
+
+
+def duration(record: RunRecord) -> str:
+    """Return how long a run took, in seconds."""
+    return words.number(None if record.ended is None else (record.ended - record.started).total_seconds())
+
+
+def counters(cycle: CycleRecord) -> list[str]:
+    """Return the names of all counters that any member disk of a cycle has, in order of appearance."""
+    return list(dict.fromkeys(name for disk in cycle.disks.values() for name in disk if name != "serial"))
+
+
+def topology(lab: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the parts of a lab in words, by kind."""
+    parts: dict[str, list[str]] = {}
+    for kind, content in lab.items():
+        listed = content if isinstance(content, list | tuple) else [content]
+        parts[kind] = [
+            ", ".join(f"{key} {value(key, one)}" for key, one in flat(part)) if isinstance(part, dict) else str(part)
+            for part in listed
+            if part is not None
+        ]
+    return {kind: lines for kind, lines in parts.items() if lines}

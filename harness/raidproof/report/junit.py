@@ -1,0 +1,119 @@
+"""The report as JUnit XML, which continuous integration servers read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
+
+from raidproof.record.cell import CellRecord
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.store import RunStore
+from raidproof.report.columns import blames, losses
+from raidproof.report.words import printable
+from raidproof.verdict.safe_configurations import by_safety, safety_in
+
+
+def write_junit(record: RunRecord, path: Path) -> None:
+    """Write one test case a cell and one a cycle, whole or not at all.
+
+    In an INVALID run nothing counts: cycles that passed are skipped there, so that no one takes them for green.
+    """
+    RunStore(path.parent).write_text(path.name, render(record))
+
+
+def render(record: RunRecord) -> str:
+    """Return the XML of a run."""
+    suite = TestSuite(printable(record.run))
+    suite.timestamp = record.started.isoformat()
+    suite.add_property("outcome", record.outcome.value)
+    suite.add_property("reason", printable(record.reason))
+    for word, names in by_safety(record).items():
+        suite.add_property(word.value, printable("; ".join(names)))
+    suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
+    suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
+    if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
+        # An end of the run that none of them shows must not be lost.
+        suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
+    if record.ended is not None:
+        suite.time = (record.ended - record.started).total_seconds()
+    xml = JUnitXml()
+    xml.add_testsuite(suite)
+    return str(xml.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
+    """Return the test case of a cycle."""
+    title = f"control: {cycle.title}" if cycle.control else cycle.title
+    # A plan has a case of the same name for the cell whose power this was.
+    title = f"power cut: {title}" if record.plan else title
+    if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
+        reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
+        return case(title, record.run, Outcome.SKIP, reason)
+    made = case(title, record.run, cycle.outcome, cycle.reason)
+    safety = safety_in(record, cycle)
+    made.append(properties_of({"safety": safety.word, "safety_size": safety.size or None}))  # type: ignore[no-untyped-call]
+    said = [
+        f"{cycle.outcome}: {cycle.reason}",
+        str(safety),
+        losses(cycle),
+        *(f"blame: {blame}" for blame in blames(cycle)),
+    ]
+    verdicts = [f"{verdict.checker}: {verdict.outcome}: {verdict.reason}" for verdict in cycle.verdicts]
+    made.system_out = printable("\n".join(one for one in [*said, *verdicts] if one))
+    return made
+
+
+def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
+    """Return the test case of a plan's cell: its end, and its figures as properties."""
+    outcome, reason = cell.outcome, cell.reason
+    if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
+        outcome, reason = (
+            Outcome.SKIP,
+            f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {reason}",
+        )
+    made = case(cell.name, record.run, outcome, reason)
+    made.time = sum(repeat.visit_s for repeat in cell.repeats)
+    figures = {
+        "median": cell.median,
+        "unit": cell.unit or None,
+        "rank": cell.rank,
+        "n": len(cell.measured),
+        "least": cell.spread and cell.spread[0],
+        "greatest": cell.spread and cell.spread[1],
+        "measured_over_expected": cell.ratio,
+        "limit": cell.limit,
+        "lost": cell.lost,
+        "safety": safety_in(record, cell).word,
+        "safety_size": safety_in(record, cell).size or None,
+        "flag": cell.flag,
+        "why_not_ranked": cell.why_not,
+    }
+    made.append(properties_of(figures))  # type: ignore[no-untyped-call]
+    said = [f"{cell.outcome}: {cell.reason}", cell.why_not and f"no rank: {cell.why_not}", cell.cause, cell.flag]
+    made.system_out = printable("\n".join(one for one in said if one))
+    return made
+
+
+def properties_of(figures: Mapping[str, object]) -> Properties:
+    """Return what is known of them as properties."""
+    properties = Properties()  # type: ignore[no-untyped-call]
+    for name, value in figures.items():
+        if value is not None:
+            properties.add_property(Property(name, printable(str(value))))
+    return properties
+
+
+def case(title: str, run: str, outcome: Outcome, reason: str) -> TestCase:
+    """Return a test case that ended in this way."""
+    made = TestCase(printable(title), classname=f"raidproof.{printable(run)}")
+    match outcome:
+        case Outcome.PASS:
+            pass
+        case Outcome.FAIL:
+            made.result = [Failure(printable(reason), outcome.value)]
+        case Outcome.SKIP:
+            made.result = [Skipped(printable(reason), outcome.value)]
+        case _:
+            made.result = [Error(printable(reason), outcome.value)]
+    return made

@@ -1,0 +1,197 @@
+"""The report on a terminal, and as plain text where there is none."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.report.cells_table import shares, show_cells
+from raidproof.report.columns import COLUMNS, Column, blames, happening, losses, note
+from raidproof.report.configuration import caveats
+from raidproof.report.suites_table import show_suites
+from raidproof.report.words import printable
+from raidproof.verdict.safe_configurations import by_safety, losing, safety_in
+from raidproof.verdict.safety import Safety, SafetyWord
+
+SETTINGS = 2
+"""Columns of a run's table that say what was set; the others say what was measured."""
+MOST_NAMES = 3
+"""Configurations that the last lines name; the tables have all."""
+VERDICT_WIDTH = len("control behaved")
+COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "red",
+    Outcome.ERROR: "magenta",
+    Outcome.SKIP: "cyan",
+    Outcome.INVALID: "magenta",
+    Outcome.INCONCLUSIVE: "yellow",
+}
+SAFETY_COLOURS = {SafetyWord.SAFE: "green", SafetyWord.LOSES_DATA: "red", SafetyWord.NOT_SHOWN: "yellow"}
+
+
+def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
+    """Print the table, a line on each cycle, how the run ended, and where the report is."""
+    if record.plan is not None:
+        show_cells(record, console)
+        show_cuts(record, console)
+    elif record.cycles or not record.suites:
+        show_cycles(record, console)
+    show_suites(record, console)
+    if by_safety(record):
+        console.print(safety_line(record), soft_wrap=not console.is_terminal)
+    verdict = verdict_text(record.outcome, loses=losing(record))
+    end = Text("run: ").append_text(verdict).append(f": {printable(record.reason)}")
+    console.print(end, soft_wrap=not console.is_terminal)
+    if report is not None:
+        console.print(Text(f"report: {printable(str(report))}"), soft_wrap=True)
+
+
+def show_cuts(record: RunRecord, console: Console) -> None:
+    """Print what the power cuts of a plan cost, and a line on each that did not pass."""
+    if not record.cycles:
+        return
+    console.print(Text("Power cuts", style="bold"))
+    console.print(ends_table(record, console.width))
+    console.print()
+    bad = [(place, one) for place, one in enumerate(record.cycles, start=1) if one.outcome is not Outcome.PASS]
+    for place, cycle in bad:
+        console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+    if bad:
+        console.print()
+
+
+def show_cycles(record: RunRecord, console: Console) -> None:
+    """Print how each row ended and whether it is safe, then what was measured, then a line on each row."""
+    console.print(ends_table(record, console.width))
+    for columns in packed(record, COLUMNS[SETTINGS:], console.width):
+        console.print()
+        console.print(figures_table(record, columns, console.width))
+    console.print()
+    for place, cycle in enumerate(record.cycles, start=1):
+        console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+    for caveat, rows in caveats(record.cycles).items():
+        if len(rows) < len(record.cycles):  # what holds for some rows makes them different from the others
+            said = f"only {', '.join(map(str, rows))}: {printable(caveat)}"
+            console.print(Text(said), soft_wrap=not console.is_terminal)
+    console.print()
+
+
+def ends_table(record: RunRecord, width: int) -> Table:
+    """Return what was set, whether the test of it is valid, and whether it is safe: beside each other at any width."""
+    settings = COLUMNS[:SETTINGS]
+    cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in settings}
+    answers = [str(safety_in(record, cycle)) for cycle in record.cycles]
+    fixed = [len(str(len(record.cycles))), *(narrowest(one, cells[one]) for one in settings), VERDICT_WIDTH]
+    titles = [printable(cycle.title) for cycle in record.cycles]
+    wishes = [max(map(len, [*texts, "safety"])) for texts in (titles, answers)]
+    room = width - sum(fixed) - len(fixed) - 1
+    # Gaps are 2 wide where that breaks no cell.
+    gap = 2 if room - len(fixed) - 1 >= sum(wishes) else 1
+    row_width, safety_width = shares(wishes, room - (gap - 1) * (len(fixed) + 1))
+    drawn = framed(gap)
+    drawn.add_column("#", justify="right", width=fixed[0])
+    drawn.add_column("row", width=row_width)
+    for column, narrow in zip(settings, fixed[1:], strict=False):
+        drawn.add_column(Text(header(column)), width=narrow)
+    drawn.add_column("verdict", width=VERDICT_WIDTH)
+    drawn.add_column("safety", width=safety_width)
+    for place, cycle in enumerate(record.cycles):
+        row = [Text(str(place + 1)), Text(titles[place]), *(Text(cells[column][place]) for column in settings)]
+        drawn.add_row(*row, verdict_cell(record, cycle), safety_text(safety_in(record, cycle)))
+    return drawn
+
+
+def packed(record: RunRecord, columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
+    """Yield columns in as few tables as are no wider than asked; a group is not divided."""
+    table: list[Column] = []
+    used = 0
+    for _, grouped in groupby(columns, key=lambda column: column.group):
+        group = list(grouped)
+        more = sum(narrowest(one, [printable(one.value(cycle)) for cycle in record.cycles]) + 1 for one in group)
+        if table and len(str(len(record.cycles))) + used + more > width:
+            yield table
+            table, used = [], 0
+        table, used = [*table, *group], used + more
+    yield table
+
+
+def figures_table(record: RunRecord, columns: Sequence[Column], width: int) -> Table:
+    """Return some of what was measured, a row a cycle, by its number."""
+    cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in columns}
+    # Rich crops what does not fit: the widths are ours.
+    widths = [narrowest(column, cells[column]) for column in columns]
+    number_width = len(str(len(record.cycles)))
+    drawn = framed(2 if number_width + sum(widths) + 2 * len(widths) <= width else 1)
+    drawn.add_column("#", justify="right", width=number_width)
+    for column, narrow in zip(columns, widths, strict=True):
+        drawn.add_column(Text(header(column)), justify="right", width=narrow)
+    for place in range(len(record.cycles)):
+        drawn.add_row(str(place + 1), *(Text(cells[column][place]) for column in columns))
+    return drawn
+
+
+def framed(gap: int) -> Table:
+    """Return an empty table whose columns stand so far apart."""
+    return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+
+
+def header(column: Column) -> str:
+    """Return the words and the unit of a column; stages of the recovery mean nothing without that word."""
+    title = f"{column.group} {column.title}" if column.group == "recovery" else column.title
+    return f"{title}\n[{column.unit}]" if column.unit else title
+
+
+def narrowest(column: Column, cells: Sequence[str]) -> int:
+    """Return the width that breaks neither a word of the header nor a cell."""
+    return max(map(len, [*header(column).split(), *cells]))
+
+
+def verdict_cell(record: RunRecord, cycle: CycleRecord) -> Text:
+    """Return an outcome with what has to stand beside it."""
+    cell = verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)
+    remark = note(record, cycle)
+    return cell.append(f"\n{remark}", style="not bold default") if remark else cell
+
+
+def line(record: RunRecord, place: int, cycle: CycleRecord) -> Text:
+    """Say how a cycle ended and why, whom to blame, and what is gone."""
+    remark = note(record, cycle)
+    said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")
+    said.append_text(verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)).append(
+        f" ({remark})" if remark and remark not in cycle.reason else ""
+    )
+    said.append(f": {printable(cycle.reason)}")
+    if unsaid := blames(cycle):
+        said.append(f"; blame: {printable('; '.join(unsaid))}")
+    if gone := losses(cycle):
+        said.append(f"; {gone}")
+    return said
+
+
+def verdict_text(outcome: Outcome, *, loses: bool = False) -> Text:
+    """Return an outcome in its colour; a PASS of what loses data has none, for green would say that it is safe."""
+    plain = loses and outcome is Outcome.PASS
+    return Text(outcome.value, style="bold" if plain else f"bold {COLOURS[outcome]}")
+
+
+def safety_text(safety: Safety) -> Text:
+    """Return whether a configuration is safe, its word in its colour."""
+    said = Text(safety.word.value, style=f"bold {SAFETY_COLOURS[safety.word]}")
+    return said.append(f": {printable(safety.size)}" if safety.size else "", style="not bold default")
+
+
+def safety_line(record: RunRecord) -> Text:
+    """Return how many configurations of a run are safe, lose data, or were not shown to be either, and name some."""
+    said = Text("safety: ")
+    for place, (word, names) in enumerate(by_safety(record).items()):
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        named = printable(", ".join(names[:MOST_NAMES]))
+        said.append("; " if place else "").append(word.value, style=f"bold {SAFETY_COLOURS[word]}")
+        said.append(f": {named}{more}")
+    return said

@@ -1,0 +1,1 @@
+"""What carries out a crash test, a plan, a comparison, a demo."""

@@ -1,0 +1,160 @@
+"""A run from its beginning to its report: one lab after the other, one cycle after the other, all of it recorded."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from raidproof.core.errors import NotEffective, NotRecovered, RequirementMissing, RigError
+from raidproof.core.log import logger, say, to_file
+from raidproof.core.topology import Topology
+from raidproof.core.waiting import wall_clock
+from raidproof.provider.registry import Lab, lab_of
+from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.report.html import write_html
+from raidproof.report.junit import write_junit
+from raidproof.run.crash_test import CycleSpec, run_cycle
+from raidproof.run.environment import environment_of
+from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_cycle
+
+
+class Campaign:
+    """A run. A context manager: leaving it writes the report, whatever has happened, and ends the lab."""
+
+    def __init__(
+        self, what: str, results: Path, topology: Topology, *, keep: bool = False, resumed: RunStore | None = None
+    ) -> None:
+        self.store = resumed or RunStore.create(results, what)
+        self.topology = topology
+        self.keep = keep
+        if resumed is None:
+            self.record = RunRecord(
+                run=self.store.path.name,
+                started=wall_clock(),
+                command=command_line(sys.argv),
+                topology=topology.model_dump(mode="json"),
+            )
+        else:
+            self.record = resumed.load()
+            self.record.ended = self.record.ended_early = None
+        self.report: Path | None = None
+        """The page that a person opens, once it is written."""
+        self._lab: Lab | None = None
+        self._labs = len(list(self.store.path.glob("lab*")))
+        self._no_lab: str | None = None
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._undo.enter_context(to_file(self.store.path / "raidproof.log"))
+        self.store.save(self.record)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with self._undo:
+            try:
+                # A run that was interrupted leaves nothing behind, whatever was asked.
+                self.discard_lab(keep=self.keep and error is None)
+            finally:
+                conclude_run(self.record)
+                if error is not None:
+                    self.record.ended_early = str(error) or type(error).__name__
+                    conclude_early(self.record, self.record.ended_early)
+                self.record.ended = wall_clock()
+                self.report = write_report(self.record, self.store)
+
+    @property
+    def lab(self) -> Lab:
+        """The lab, booted if there is none.
+
+        Raises:
+            RigError: it does not boot. What did not boot once is not tried again: each try may take a minute.
+        """
+        if self._no_lab is not None:
+            raise RigError(f"there is no lab, as before: {self._no_lab}")
+        if self._lab is None:
+            self._labs += 1
+            lab = lab_of(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
+            try:
+                self._lab = lab.__enter__()
+            except RigError as error:
+                self._no_lab = str(error)
+                raise
+            self.record.environment = environment_of(lab)
+        return self._lab
+
+    def discard_lab(self, *, keep: bool = False) -> None:
+        """End the lab: after an error nobody knows its state."""
+        lab, self._lab = self._lab, None
+        if lab is None:
+            return
+        lab.keep = keep
+        lab.__exit__(None, None, None)
+        if keep:
+            say(
+                f"the lab goes on: ./raidproof shell server (or "
+                f"{', '.join(one.name for one in lab.clients)}); ./raidproof gc --kept ends it"
+            )
+
+    def cycle(self, spec: CycleSpec) -> CycleRecord:
+        """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
+
+        Raises:
+            RequestError: the lab has not the disks for it; nothing is recorded.
+        """
+        spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
+        record = CycleRecord(
+            name=spec.name,
+            title=spec.title,
+            asked=spec.stack.model_dump(mode="json"),
+            workload={
+                "ledger": spec.ledger.model_dump(mode="json"),
+                "ledger_seconds": spec.ledger_seconds,
+                "fio": spec.fio.model_dump(mode="json") if spec.fio else None,
+            },
+            cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
+            fault=spec.fault_name,
+            policy=spec.policy.value if spec.fault_name == "power-cut" else None,
+            seed=spec.seed,
+            control=spec.control,
+        )
+        self.record.cycles.append(record)
+        try:
+            run_cycle(self.lab, spec, record, self.store.path)
+        except NotRecovered as error:
+            record.not_recovered = str(error)
+            self.discard_lab()
+        except NotEffective as error:
+            record.not_effective = str(error)
+            self.discard_lab()
+        except RigError as error:
+            logger.exception("cycle %s", spec.name)
+            record.rig_error = str(error)
+            self.discard_lab()
+        except RequirementMissing as error:
+            record.requirement_missing = str(error)
+            if "write log" in record.files:  # it was found out with a stack standing and clients at work
+                self.discard_lab()
+        except BaseException as error:
+            record.rig_error = f"interrupted: {error!r}"
+            judge_cycle(record, self.store.path)
+            raise
+        finally:
+            self.store.save(self.record)
+        judge_cycle(record, self.store.path)
+        self.store.save(self.record)
+        return record
+
+
+def command_line(arguments: list[str]) -> list[str]:
+    """Return what a user types to have the same run again."""
+    program, *rest = arguments
+    return ["./raidproof", *rest] if Path(program).name == "__main__.py" else [Path(program).name, *rest]
+
+
+def write_report(record: RunRecord, store: RunStore) -> Path:
+    """Write record, page and JUnit XML; return the page."""
+    page = store.path / "report.html"
+    store.save(record)
+    write_html(record, page)
+    write_junit(record, store.path / "junit.xml")
+    return page

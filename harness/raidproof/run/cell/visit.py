@@ -1,0 +1,164 @@
+"""One visit to a cell: let its configuration stand, run its workload once, and find out what limited it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from raidproof.core.topology import NO_MECHANICS, Topology
+from raidproof.disk.assignment import usual_modes
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.profile import load_profile
+from raidproof.monitor import Application, Derived, EngineUse, Monitor, derive
+from raidproof.monitor.bottleneck import find_cause
+from raidproof.plan.cell import Cell
+from raidproof.plan.plan import Plan
+from raidproof.plan.works import CLIENTS
+from raidproof.record.cell import CellRecord, Repeat
+from raidproof.run.cell.expectation import expectation
+from raidproof.run.cell.standing import Standing, slowed
+from raidproof.run.cell.time_limit import run_within
+from raidproof.run.cell.use import engine_use, trimmed
+from raidproof.storage.link import LinkSpec
+from raidproof.workload.machines import empty_caches
+from raidproof.workload.regime import Memory, Route, regime_of
+from raidproof.workload.sample import Sample, Workload
+from raidproof.workload.steady import find_steady
+from raidproof.workload.tools import workload_of
+from raidproof.workload.work_of import work_of
+
+
+def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path) -> None:
+    """Measure a cell once; what was seen goes into its record, the tools' own output into the directory.
+
+    Raises:
+        NotEffective: the configuration is not what was asked.
+        RequirementMissing: a machine lacks the workload's program.
+        RigError: the rig failed.
+    """
+    effective, repeat.built = standing.become(cell.stack, cell.on)
+    record.effective = effective or record.effective
+    workload = workload_of(cell.workload)
+    sample, engine = measure(standing, cell, workload, plan.run.max_seconds)
+    record.unit = sample.primary
+    record.expected = expectation(standing.lab.topology, cell, sample.primary)
+    fill(repeat, sample, standing.lab.topology.slow_motion)
+    repeat.files = keep(sample, standing.monitor, directory)
+    repeat.engine = None if engine is None else vars(engine).copy()
+    work = work_of(cell.workload)
+    route = Route(
+        on=cell.on,
+        machines=cell.clients,
+        export_sync=cell.stack.export.sync,
+        mount_sync=bool(cell.stack.mount.sync),
+    )
+    memory = memory_of(standing.lab.topology, cell)
+    repeat.regime = regime_of(work, memory, route, allow_cache=plan.run.allow_cache).model_dump(mode="json")
+    derived = look_below(standing, cell, sample)
+    repeat.derived = None if derived is None else derived.model_dump(mode="json")
+    cause = find_cause(
+        derived,
+        cell.stack.array,
+        wsize=_wsize(effective),
+        sync=cell.stack.export.sync,
+        engine=engine,
+        link_bytes_s=link_bytes_s(slowed(cell.stack, standing.lab.topology.slow_motion).link)
+        if cell.on == CLIENTS
+        else None,
+    )
+    repeat.limit, repeat.cause = cause.limit.value, cause.sentence
+    if (slow_motion := standing.lab.topology.slow_motion) != 1:
+        repeat.cause += f" (times and rates here as they passed, {slow_motion:g} times slower)"
+
+
+def measure(
+    standing: Standing, cell: Cell, workload: Workload, max_seconds: float | None = None
+) -> tuple[Sample, EngineUse | None]:
+    """Prepare without the disks' time, then run with it."""
+    lab, place = standing.lab, standing.place(cell.clients)
+    for machine in place.machines:
+        for program in workload.programs:
+            standing.require(machine, program)
+    try:
+        workload.prepare(place)
+        # What a workload has read to be read again is to stay where it is.
+        if not work_of(cell.workload).warm:
+            empty_caches(lab.server)
+        with standing.monitor.running():
+            standing.take_time()
+            begun = lab.disks.use()
+            sample = run_within(workload, place, max_seconds)
+            ended = lab.disks.use()
+    finally:
+        standing.take_no_time()
+    workload.clean(place)
+    return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None
+
+
+def working_s(cell: Cell, sample: Sample) -> float:
+    """Return for how long a tool worked: warming up, and what it timed."""
+    return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
+
+
+def look_below(standing: Standing, cell: Cell, sample: Sample) -> Derived | None:
+    """Return what the monitors saw of the last run."""
+    seen: Monitor = standing.monitor
+    # Where no client stands between, only the workload knows what it did.
+    own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
+    recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
+    return derive(standing.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
+
+
+def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:
+    """Enter what a tool measured, in the time of the disks."""
+    repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
+    repeat.value = repeat.values[sample.primary]
+    by = slow_motion ** power_of(sample.primary)
+    repeat.series = [(point.at_s, point.value * by) for point in sample.series]
+    repeat.timed_s = sample.seconds
+    repeat.steady = find_steady(sample.series).model_dump(mode="json") if sample.series else None
+
+
+def power_of(name: str) -> int:
+    """Return with which power of the slow motion a value grows, by the unit at the end of its name."""
+    if name.endswith(("_s", "_iops")):
+        return 1
+    return -1 if name.endswith(("_ms", "_us")) else 0
+
+
+def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
+    """Write what tools and monitors printed; return the files, relative to the run, by what they are."""
+    files = {}
+    for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
+        for machine, text in output.items():
+            path = directory / f"{kind}.{machine}.txt"
+            path.write_text(text)
+            files[f"{kind} {machine}"] = f"{directory.parent.name}/{directory.name}/{path.name}"
+    return files
+
+
+def memory_of(topology: Topology, cell: Cell) -> Memory:
+    """Return what there is to cache in, between a workload and the disks that it reaches."""
+    reached = [disk for disk in topology.disks if disk.serial in ({cell.on} if _on_a_disk(cell) else cell.stack.disks)]
+    behind = {disk.controller for disk in reached}
+    profiles = [load_profile(disk.profile or NO_MECHANICS) for disk in reached]
+    modes = usual_modes(topology)
+    return Memory(
+        server=topology.server.memory,
+        client=topology.clients[0].memory if topology.clients else 0,
+        controller=sum(one.cache for one in topology.controllers if one.name in behind and one.battery != "failed"),
+        drives=sum(profile.cache.size for profile in profiles if profile.cache.write_back),
+        drives_protected=bool(reached) and all(modes[disk.serial] is CacheMode.PROTECTED for disk in reached),
+    )
+
+
+def link_bytes_s(link: LinkSpec) -> float | None:
+    """Return a link's rate in bytes a second and one direction; None if it has none."""
+    return link.rate / 8 if link.rate else None
+
+
+def _on_a_disk(cell: Cell) -> bool:
+    return cell.on in cell.stack.disks
+
+
+def _wsize(effective: Mapping[str, Any]) -> int | None:
+    return next((int(mount["wsize"]) for mount in effective.get("mounts", {}).values()), None)

@@ -1,0 +1,150 @@
+"""`raidproof ab`: one plan on two sides that differ in their software, visited in turn, so that drift hits both."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.core.log import progress, say, step
+from raidproof.core.topology import Platform, SoftwareSpec
+from raidproof.core.units import GIB
+from raidproof.plan.cell import Matrix
+from raidproof.plan.duration import expect, in_words
+from raidproof.plan.forecast import left_in_words
+from raidproof.provider.registry import prepare
+from raidproof.record import RunStore
+from raidproof.report.comparison_html import write_comparison
+from raidproof.run.campaign import Campaign
+from raidproof.run.doctor import require_host
+from raidproof.run.execution import Execution, record_of
+from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
+
+T = TypeVar("T")
+ROLES = ("server", "clients")
+
+
+def side_of(words: Iterable[str], common: Platform) -> Platform:
+    """Return a side's platform: what its words say, and elsewhere what both sides have in common.
+
+    ``kernel=debian/sid`` is said of all machines, ``server.kernel=debian/sid`` of the server alone.
+
+    Raises:
+        RequestError: a word has another form, or the machines are not ours to choose software for.
+    """
+    if common.provider == "hosts":
+        raise RequestError(
+            "machines of an inventory run what they run, and their disks belong to one side at a time",
+            remedy="run the plan before and after the update",
+        )
+    said: dict[str, list[str]] = {role: [] for role in ("", *ROLES)}
+    for word in words:
+        role, dot, rest = word.partition(".")
+        # A dot may also stand in a value, or in a package's name.
+        if dot and role in ROLES:
+            said[role].append(rest)
+        else:
+            said[""].append(word)
+    both = SoftwareSpec.read(said[""])
+    server, clients = (
+        SoftwareSpec.read(said[role]).over(both).over(planned)
+        for role, planned in (("server", common.server), ("clients", common.clients))
+    )
+    return common.model_copy(update={"server": server, "clients": clients})
+
+
+def in_turn(round_: int, index: int) -> tuple[int, int]:
+    """Return the order of the two sides in one visit: each cell begins on the other side in the next round."""
+    return (0, 1) if (round_ + index) % 2 else (1, 0)
+
+
+def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
+    """Say what the two sides are asked to run, and what it takes to have both."""
+    expected = expect(matrix)
+    alike = ["both sides are asked to run the same: an A/A run, which shows what chance does"] if base == new else []
+    return [
+        *(f"{name}: server {side.server}; clients {side.clients}" for name, side in ((BASE, base), (NEW, new))),
+        *alike,
+        f"A/B: each visit is made on both sides in turn, about {in_words(2 * expected.total_s)} in all, with two labs "
+        f"side by side ({2 * expected.memory / GIB:.1f} GiB of memory)",
+    ]
+
+
+def run_ab(
+    matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
+) -> tuple[ComparisonRecord, Path]:
+    """Carry out a plan on two sides, and return the comparison and its page. Each side is a run of its own too.
+
+    Interrupted, it keeps what was measured, compares that, and ends both labs.
+
+    Raises:
+        RequirementMissing: this host cannot run a lab, or a machine lacks the program of a workload.
+        RigError: a side's lab does not boot.
+    """
+    require_host()
+    plan = matrix.plan
+    topologies = [plan.hardware.topology(platform) for platform in (base, new)]
+    with progress("preparing kernels and images"):
+        for topology in topologies:
+            prepare(topology)
+        store = RunStore.create(results, f"{plan.name}-ab")
+        sides = [
+            Campaign(f"{plan.name}-{name}", results, topology)
+            for name, topology in zip((BASE, NEW), topologies, strict=True)
+        ]
+        try:
+            with ExitStack() as undo:
+                for side in sides:
+                    side.record.plan = record_of(matrix, path)
+                    undo.enter_context(side)
+                measure([Execution(matrix, side) for side in sides])
+        except KeyboardInterrupt:
+            say(f"what was measured is compared in {store.path}")
+            raise
+        finally:
+            comparison = compare(sides[0].record, sides[1].record, name=store.path.name)
+            page = write_comparison(comparison, store)
+    return comparison, page
+
+
+def measure(executions: Sequence[Execution]) -> None:
+    """Make every visit on both sides, side by side, then the cuts of one side and of the other.
+
+    Nothing is measured where there is nothing to compare: that is known as soon as both labs have booted.
+
+    Raises:
+        RequirementMissing: a machine lacks the program of a workload.
+        RigError: a side's lab does not boot.
+    """
+    named = dict(zip((BASE, NEW), executions, strict=True))
+    left, _ = [said_of(name, execution.begin) for name, execution in named.items()]
+    base, new = (execution.campaign.record for execution in executions)
+    if why_nothing_is_compared(base, new) is not None:
+        return
+    turns = [
+        ((BASE, NEW)[place], round_, cell)
+        for round_, cell in left
+        for place in in_turn(round_, executions[0].cells[cell].index)
+    ]
+    forecasts = [execution.forecast for execution in executions]
+    for name, round_, cell in turns:
+        named[name].turn(round_, cell, who=f"{name}, ", left=left_in_words(*forecasts))
+    for name, execution in named.items():
+        if execution.plan.run.cut is not None:
+            step(f"{name}: power cuts")
+        said_of(name, execution.finish)
+
+
+def said_of(name: str, action: Callable[[], T]) -> T:
+    """Do something for a side; what goes wrong names it.
+
+    Raises:
+        RequirementMissing: as the action does.
+        RigError: as the action does.
+    """
+    try:
+        return action()
+    except RequirementMissing as error:
+        raise RequirementMissing(f"{name}: {error}") from error
+    except RigError as error:
+        raise RigError(f"{name}: {error}") from error

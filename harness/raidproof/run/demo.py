@@ -1,0 +1,91 @@
+"""The demo: one stack, four cycles, and the difference between being told and being safe."""
+
+from pathlib import Path
+
+from raidproof.core.log import progress
+from raidproof.core.topology import Platform, Topology, server_and_clients
+from raidproof.core.units import KIB, MIB
+from raidproof.disk.cache import CacheMode
+from raidproof.provider.registry import prepare
+from raidproof.record import ControlSpec, RunRecord
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.doctor import require_host
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
+from raidproof.storage.stack import StackSpec
+from raidproof.storage.tuning import TuningSpec
+from raidproof.workload.fio import FioSpec
+
+EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
+"""Linux writes dirty data back after 30 s: in a shorter ledger an async export loses all, and how much shows not."""
+ASYNC_LEDGER_S = 5.0
+"""Longer than write-back takes, so that a part of it survives."""
+
+
+def demo_topology(platform: Platform | None = None) -> Topology:
+    """Return the demo's lab: a server with four member disks, two clients."""
+    return server_and_clients(clients=2, disks=4, platform=platform)
+
+
+def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
+    """Return the demo's stack: RAID5 with chunks of 64 KiB, XFS, NFSv4.2."""
+    return StackSpec(
+        array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
+        # Without delegations: under one, `close` promises nothing, and when both clients come back to a file that they
+        # share, the server lends it to the first and then waits out its grace period (docs/findings.md).
+        export=ExportSpec(sync=sync, delegations=False),
+        mount=MountSpec(vers="4.2"),
+        tuning=tuning or TuningSpec(),
+    )
+
+
+def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
+    """Return the four rows: two to compare, whose speed is measured, and two that decide whether they count."""
+    fio = FioSpec(size=64 * MIB)
+    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
+    return (
+        CycleSpec(name="sync", title="sync export", stack=demo_stack(sync=True), fio=fio, seed=seed),
+        CycleSpec(name="async", title="async export", stack=early, ledger_seconds=ASYNC_LEDGER_S, fio=fio, seed=seed),
+        CycleSpec(
+            name="lying-disks",
+            title="control: lying disks",
+            stack=demo_stack(sync=True),
+            cache_mode=CacheMode.LYING,
+            seed=seed,
+            control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+        ),
+        CycleSpec(
+            name="clean-reboot",
+            title="control: clean reboot",
+            stack=demo_stack(sync=True),
+            fault="clean-reboot",
+            seed=seed,
+            control=ControlSpec(expects_loss=False),
+        ),
+    )
+
+
+def run_demo(
+    results: Path,
+    *,
+    platform: Platform | None = None,
+    seed: int = 1,
+    keep: bool = False,
+) -> tuple[RunRecord, Path | None]:
+    """Run the demo and return its record and its report.
+
+    Raises:
+        RequestError: there is no such kernel or image.
+        RequirementMissing: this host cannot run a lab.
+    """
+    require_host()
+    with progress("preparing kernel and image"):
+        # Before there is a run: what is not to be had makes none.
+        topology = demo_topology(platform)
+        prepare(topology)
+        with Campaign("demo", results, topology, keep=keep) as campaign:
+            for spec in demo_cycles(seed):
+                campaign.cycle(spec)
+    return campaign.record, campaign.report

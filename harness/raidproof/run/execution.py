@@ -1,0 +1,373 @@
+"""A plan carried out: every cell visited once in each round, in one lab; then, if asked, controls and power cuts."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
+from pathlib import Path
+
+from raidproof.core.errors import ProductError, RequestError, RigError
+from raidproof.core.log import logger, say, step
+from raidproof.core.waiting import now_ns
+from raidproof.disk.assignment import riskiest_mode
+from raidproof.disk.cache import CacheMode
+from raidproof.fault import CleanReboot
+from raidproof.plan.axes import write_value
+from raidproof.plan.cell import Cell, Matrix
+from raidproof.plan.duration import CUT_S, cut_s, exploration_s, timed_s, visit_overheads
+from raidproof.plan.forecast import CONTROL, CUT, EXPLORATION, VISIT, Forecast, left_in_words
+from raidproof.plan.order import visits_of
+from raidproof.plan.plan import Plan
+from raidproof.plan.works import CLIENTS
+from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import ControlSpec, CycleRecord
+from raidproof.run.campaign import Campaign
+from raidproof.run.cell import Standing, visit
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.exploration import explored
+from raidproof.storage.stack import StackSpec
+from raidproof.verdict.cell import judge_cells
+from raidproof.workload.ledger import LedgerSpec
+from raidproof.workload.tools import workload_of
+
+GIVE_UP_AFTER = 3
+"""Failed visits after which a cell is not visited again, unless the run is resumed."""
+LEDGER_SECONDS = 2.0
+CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
+
+
+class Execution:
+    """The cells of a plan in one campaign; what an earlier campaign has measured of them is not measured again."""
+
+    def __init__(self, matrix: Matrix, campaign: Campaign) -> None:
+        self.plan = plan = matrix.plan
+        cells = matrix.cells
+        self.campaign = campaign
+        self.cells = {cell.name: cell for cell in cells}
+        known = {record.name: record for record in campaign.record.cells}
+        self.records = {cell.name: known.get(cell.name) or new_record(cell) for cell in cells}
+        campaign.record.cells = list(self.records.values())
+        self.order = [(one.round, one.cell.name) for one in visits_of(cells, plan.run.repeats, plan.run.seed)]
+        self._standing: Standing | None = None
+        self._failed: Counter[str] = Counter()
+        self.forecast = self._expected(matrix)
+
+    def _expected(self, matrix: Matrix) -> Forecast:
+        """Return what is to come, as it is expected before anything has been measured."""
+        forecast = Forecast()
+        for (round_, name), overhead in visit_overheads(matrix).items():
+            if not self._visited(round_, name):
+                forecast.add(VISIT, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
+        cycles = self.campaign.record.cycles
+        cut = {cycle.name for cycle in cycles}
+        left = [cell for cell in matrix.cells if self.records[cell.name].cycle not in cut] if self.plan.run.cut else []
+        for cell in left:
+            forecast.add(CUT, key_of(cell), cut_s(cell))
+            forecast.add(EXPLORATION, key_of(cell), exploration_s(self.plan))
+        for title in CONTROLS if left else ():
+            if title not in {cycle.title for cycle in cycles}:
+                forecast.add(CONTROL, title, CUT_S)
+        return forecast
+
+    def run(self) -> None:
+        """Make every visit that has not been made, then every cut.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RigError: the lab does not boot.
+        """
+        for round_, name in self.begin():
+            self.turn(round_, name, left=left_in_words(self.forecast))
+        self.finish()
+
+    def begin(self) -> list[tuple[int, str]]:
+        """Boot the lab if there is anything left to visit; return what is, by round and cell, in its order.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RigError: the lab does not boot.
+        """
+        record = self.campaign.record.plan
+        assert record is not None  # noqa: S101  whoever makes a campaign for a plan puts it in
+        record.order = self.order
+        # From here on there is something to go on with, whatever happens.
+        self._save()
+        left = [(round_, name) for round_, name in self.order if not self._visited(round_, name)]
+        self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
+        return left
+
+    def turn(self, round_: int, name: str, *, who: str = "", left: str = "") -> None:
+        """Make one visit of the order, unless its cell has been given up; say so, and for whom, and what is left.
+
+        Raises:
+            RigError: the lab does not boot.
+        """
+        if self._visited(round_, name):
+            self.forecast.dropped(VISIT, (round_, name))
+            return
+        number = self.order.index((round_, name)) + 1
+        step(f"{who}visit {number} of {len(self.order)}: {name}{left}")
+        begun = now_ns()
+        self.visit(round_, self.cells[name])
+        self.forecast.ended(VISIT, (round_, name), (now_ns() - begun) / 1e9)
+
+    def finish(self) -> None:
+        """Make every cut, if the plan asks for cuts."""
+        if self.plan.run.cut is not None:
+            self._cut_all()
+
+    def _require_programs(self, cells: list[Cell]) -> None:
+        """Ask for all programs before the first visit: what is missing would else be found hours later."""
+        for cell in cells:
+            standing = self.standing()
+            machines = standing.lab.clients[: cell.clients] if cell.on == CLIENTS else (standing.lab.server,)
+            for machine in machines:
+                for program in workload_of(cell.workload).programs:
+                    standing.require(machine, program)
+
+    def _visited(self, round_: int, name: str) -> bool:
+        """Whether nothing is left to do for a cell in a round."""
+        record = self.records[name]
+        return (
+            any(repeat.round == round_ and repeat.rig_error is None for repeat in record.repeats)
+            or record.not_effective is not None
+            or self._failed[name] >= GIVE_UP_AFTER
+        )
+
+    def visit(self, round_: int, cell: Cell) -> None:
+        """Visit a cell once; whatever comes of it is in its record, which is saved.
+
+        Raises:
+            RigError: the lab does not boot. What fails in the lab ends the lab, and the next visit has a new one.
+        """
+        mine, repeat = self.records[cell.name], Repeat(round=round_)
+        # Not part of what a visit takes, nor of what may fail in it: no other visit would do better.
+        standing = self.standing()
+        begun = now_ns()
+        try:
+            directory = self.campaign.store.directory(f"cells/{cell.index:03}-{round_}")
+            visit(standing, self.plan, cell, mine, repeat, directory)
+        except Exception as error:
+            causes = list(_causes(error))
+            if not all(isinstance(one, ProductError | RigError | RequestError) for one in causes):
+                raise
+            said = "; ".join(map(str, causes))
+            if all(isinstance(one, ProductError) for one in causes):
+                mine.not_effective = said
+            else:
+                logger.exception("visit to %s", cell.name)
+                repeat.rig_error = said
+                self._failed[cell.name] += 1
+            # What was found before it failed is no measurement.
+            repeat.value = None
+            self._discard()
+        repeat.visit_s = (now_ns() - begun) / 1e9
+        least = self.plan.run.min_seconds
+        if repeat.value is not None and least is not None and repeat.timed_s < least:
+            repeat.caveat = f"ran {repeat.timed_s:.2g} s, less than {least:g}"
+        mine.repeats.append(repeat)
+        record = self.campaign.record.plan
+        if record is not None:
+            record.visits_s += repeat.visit_s
+            record.timed_s += repeat.timed_s
+        self._save()
+
+    def measure(self, cell: Cell, repeats: int = 1) -> CellRecord:
+        """Visit a cell so many times more, outside of the plan's order; return its record, judged.
+
+        Raises:
+            RequirementMissing: a machine lacks the program of its workload.
+            RigError: the lab does not boot.
+        """
+        if cell.name not in self.records:
+            self.cells[cell.name] = cell
+            self.records[cell.name] = new_record(cell)
+            self.campaign.record.cells.append(self.records[cell.name])
+        self._save()
+        self._require_programs([cell])
+        mine = self.records[cell.name]
+        for round_ in range(len(mine.repeats) + 1, len(mine.repeats) + 1 + repeats):
+            step(f"visit {round_}: {cell.name}")
+            self.visit(round_, cell)
+        judge_cells(self.campaign.record)
+        self._save()
+        return mine
+
+    def _save(self) -> None:
+        self.campaign.store.save(self.campaign.record)
+
+    def standing(self) -> Standing:
+        """What stands in the lab, which is booted if there is none."""
+        lab = self.campaign.lab
+        if self._standing is None or self._standing.lab is not lab:
+            self._standing = Standing(lab)
+        return self._standing
+
+    def _discard(self) -> None:
+        self._standing = None
+        self.campaign.discard_lab()
+
+    def _cut_all(self) -> None:
+        """Cut the power of every configuration once, whatever workloads it has."""
+        if self._standing is not None:
+            self._standing.fall()
+            self._standing = None
+        run = self.campaign.record
+        # What the rig or an interruption broke off says nothing of the configuration.
+        run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
+        made = {cycle.name for cycle in run.cycles}
+        by_stack: dict[str, str] = {}
+        for cell in self.cells.values():
+            if (name := self.records[cell.name].cycle) in made and name is not None:
+                by_stack[key_of(cell)] = name
+        measured = [cell for cell in self.cells.values() if self.records[cell.name].measured]
+        keys = {key_of(cell) for cell in measured}
+        for key in {key_of(cell) for cell in self.cells.values()} - keys:
+            self.forecast.dropped(CUT, key)
+            self.forecast.dropped(EXPLORATION, key)
+        if not keys <= {*by_stack} and not self._controls_behave(measured):
+            say("a control misbehaved: no power cut would count, so none is made")
+            return
+        for cell in measured:
+            mine, key = self.records[cell.name], key_of(cell)
+            if key not in by_stack:
+                name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
+                step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
+                self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
+            mine.cycle = by_stack[key]
+            if self.plan.run.cut == "explore":
+                begun = now_ns()
+                mine.explored = self._explored(mine.cycle)
+                self.forecast.ended(EXPLORATION, key, (now_ns() - begun) / 1e9)
+            self._save()
+
+    def _controls_behave(self, cells: list[Cell]) -> bool:
+        """Run the controls that have not been run; return whether none of them has misbehaved.
+
+        What the rig broke off, or these disks cannot show, does not misbehave: how the run ends says it.
+        """
+        made = {cycle.title for cycle in self.campaign.record.cycles if cycle.control is not None}
+        for spec in controls_of(self.plan, stack_of_controls(cells)):
+            if spec.title not in made:
+                step(f"{spec.title}{left_in_words(self.forecast)}")
+                free = spec.model_copy(update={"name": self._free_name(spec.name)})
+                self._timed_cycle(free, CONTROL, spec.title)
+        controls = [cycle for cycle in self.campaign.record.cycles if cycle.control is not None]
+        return all(cycle.outcome is not Outcome.INVALID for cycle in controls)
+
+    def _timed_cycle(self, spec: CycleSpec, kind: str, part: str) -> CycleRecord:
+        begun = now_ns()
+        made = self.campaign.cycle(spec)
+        self.forecast.ended(kind, part, (now_ns() - begun) / 1e9)
+        return made
+
+    def _explored(self, name: str) -> Explored | None:
+        """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at.
+
+        Nor is there of a cut that did not take place: that is said, and the others are explored.
+        """
+        if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
+            return None
+        step(f"crash states: {name}{left_in_words(self.forecast)}")
+        try:
+            return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
+        except RequestError as error:
+            say(f"no crash states: {error}")
+            return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
+
+    def _free_name(self, stem: str) -> str:
+        """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""
+        names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
+        return next(name for name in names if not (self.campaign.store.path / name).exists())
+
+
+def record_of(matrix: Matrix, path: Path) -> PlanRecord:
+    """Return the record of a plan that nothing was done for yet."""
+    run = matrix.plan.run
+    return PlanRecord(
+        path=str(path),
+        text=path.read_text(),
+        digest=matrix.digest,
+        seed=run.seed,
+        repeats=run.repeats,
+        cut=run.cut,
+        figures=[FigureRecord.model_validate(figure.model_dump()) for figure in matrix.plan.figure],
+        impossible=[(one.name, one.reason) for one in matrix.impossible],
+    )
+
+
+def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:
+    """Return the cycle that shows what a configuration loses."""
+    return CycleSpec(
+        name=name,
+        title=cell.name,
+        stack=cell.stack,
+        cache_mode=riskiest_mode(plan.hardware.topology()),
+        seed=plan.run.seed,
+        ledger=LedgerSpec(seed=plan.run.seed),
+        ledger_seconds=LEDGER_SECONDS,
+    )
+
+
+def key_of(cell: Cell) -> str:
+    """Return what cells have in common that share their power cut."""
+    return cell.stack.model_dump_json()
+
+
+def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
+    """Return the configuration that controls are run on: one of the plan's, with a `sync` export.
+
+    An NFSv4.0 one is the last choice: it would wait for its grace period. Without delegations: under one, `close`
+    promises nothing, and a control has to be sure of each promise.
+    """
+    stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
+    return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
+
+
+def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:
+    """Return the cycles whose ends are known beforehand: a loss that must be seen, and none."""
+    ledger = LedgerSpec(seed=plan.run.seed)
+    lying = CycleSpec(
+        name="control-lying-disks",
+        title=LYING_DISKS,
+        stack=stack,
+        cache_mode=CacheMode.LYING,
+        seed=plan.run.seed,
+        ledger=ledger,
+        ledger_seconds=LEDGER_SECONDS,
+        control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+    )
+    clean = CycleSpec(
+        name="control-clean-reboot",
+        title=CLEAN_REBOOT,
+        stack=stack,
+        cache_mode=riskiest_mode(plan.hardware.topology()),
+        fault=CleanReboot.name,
+        seed=plan.run.seed,
+        ledger=ledger,
+        ledger_seconds=LEDGER_SECONDS,
+        control=ControlSpec(expects_loss=False),
+    )
+    return lying, clean
+
+
+def new_record(cell: Cell) -> CellRecord:
+    """Return the record of a cell that was not visited yet."""
+    return CellRecord(
+        name=cell.name,
+        settings={name: write_value(name, value) for name, value in cell.settings.items()},
+        workload=cell.workload.model_dump(mode="json"),
+        workload_name=cell.workload_name,
+        unit="",
+        asked=cell.stack.model_dump(mode="json"),
+        resync="skipped: blank members agree" if cell.stack.array.assume_clean else "waited for",
+    )
+
+
+def _causes(error: Exception) -> Iterator[Exception]:
+    """Yield what has happened, where several things have."""
+    if isinstance(error, ExceptionGroup):
+        for one in error.exceptions:
+            yield from _causes(one)
+    else:
+        yield error

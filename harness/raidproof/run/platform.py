@@ -1,0 +1,93 @@
+"""From options and plan to the platform: how the machines come to be, and what they run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from raidproof.core.errors import RequestError, nearest
+from raidproof.core.topology import Platform, SoftwareSpec, Topology
+from raidproof.crash.checker.provider import require_shown
+from raidproof.image import image, kernel
+from raidproof.image.kernel import catalogue
+from raidproof.plan.run import RunSpec
+from raidproof.provider.choice import AUTO, decide
+from raidproof.provider.registry import PROVIDERS
+from raidproof.provider.vagrant import user_box
+
+
+def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Platform:
+    """Return the platform that these options ask for, by their names, where they say something; else the planned one.
+
+    Raises:
+        RequestError: they cannot be.
+    """
+    planned = planned or Platform()
+    both = SoftwareSpec(
+        kernel=asked.get("kernel"),
+        modules=asked.get("modules"),
+        image=asked.get("image"),
+        packages=tuple(asked.get("package") or ()),
+    )
+    server, clients = (_software(asked.get(name), both, planned_one) for name, planned_one in _roles(planned))
+    provider = asked.get("provider") or planned.provider
+    inventory = str(asked.get("inventory") or planned.inventory or "") or None
+    if inventory and not asked.get("provider"):
+        provider = "hosts"
+    if provider == "hosts" and not inventory:
+        raise RequestError("provider hosts needs to know its machines", remedy="name them with --inventory FILE")
+    if inventory and provider != "hosts":
+        raise RequestError(f"an inventory is for provider hosts, not for {provider}")
+    if provider == AUTO:
+        provider = decide().name
+    return Platform(provider=provider, inventory=inventory, server=server, clients=clients)
+
+
+def platform_for(asked: Mapping[str, Any], run: RunSpec | None = None) -> Platform:
+    """Return the platform that options ask for, on which everything can be done that a plan asks.
+
+    Raises:
+        RequestError: it cannot be, something that it names does not exist, or it cannot do that.
+    """
+    platform = platform_of(asked, run.platform if run else None)
+    refuse_unknown(platform)
+    if run is not None and run.cut == "explore":
+        require_shown(platform.provider)
+    return platform
+
+
+def _roles(planned: Platform) -> tuple[tuple[str, SoftwareSpec], ...]:
+    return (("server", planned.server), ("clients", planned.clients))
+
+
+def _software(words: Sequence[str] | None, both: SoftwareSpec, planned: SoftwareSpec) -> SoftwareSpec:
+    return SoftwareSpec.read(words or ()).over(both).over(planned)
+
+
+def refuse_unknown(platform: Platform) -> None:
+    """Do nothing if everything that is named exists; nothing is fetched.
+
+    Raises:
+        RequestError: there is no such provider, kernel or image.
+    """
+    if platform.provider not in PROVIDERS:
+        raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, PROVIDERS))
+    for software in (platform.server, platform.clients):
+        user_box.refuse(software, platform.provider)
+        if (name := software.kernel) is not None and not kernel.is_path(name):
+            (catalogue.user_mode if platform.provider == kernel.USER_MODE else catalogue.metapackage)(name)
+        if (folder := software.image) is None or user_box.asked(software) or Path(folder).is_dir():
+            continue
+        if folder not in image.names():
+            raise RequestError(f"no image {folder!r}: {nearest(folder, image.names())}")
+
+
+def words_of(topology: Topology) -> list[str]:
+    """Return the options that ask for a topology's platform."""
+    words = [f"--provider={topology.provider}"]
+    words += [f"--inventory={topology.inventory}"] if topology.inventory else []
+    for role, machine in (("server", topology.server), ("clients", topology.clients[0])):
+        asked = machine.software
+        pairs = {"kernel": asked.kernel, "modules": asked.modules, "image": asked.image}
+        words += [f"--{role}={key}={value}" for key, value in pairs.items() if value is not None]
+        words += [f"--{role}=package={path}" for path in asked.packages]
+    return words

@@ -1,0 +1,204 @@
+"""A person's way into a machine of a lab that was kept: a terminal, or a script on standard input."""
+
+import os
+import select
+import signal
+import socket
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import paramiko
+
+from raidproof.core.errors import RequestError, RigError, nearest
+from raidproof.core.topology import MachineSpec
+from raidproof.core.waiting import Deadline
+from raidproof.lab.lab_directory import LabDirectory, LabEntry, all_labs
+from raidproof.machine.login import LabLogin
+from raidproof.machine.transport import CHUNK, Transport
+from raidproof.namespace import Enclosure
+from raidproof.provider.vagrant import box_login
+
+LOGIN_DEADLINE_S = 10.0
+GONE_MS = 10_000
+"""After this long without an acknowledgement, a machine has gone."""
+
+
+@dataclass(frozen=True)
+class KeptLab:
+    """A lab that outlived the run that made it."""
+
+    directory: LabDirectory
+    entry: LabEntry
+
+    @property
+    def machines(self) -> tuple[MachineSpec, ...]:
+        """Its machines."""
+        return self.entry.topology.machines if self.entry.topology else ()
+
+
+def kept_labs() -> list[KeptLab]:
+    """Return the labs that were kept and still run."""
+    found = []
+    for directory in all_labs():
+        with suppress(RigError):  # of another version: not for this one to enter
+            entry = directory.entry
+            if entry is not None and entry.kept and entry.running:
+                found.append(KeptLab(directory, entry))
+    return found
+
+
+def choose(labs: Sequence[KeptLab], name: str | None) -> KeptLab:
+    """Return the lab of this name, or the only one.
+
+    Raises:
+        RequestError: there is none, or no such one, or more than one.
+    """
+    by_name = {lab.directory.name: lab for lab in labs}
+    if not by_name:
+        raise RequestError("no lab is kept", remedy="./raidproof demo --keep leaves one running")
+    if name is not None and name not in by_name:
+        raise RequestError(f"no kept lab {name!r}", remedy=nearest(name, by_name))
+    if name is None and len(by_name) > 1:
+        raise RequestError("more than one lab is kept", remedy=f"name it with --lab; {nearest('', by_name)}")
+    return by_name[name] if name is not None else labs[0]
+
+
+def machine_of(lab: KeptLab, name: str) -> MachineSpec:
+    """Return a machine of a lab.
+
+    Raises:
+        RequestError: it has none of this name.
+    """
+    by_name = {machine.name: machine for machine in lab.machines}
+    if name not in by_name:
+        raise RequestError(f"no machine {name!r} in lab {lab.directory.name}", remedy=nearest(name, by_name))
+    return by_name[name]
+
+
+def enter(machine: str, lab: str | None = None) -> int:
+    """Open a shell in a machine of a kept lab, on this process's terminal or standard input; return how it ended.
+
+    Raises:
+        RequestError: there is no such lab or machine.
+        RigError: the machine does not answer, or went away.
+    """
+    chosen = choose(kept_labs(), lab)
+    spec = machine_of(chosen, machine)
+    keys = chosen.entry.lab_keys
+    if keys is None:
+        raise RigError(f"the keys of lab {chosen.directory.name} are lost")
+    enclosure = Enclosure(chosen.directory.path)
+    enclosure.attach()
+
+    def connection() -> socket.socket:
+        return _watched(enclosure.socket())
+
+    theirs = box_login.saved(chosen.directory.path, spec.name, connection)
+    login = theirs or LabLogin(str(spec.address.ip), keys, connection)
+    transport = Transport(spec.name, login)
+    deadline = Deadline.after(LOGIN_DEADLINE_S)
+    try:
+        transport.connect(deadline)
+        channel = transport.session(deadline, "a shell")
+        if not sys.stdin.isatty():
+            channel.exec_command(login.command(["exec", "sh", "-s"]))
+            return _converse(channel, spec.name)
+        columns, rows = os.get_terminal_size(sys.stdin.fileno())
+        channel.get_pty(os.environ.get("TERM", "vt100"), columns, rows)
+        channel.exec_command(login.command(["exec", "bash", "-l"]))
+        with _raw_terminal(), _resizes() as resized:
+            return _converse(channel, spec.name, resized)
+    except (paramiko.SSHException, EOFError) as error:
+        raise RigError(f"{spec.name}: no shell: {error}") from error
+    finally:
+        transport.close()
+        enclosure.detach()
+
+
+def _watched(connection: socket.socket) -> socket.socket:
+    """Make a connection break when the machine goes, so that nobody sits before a dead terminal."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_MS)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    return connection
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Pass each key on as it is, Ctrl-C too."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setraw(terminal)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _resizes() -> Iterator[int]:
+    """Yield a descriptor that becomes readable when the window has changed its size."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def told(*_: object) -> None:
+        with suppress(BlockingIOError):
+            os.write(writing, b"\0")
+
+    before = signal.signal(signal.SIGWINCH, told)
+    try:
+        yield reading
+    finally:
+        signal.signal(signal.SIGWINCH, before)
+        os.close(reading)
+        os.close(writing)
+
+
+def _converse(channel: paramiko.Channel, where: str, resized: int | None = None) -> int:
+    """Carry bytes both ways until the shell ends, and return its exit status."""
+    keyboard = sys.stdin.fileno()
+    pending, more = b"", True
+    channel.setblocking(0)
+    while True:
+        # Ask before draining: what is said before the end is in the buffers once the end is known.
+        over = channel.exit_status_ready() or channel.closed
+        _show(channel)
+        if over and channel.eof_received and channel.exit_status_ready():
+            return channel.recv_exit_status()
+        if channel.closed:
+            raise RigError(f"{where}: the connection broke")
+        if pending and channel.send_ready():
+            try:
+                pending = pending[channel.send(pending) :]
+            except OSError:  # it closed its input without reading the rest
+                pending, more = b"", False
+        # After the end of its output, the channel would always be ready.
+        sources = [] if channel.eof_received else [channel.fileno()]
+        sources += [resized] if resized is not None else []
+        sources += [keyboard] if more and not pending else []
+        # The channel's descriptor does not tell of an exit status, nor of room to send.
+        ready, _, _ = select.select(sources, [], [], 0.01 if pending or not more else 0.1)
+        if keyboard in ready:
+            pending = os.read(keyboard, CHUNK)
+            if not pending:
+                more = False
+                channel.shutdown_write()
+        if resized is not None and resized in ready:
+            os.read(resized, CHUNK)
+            channel.resize_pty(*os.get_terminal_size(keyboard))
+
+
+def _show(channel: paramiko.Channel) -> None:
+    while channel.recv_ready() and (said := channel.recv(CHUNK)):
+        _write(sys.stdout.fileno(), said)
+    while channel.recv_stderr_ready() and (said := channel.recv_stderr(CHUNK)):
+        _write(sys.stderr.fileno(), said)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,1 @@
+"""The storage stack of a server and its clients, layer by layer."""

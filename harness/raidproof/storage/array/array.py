@@ -1,0 +1,247 @@
+"""An md array of a machine: created, activated, deactivated, destroyed, checked."""
+
+from collections.abc import Callable, Mapping
+
+from pydantic import Field
+
+from raidproof.core.errors import NotEffective, RigError
+from raidproof.core.layer import Machine, State, read_files, require_effective
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.storage.array.bitmap import Bitmap, examine_bitmap_command, parse_bitmaps
+from raidproof.storage.array.command import (
+    assemble_command,
+    check_command,
+    create_commands,
+    readwrite_command,
+    repair_command,
+    stop_command,
+    zero_command,
+)
+from raidproof.storage.array.leftover import Leftover
+from raidproof.storage.array.member import Identity, examine_command, parse_examine, serial_of
+from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
+from raidproof.storage.array.state import ArrayState, MdState, asked_of, found_of, parse_md, state_paths
+
+SYNC_DEADLINE_S = 600.0
+_POLL_S = 0.1
+START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
+"""Whether md starts an array that is dirty and degraded (Documentation/admin-guide/md.rst)."""
+
+
+class Scrub(State):
+    """What a check of an array's redundancy found.
+
+    A RAID1 or RAID10 may differ where nothing reads: a page that changed while both copies were written. On RAID4, 5
+    and 6 every mismatch is a stripe whose parity is wrong.
+    """
+
+    mismatch_cnt: dict[str, int]
+    """512-byte sectors that differ, by md device that was checked; md counts in whole pages or stripes."""
+    unchecked: dict[str, str]
+    """Md devices that could not be checked, with the reason."""
+    resynced: dict[str, int] = Field(default_factory=dict)
+    """Where the last thing before the check was a resync: the sectors that differed and that it put right. Of RAID4, 5
+    and 6 md counts them as it goes (handle_parity_checks5 in drivers/md/raid5.c)."""
+    repaired: dict[str, int] = Field(default_factory=dict)
+    """Where something differed: what a second check still found after a repair."""
+
+    @property
+    def mismatches(self) -> int:
+        """Sectors that differ, over all md devices."""
+        return sum(self.mismatch_cnt.values())
+
+
+class Array:
+    """The array of one machine."""
+
+    def __init__(self, spec: ArraySpec, machine: Machine) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.device = spec.devices[-1].device
+        self.leftover = Leftover()
+        """What a fault may leave of it; whoever injects one says so here."""
+
+    def create(self) -> None:
+        """Write the array onto its members, bring it online and check that it is what was asked.
+
+        Raises:
+            NotEffective: it is something else.
+        """
+        for command in create_commands(self.spec):
+            self.machine.succeed(command)
+        self.require_effective()
+
+    def activate(self) -> ArrayState:
+        """Assemble the array that is on the members; nothing is forced, nothing created.
+
+        Raises:
+            CommandFailed: mdadm would not start it.
+            NotEffective: what was on the members is not what was asked, or a member that should be is not in sync.
+        """
+        if dirty := self.leftover.starts_dirty:
+            self.machine.succeed(["tee", START_DIRTY], stdin="1\n")
+        for md in self.spec.devices:
+            self.machine.succeed(assemble_command(md, starts_dirty=dirty))
+        state = self.require_effective()
+        if behind := [path for found in state.devices for path in self.leftover.unexpected(found)]:
+            raise NotEffective(f"{self.device}: assembled, but not in sync: {', '.join(map(serial_of, behind))}")
+        return state
+
+    def deactivate(self) -> None:
+        """Stop the array."""
+        self.machine.succeed(stop_command(md.device for md in reversed(self.spec.devices)))
+
+    def destroy(self) -> None:
+        """Stop the array and make its metadata disappear from the members."""
+        *legs, top = self.spec.devices
+        self.machine.succeed(stop_command([top.device]))
+        # The metadata of the uppermost array lies inside of the legs, which must still be online to lose it.
+        self.machine.succeed(zero_command(top.inputs))
+        if legs:
+            self.machine.succeed(stop_command(leg.device for leg in legs))
+            self.machine.succeed(zero_command(path for leg in legs for path in leg.inputs))
+
+    def state(self) -> ArrayState:
+        """Read what the kernel says of it.
+
+        Raises:
+            RigError: it is not online.
+        """
+        return self._state(self._names())
+
+    def _state(self, names: Mapping[str, str]) -> ArrayState:
+        paths = [path for md in self.spec.devices for path in state_paths(md, names)]
+        content = read_files(self.machine, paths)
+        return ArrayState(devices=tuple(parse_md(md, names, content) for md in self.spec.devices))
+
+    def require_effective(self) -> ArrayState:
+        """Return its state, if that is what was asked.
+
+        Raises:
+            NotEffective: it is not.
+        """
+        state = self.state()
+        for md, found in zip(self.spec.devices, state.devices, strict=True):
+            words = found_of(found)
+            require_effective(md.device, self.leftover.accepted(md, asked_of(md, self.spec), words), words)
+        return state
+
+    def identities(self, *, online: bool = False) -> dict[str, Identity]:
+        """Read what each disk says of the array that it belongs to, by serial; one that says nothing is left out.
+
+        ``online``: of a nested array, also what its legs say, by their paths.
+        """
+        paths = [path for md in self.spec.devices for path in md.inputs if online or path.startswith(disk_path(""))]
+        # Status 1 says that some device has no metadata, which is for a checker to judge.
+        said = self.machine.run(examine_command(paths)).stdout
+        return {serial_of(path): one for path, one in parse_examine(said).items()}
+
+    def bitmaps(self) -> dict[str, Bitmap]:
+        """Read the write-intent bitmap on each disk, by serial; the array may be offline."""
+        disks = [path for md in self.spec.devices if md.consistency_policy == "bitmap" for path in md.inputs]
+        paths = [path for path in disks if path.startswith(disk_path(""))]
+        said = self.machine.run(examine_bitmap_command(paths)).stdout if paths else ""
+        return {serial_of(path): one for path, one in parse_bitmaps(said).items()}
+
+    def wait_clean(self, deadline_s: float = SYNC_DEADLINE_S) -> ArrayState:
+        """Wait until every member is rebuilt and everything resynced.
+
+        Raises:
+            DeadlineExceeded: it took longer.
+        """
+        state = self._leave_read_auto()
+        return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync", state)
+
+    def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
+        """Let md read everything and compare; wait for the end.
+
+        After a power cut the resync comes first, and what it put right is counted apart. A check before it would be
+        worse than none: what it reads counts as resynced although nothing is put right (md_do_sync in
+        drivers/md/md.c; seen with 6.12 and 7.2). Where something differs, a repair and a second check follow.
+
+        Raises:
+            DeadlineExceeded: it took longer, or the resync before it did.
+            RigError: md never ran the check.
+        """
+        deadline = Deadline.after(deadline_s)
+        state = self._wait(_settled, deadline, "to end its resync", self._leave_read_auto())
+        unchecked = {
+            found.device: reason
+            for md, found in zip(self.spec.devices, state.devices, strict=True)
+            if (reason := why_unchecked(md, found))
+        }
+        checked = [md.device for md in self.spec.devices if md.device not in unchecked]
+        if not checked:
+            return Scrub(mismatch_cnt={}, unchecked=unchecked)
+        resynced = {
+            found.device: found.mismatch_cnt
+            for found in state.devices
+            if found.device in checked and found.last_sync_action == "resync"
+        }
+        counted = self._count(checked, deadline)
+        repaired: dict[str, int] = {}
+        if differing := [device for device, count in counted.items() if count]:
+            self.machine.succeed(repair_command(differing))
+            self._wait(_settled, deadline, "to end its repair")
+            repaired = self._count(differing, deadline)
+        return Scrub(mismatch_cnt=counted, unchecked=unchecked, resynced=resynced, repaired=repaired)
+
+    def _count(self, devices: list[str], deadline: Deadline) -> dict[str, int]:
+        """Check md devices and return the sectors that differ."""
+        self.machine.succeed(check_command(devices))
+        ended = self._wait(_settled, deadline, "to end its check")
+        counted = [found for found in ended.devices if found.device in devices]
+        if never := [found.device for found in counted if found.last_sync_action != "check"]:
+            raise RigError(f"no check was run on {', '.join(never)}")
+        return {found.device: found.mismatch_cnt for found in counted}
+
+    def _leave_read_auto(self) -> ArrayState | None:
+        """Let an array that was only assembled begin its resync; return its state if it needed nothing for that."""
+        # It is `read-auto`: until the first write to it, it does not even resync.
+        state = self.state()
+        waiting = [device.device for device in state.devices if device.array_state == "read-auto"]
+        if not waiting:
+            return state
+        self.machine.succeed(readwrite_command(waiting))
+        return None
+
+    def _wait(
+        self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
+    ) -> ArrayState:
+        """Wait until a condition holds for all md devices; ``state`` was read just before."""
+        if state is not None and all(map(condition, state.devices)):
+            return state
+        # They stay what they are for as long as this waits.
+        names = self._names()
+
+        def reached() -> ArrayState | None:
+            found = self._state(names)
+            return found if all(map(condition, found.devices)) else None
+
+        return wait_until(reached, deadline, f"{self.device} {what}", _POLL_S)
+
+    def _names(self) -> dict[str, str]:
+        """The kernel's name of every disk: another one after each boot."""
+        paths = [path for md in self.spec.devices for path in md.inputs]
+        disks = [path for path in paths if path.startswith(disk_path(""))]
+        found = self.machine.succeed(["realpath", "--canonicalize-existing", *disks]).split()
+        if len(found) != len(disks):
+            raise RigError(f"{self.machine.name}: {len(disks)} disks were looked up, {len(found)} found")
+        legs = {path: path for path in paths if path not in disks}
+        return {
+            path: real.removeprefix("/dev/") for path, real in {**dict(zip(disks, found, strict=True)), **legs}.items()
+        }
+
+
+def _settled(device: MdState) -> bool:
+    """Whether nothing is being resynced, and nothing waits for it; a member may be missing."""
+    return device.sync_action == "idle" and device.resynced and device.reshape_position is None
+
+
+def why_unchecked(md: Md, found: MdState) -> str | None:
+    """Say why md cannot check an array, or None if it can."""
+    if md.level is Level.RAID0:
+        return "RAID0 keeps nothing twice"
+    if found.degraded:
+        return "degraded: there is nothing to compare with"
+    return None

@@ -1,0 +1,335 @@
+"""The NFS export: what is asked, the commands, what is found, and the export of a machine."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from ipaddress import IPv4Network
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import (
+    Machine,
+    Spec,
+    State,
+    Value,
+    power_of_two,
+    read_files,
+    require_effective,
+    try_all,
+    whole_number,
+)
+from raidproof.core.topology import SUBNET
+from raidproof.core.units import KIB, MIB, Size, format_size
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.storage.filesystem import DIRECTORY
+
+USUAL_LEASE_S = 90
+"""The kernel's default for the lease and for the grace period."""
+
+NFS_PORT = 2049
+"""Where nfsd listens, and where an NFSv4 client looks for it, unless told otherwise."""
+
+_NFSD = "/proc/fs/nfsd"
+_LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
+GRACE_ENDED = f"{_NFSD}/v4_end_grace"
+"""Reading it gives Y once the grace period is over; writing Y ends the grace period."""
+_GRACE_ENDS_S = 10.0
+_ETAB = "/var/lib/nfs/etab"
+_LEASES = "/proc/sys/fs/leases-enable"
+_FILES = (
+    _ETAB,
+    _LEASES,
+    *(
+        f"{_NFSD}/{name}"
+        for name in ("exports", "threads", "nfsv4leasetime", "nfsv4gracetime", "versions", "max_block_size")
+    ),
+)
+_TRACKING = re.compile(r"NFSD: (?:Using (.+) client tracking operations|(Unable to initialize client recovery.*))")
+
+
+class ExportSpec(Spec):
+    """An export that is asked for.
+
+    Without ``sync`` the server answers before its disks have the data, which breaks the protocol's promise. Lease and
+    grace are in seconds; None leaves what the kernel has, 90.
+    """
+
+    sync: bool = True
+    wdelay: bool = True
+    subtree_check: bool = False
+    root_squash: bool = False
+    fsid: int | None = Field(default=None, ge=0, lt=2**32)
+    """0 makes it the root of the server's NFSv4 name space."""
+    network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
+    """Which clients may mount it."""
+    threads: int = Field(default=8, ge=1, le=1024)
+    port: int = Field(default=NFS_PORT, ge=1, le=65535)
+    lease_s: int | None = None
+    grace_s: int | None = None
+    delegations: bool = True
+    """Whether NFSv4 clients are lent files (fs.leases-enable). Under a write delegation `close` promises nothing."""
+    max_block_size: Size = MIB
+    """The most that one READ or WRITE may carry. By itself nfsd takes 1/4096 of the memory, but no more than this:
+    a small test machine would clamp rsize and wsize where a deployed server does not."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        for name, seconds in (("lease_s", self.lease_s), ("grace_s", self.grace_s)):
+            if seconds is not None and not 10 <= seconds <= 3600:
+                raise RequestError(f"{name} {seconds}: nfsd takes 10 to 3600 seconds")
+        if not 8 * KIB <= self.max_block_size <= MIB or not power_of_two(self.max_block_size):
+            raise RequestError(
+                f"max_block_size {format_size(self.max_block_size)} is not a power of two from 8KiB to 1MiB"
+            )
+        return self
+
+    def options(self) -> tuple[str, ...]:
+        """The options in the words of exports(5), none left to a default."""
+        return (
+            "rw",
+            "sync" if self.sync else "async",
+            "wdelay" if self.wdelay else "no_wdelay",
+            "subtree_check" if self.subtree_check else "no_subtree_check",
+            "root_squash" if self.root_squash else "no_root_squash",
+            *([f"fsid={self.fsid}"] if self.fsid is not None else []),
+        )
+
+    def caveats(self) -> tuple[str, ...]:
+        """What makes a crash test of this export mean something else than that of a deployed server."""
+        return tuple(
+            f"{name} is {seconds} s, not {USUAL_LEASE_S}: {meaning}"
+            for name, seconds, meaning in (
+                ("lease", self.lease_s, "a client that is silent for that long loses its opens and locks"),
+                ("grace", self.grace_s, "opens wait that long after a restart, and reclaims must come in that time"),
+            )
+            if seconds not in {None, USUAL_LEASE_S}
+        )
+
+
+class ExportState(State):
+    """An export and its nfsd, as found."""
+
+    path: str
+    network: str
+    options: tuple[str, ...]
+    """From the export table that exportfs keeps."""
+    kernel_options: tuple[str, ...] | None
+    """What the kernel applies; None until the first client has asked for it."""
+    threads: int
+    lease_s: int
+    grace_s: int
+    versions: tuple[str, ...]
+    delegations: bool | None
+    """None where the kernel does not say."""
+    max_block_size: int
+    tracking: str
+    """How client records are kept, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
+
+
+def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
+    """Enter the export into the table."""
+    return ["exportfs", "-o", ",".join(spec.options()), f"{spec.network}:{path}"]
+
+
+def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
+    """Take the export out of the table."""
+    return ["exportfs", "-u", f"{spec.network}:{path}"]
+
+
+def nfsd_command(spec: ExportSpec) -> list[str]:
+    """Start the server's threads."""
+    return [
+        "rpc.nfsd",
+        *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
+        *(["-G", str(spec.grace_s)] if spec.grace_s is not None else []),
+        *(["-L", str(spec.lease_s)] if spec.lease_s is not None else []),
+        str(spec.threads),
+    ]
+
+
+def parse_tracking(kernel_log: str) -> str:
+    """Find out how nfsd keeps its client records.
+
+    Raises:
+        RigError: it could not begin to, or never said so.
+    """
+    said = _TRACKING.findall(kernel_log)
+    if not said:
+        raise RigError("nfsd did not say how it keeps its client records")
+    using, unable = said[-1]
+    if unable:
+        raise RigError(f"nfsd keeps no client records, so every start waits out its grace period: {unable}")
+    return str(using)
+
+
+def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel_log: str) -> ExportState:
+    """Read the export table, nfsd's own files and the kernel log.
+
+    Raises:
+        RigError: the path is not exported to the network, or something is missing.
+    """
+
+    def word(name: str) -> str:
+        try:
+            return content[f"{_NFSD}/{name}"]
+        except KeyError:
+            raise RigError(f"nfsd's {name} could not be read") from None
+
+    options = _options(content.get(_ETAB, ""), path, str(spec.network))
+    if options is None:
+        raise RigError(f"{path} is not exported to {spec.network}: {content.get(_ETAB, 'no table')}")
+    return ExportState(
+        path=path,
+        network=str(spec.network),
+        options=options,
+        kernel_options=_options(word("exports"), path, str(spec.network)),
+        threads=whole_number(word("threads"), "nfsd threads"),
+        lease_s=whole_number(word("nfsv4leasetime"), "lease"),
+        grace_s=whole_number(word("nfsv4gracetime"), "grace"),
+        versions=tuple(version[1:] for version in word("versions").split() if version.startswith("+")),
+        delegations={"0": False, "1": True}.get(content.get(_LEASES, "")),
+        max_block_size=whole_number(word("max_block_size"), "max_block_size"),
+        tracking=parse_tracking(kernel_log),
+    )
+
+
+def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
+    entry = re.search(rf"^{re.escape(path)}\s+{re.escape(network)}\(([^()]*)\)", table, re.MULTILINE)
+    return tuple(entry.group(1).split(",")) if entry else None
+
+
+def _effective_options(state: ExportState) -> set[str]:
+    """The options that count: the kernel's, once it has them."""
+    return _in_full(state.kernel_options or state.options)
+
+
+def _in_full(options: Iterable[str]) -> set[str]:
+    """Add what the kernel leaves out: it says `no_subtree_check`, and nothing otherwise."""
+    told = set(options)
+    return told if "no_subtree_check" in told else {*told, "subtree_check"}
+
+
+class Export:
+    """The export of one directory of one machine."""
+
+    def __init__(self, spec: ExportSpec, machine: Machine, path: str = DIRECTORY) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.path = path
+
+    def activate(self) -> ExportState:
+        """Start the servers and export the directory, then check that all is as asked.
+
+        Raises:
+            NotEffective: it is not.
+            RigError: nfsd keeps no client records.
+        """
+        self.machine.succeed(["tee", _LEASES], stdin=f"{int(self.spec.delegations)}\n")
+        # Before rpc.nfsd: without a listener nfsd waits for it, gives up, and keeps no client records.
+        self.machine.succeed(["nfsdcld"])
+        if self.spec.root_squash:
+            self.machine.succeed(["chmod", "1777", self.path])
+        self.machine.succeed(export_command(self.spec, self.path))
+        # Also before rpc.nfsd: nfsd drops what comes while there is nobody to ask about exports, and a client that
+        # was waiting for the server repeats it only after a minute (timeo, nfs(5)).
+        self.machine.succeed(["rpc.mountd"])
+        self._start_nfsd()
+        return self.require_effective()
+
+    def restart(self) -> ExportState:
+        """Stop nfsd's threads and start them again: clients keep their mounts and reclaim what they had open."""
+        self.machine.succeed(["rpc.nfsd", "0"])
+        self._start_nfsd()
+        return self.require_effective()
+
+    def end_lockd_grace(self) -> None:
+        """End the grace period of lockd, from which only NFSv3 clients reclaim; without them it keeps others waiting.
+
+        nfsd ends its own when all clients have reclaimed, and then NFSv4 locks wait for lockd's (lock_in_grace in the
+        kernel's fs/nfs_common/grace.c).
+        """
+        self.machine.succeed(["tee", _LOCKD_GRACE], stdin="Y\n")
+
+    def end_grace(self) -> None:
+        """End the grace period of an export that no client has mounted: nothing of it can be reclaimed.
+
+        Without this nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
+        clients stay there, as unmounting does not take them out, so the next export would wait for its whole grace
+        period.
+
+        Raises:
+            DeadlineExceeded: it goes on.
+        """
+        if self._grace_ended():
+            return
+        # Refused (EBUSY) if it ended meanwhile, and otherwise done by another thread of the kernel.
+        self.machine.run(["tee", GRACE_ENDED], stdin="Y\n")
+        wait_until(self._grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
+
+    def _grace_ended(self) -> bool:
+        return self.machine.succeed(["cat", GRACE_ENDED]).strip().upper().startswith("Y")
+
+    def deactivate(self) -> None:
+        """Stop exporting, and the servers; every step is tried even if another failed.
+
+        Raises:
+            ExceptionGroup: what failed.
+        """
+        # nfsd holds files open until its threads are gone and its caches flushed.
+        commands = (
+            unexport_command(self.spec, self.path),
+            ["rpc.nfsd", "0"],
+            ["exportfs", "-f"],
+            ["pkill", "--exact", "rpc.mountd"],
+            ["pkill", "--exact", "nfsdcld"],
+        )
+        try_all(
+            [partial(self.machine.succeed, command) for command in commands],
+            f"{self.path} is still exported, or its servers run",
+        )
+
+    def state(self) -> ExportState:
+        """Read what is exported, and how."""
+        content = read_files(self.machine, _FILES)
+        return parse_export(self.spec, self.path, content, self.machine.succeed(["dmesg", "--notime"]))
+
+    def applied(self) -> tuple[str, ...]:
+        """Return the options that count now, none left out; none at all if it is not exported."""
+        content = read_files(self.machine, (_ETAB, f"{_NFSD}/exports"))
+        # The kernel knows the export as long as clients ask for it.
+        tables = (content.get(f"{_NFSD}/exports", ""), content.get(_ETAB, ""))
+        found = (_options(table, self.path, str(self.spec.network)) for table in tables)
+        return next((tuple(sorted(_in_full(options))) for options in found if options), ())
+
+    def require_effective(self) -> ExportState:
+        """Return its state, if that is what was asked.
+
+        Raises:
+            NotEffective: it is not.
+        """
+        state = self.state()
+        asked: dict[str, Value] = {
+            "options": tuple(sorted(self.spec.options())),
+            "threads": self.spec.threads,
+            "lease_s": self.spec.lease_s,
+            "grace_s": self.spec.grace_s,
+            "max_block_size": self.spec.max_block_size,
+            "delegations": self.spec.delegations,
+        }
+        found: dict[str, Value] = {
+            "options": tuple(sorted(set(self.spec.options()) & _effective_options(state))),
+            "threads": state.threads,
+            "lease_s": state.lease_s,
+            "grace_s": state.grace_s,
+            "max_block_size": state.max_block_size,
+            "delegations": state.delegations,
+        }
+        require_effective(f"export of {self.path}", asked, found)
+        return state
+
+    def _start_nfsd(self) -> None:
+        # It can only be set while no thread runs.
+        self.machine.succeed(["tee", f"{_NFSD}/max_block_size"], stdin=f"{self.spec.max_block_size}\n")
+        self.machine.succeed(nfsd_command(self.spec))

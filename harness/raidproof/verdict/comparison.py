@@ -1,0 +1,362 @@
+"""Two runs of one plan on two sides, compared: computed from their records alone. No statistics yet: ranges."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from pydantic import Field
+
+from raidproof.record.built import Built, built_differently
+from raidproof.record.cell import CellRecord, Strict
+from raidproof.record.environment import MachineRecord
+from raidproof.record.outcome import Outcome, and_errors, worst
+from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
+
+BASE, NEW = "base", "new"
+COMPARISON_SCHEMA = 1
+
+
+class Finding(StrEnum):
+    """What two sides of a cell show."""
+
+    HIGHER = "higher"
+    """All visits of new measured more than any of base."""
+    LOWER = "lower"
+    NONE = "no difference shown"
+    """The ranges of the visits overlap."""
+    SINGLE = "one visit"
+    """A side has no range, so nobody can tell what chance does."""
+    NOT_COMPARABLE = "not comparable"
+    """A side's figure says something of the rig, not of the hardware that was asked for."""
+    ONE_SIDED = "not measured"
+    """At least one side has no figure."""
+
+
+class SideCell(Strict):
+    """A cell on one side."""
+
+    values: list[float]
+    """Of all visits that worked."""
+    median: float | None
+    spread: tuple[float, float] | None
+    """The least and the greatest."""
+    failed: int
+    """Visits that the rig broke off."""
+    limit: str
+    cause: str
+    flag: str | None
+    lost: str | None
+    """What a power cut cost, in words; None where none was made."""
+    outcome: Outcome
+    reason: str
+
+
+class Pair(Strict):
+    """A cell on both sides."""
+
+    name: str
+    workload: str
+    """Cells for which this is the same measure the same thing."""
+    unit: str
+    base: SideCell
+    new: SideCell
+    ratio: float | None
+    """Median of new over median of base."""
+    finding: Finding
+    why: str = ""
+    """What keeps the two figures from being compared."""
+
+
+class SideCut(Strict):
+    """What a power cut cost on one side."""
+
+    outcome: Outcome
+    reason: str
+    lost_words: str
+    acknowledged: int | None = None
+    lost: int | None = None
+    """Acknowledged operations that were not there afterwards; None if nobody could look."""
+    loss_window_s: float | None = None
+    recovery_s: float | None = None
+
+
+class CutPair(Strict):
+    """The power cut of one configuration on both sides; None on a side where it was not made."""
+
+    title: str
+    base: SideCut | None
+    new: SideCut | None
+
+
+class Version(Strict):
+    """What a machine was found to run on each side; None where nobody could tell."""
+
+    machine: str
+    what: str
+    """``kernel``, or a package."""
+    base: str | None
+    new: str | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the sides differ in it."""
+        return self.base != self.new
+
+
+class Side(Strict):
+    """One side as a run."""
+
+    run: str
+    """The name of its own record and report."""
+    asked: dict[str, str]
+    """In the words of the command line, by machine."""
+    outcome: Outcome
+    reason: str
+    visits_s: float = 0.0
+
+
+class ComparisonRecord(Strict):
+    """Two sides, compared."""
+
+    schema_version: int = COMPARISON_SCHEMA
+    name: str
+    plan: str = ""
+    """The plan's path."""
+    command: list[str] = Field(default_factory=list)
+    provider: str = ""
+    base: Side
+    new: Side
+    alike: bool
+    """Both sides were asked to run the same: what differs then is chance."""
+    versions: list[Version]
+    built: list[Built]
+    """What was built otherwise on one side than on the other, of the same request."""
+    pairs: list[Pair]
+    cuts: list[CutPair]
+    notes: list[str] = Field(default_factory=list)
+    cannot_prove: list[str] = Field(default_factory=list)
+    """What a run on this provider says nothing about."""
+    outcome: Outcome
+    reason: str
+
+    @property
+    def different(self) -> list[Version]:
+        """What the sides were found to differ in."""
+        return [one for one in self.versions if one.differs]
+
+
+def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
+    """Put two runs of one plan side by side, and judge what that shows."""
+    others = {cell.name: cell for cell in new.cells}
+    both = [(cell, others[cell.name]) for cell in base.cells if cell.name in others]
+    pairs = [pair_of(*sides) for sides in both]
+    outcome, reason = conclude_comparison(base, new, pairs)
+    environments = [one for one in (base.environment, new.environment) if one is not None]
+    return ComparisonRecord(
+        name=name,
+        plan=base.plan.path if base.plan else "",
+        command=base.command,
+        provider=str(base.topology.get("provider", "")),
+        base=side_of(base),
+        new=side_of(new),
+        alike=asked_alike(base, new),
+        versions=list(versions_of(base, new)),
+        built=built_differently(both),
+        pairs=pairs,
+        cuts=cut_pairs(base, new),
+        notes=list(dict.fromkeys(note for one in environments for note in one.notes)),
+        cannot_prove=list(dict.fromkeys(said for one in environments for said in one.cannot_prove)),
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def side_of(run: RunRecord) -> Side:
+    """Return a side as a run."""
+    return Side(
+        run=run.run,
+        asked=asked_of(run),
+        outcome=run.outcome,
+        reason=run.reason,
+        visits_s=run.plan.visits_s if run.plan else 0.0,
+    )
+
+
+def asked_of(run: RunRecord) -> dict[str, str]:
+    """Return what each machine was asked to run."""
+    found = {one.name: one.asked for one in run.environment.machines} if run.environment else {}
+    return {
+        str(machine["name"]): found.get(str(machine["name"])) or "not booted"
+        for machine in run.topology.get("machines", ())
+    }
+
+
+def asked_alike(base: RunRecord, new: RunRecord) -> bool:
+    """Whether both sides were asked to be the same."""
+    return base.topology == new.topology
+
+
+def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
+    """Yield what every machine was found to run on both sides: its kernel, then each package."""
+    if base.environment is None or new.environment is None:
+        return
+    others = {machine.name: machine for machine in new.environment.machines}
+    for machine in base.environment.machines:
+        if other := others.get(machine.name):
+            yield from versions_on(machine, other)
+
+
+def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
+    """Yield what one machine was found to run on both sides."""
+    yield Version(machine=base.name, what="kernel", base=base.kernel, new=new.kernel)
+    if base.kernel == new.kernel and base.build != new.build:
+        yield Version(machine=base.name, what="kernel's build", base=base.build, new=new.build)
+    for package in sorted({*base.packages, *new.packages}):
+        versions = (base.packages.get(package), new.packages.get(package))
+        yield Version(machine=base.name, what=package, base=versions[0], new=versions[1])
+
+
+def why_nothing_is_compared(base: RunRecord, new: RunRecord) -> str | None:
+    """Return why what is asked of the two sides and what they are found to be make no comparison; None if they do."""
+    if base.environment is None or new.environment is None:
+        return None
+    differs = any(one.differs for one in versions_of(base, new))
+    if asked_alike(base, new):
+        return "the sides were asked to run the same, and were found to differ" if differs else None
+    if differs:
+        return None
+    return (
+        "the sides were asked to differ, and every machine says that it runs the same: nothing was compared "
+        "(a kernel or package of one's own needs a version of its own)"
+    )
+
+
+def pair_of(base: CellRecord, new: CellRecord) -> Pair:
+    """Put the two sides of a cell side by side."""
+    finding, why = finding_of(base, new)
+    both = base.median is not None and new.median is not None and base.median > 0
+    return Pair(
+        name=base.name,
+        workload=base.compared_with,
+        unit=base.unit or new.unit,
+        base=side_cell(base),
+        new=side_cell(new),
+        ratio=(new.median or 0.0) / (base.median or 1.0) if both else None,
+        finding=finding,
+        why=why,
+    )
+
+
+def side_cell(cell: CellRecord) -> SideCell:
+    """Return what a comparison needs of a cell."""
+    return SideCell(
+        values=cell.measured,
+        median=cell.median,
+        spread=cell.spread,
+        failed=sum(repeat.rig_error is not None for repeat in cell.repeats),
+        limit=cell.limit,
+        cause=cell.cause,
+        flag=cell.flag,
+        lost=cell.lost,
+        outcome=cell.outcome,
+        reason=cell.reason,
+    )
+
+
+def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
+    """Say what the two sides of a cell show, and what keeps them from being compared if they cannot be."""
+    sides = ((BASE, base), (NEW, new))
+    missing = [f"{name}: {why_not_measured(cell)}" for name, cell in sides if not cell.measured]
+    if missing:
+        return Finding.ONE_SIDED, "; ".join(missing)
+    rig = {name: why for name, cell in sides if (why := why_not_of_the_hardware(cell))}
+    if rig:
+        reasons = set(rig.values())
+        said = (
+            [f"both: {reasons.pop()}"]
+            if len(rig) == 2 and len(reasons) == 1
+            else [f"{k}: {v}" for k, v in rig.items()]
+        )
+        return Finding.NOT_COMPARABLE, "; ".join(said)
+    if min(len(base.measured), len(new.measured)) < 2:
+        return Finding.SINGLE, "a single visit has no range"
+    if min(new.measured) > max(base.measured):
+        return Finding.HIGHER, ""
+    if max(new.measured) < min(base.measured):
+        return Finding.LOWER, ""
+    return Finding.NONE, "the ranges overlap"
+
+
+def why_not_measured(cell: CellRecord) -> str:
+    """Say why a cell has no figure."""
+    return f"{cell.outcome.value}, {cell.reason}" if cell.outcome is not Outcome.PASS else "not measured"
+
+
+def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
+    """Put the power cuts of each configuration side by side; cells that differ in the workload alone share theirs."""
+    cuts = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
+    others = {cell.name: cell for cell in new.cells}
+    pairs: dict[tuple[str | None, str | None], CutPair] = {}
+    for cell in base.cells:
+        other = others.get(cell.name)
+        key = (cell.cycle, other.cycle if other else None)
+        found = [side.get(name or "") for side, name in zip(cuts, key, strict=True)]
+        if any(found) and key not in pairs:
+            pairs[key] = CutPair(title=cell.name, base=side_cut(found[0]), new=side_cut(found[1]))
+    return list(pairs.values())
+
+
+def side_cut(cycle: CycleRecord | None) -> SideCut | None:
+    """Return what a comparison needs of a power cut."""
+    if cycle is None:
+        return None
+    seen = cycle.on_server
+    return SideCut(
+        outcome=cycle.outcome,
+        reason=cycle.reason,
+        lost_words=what_was_lost(cycle),
+        acknowledged=seen.acknowledged_total if seen else None,
+        lost=seen.lost_total if seen else None,
+        loss_window_s=cycle.loss_window_s,
+        recovery_s=cycle.recovery.total_s,
+    )
+
+
+def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> tuple[Outcome, str]:
+    """Return how a comparison ended: as the worse side, and only if there was something to compare."""
+    sides = ((BASE, base), (NEW, new))
+    early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
+    ends = [(name, cell) for name, run in sides for cell in run.cells]
+    if early:
+        # An error of one side ends both, in the same words.
+        said = f"ended early: {next(iter(early.values()))}"
+        broken = next(((name, cell) for name, cell in ends if cell.outcome is Outcome.FAIL), None)
+        if broken is not None:
+            return Outcome.FAIL, f"{broken[0]}: {broken[1].name}: {broken[1].reason}; {said}"
+        return Outcome.ERROR, said
+    if (nothing := why_nothing_is_compared(base, new)) is not None:
+        return Outcome.INVALID, nothing
+    if not pairs:
+        return Outcome.INCONCLUSIVE, "no cell was measured"
+    outcome = worst(cell.outcome for _, cell in ends)
+    if outcome is not Outcome.PASS:
+        name, cell = next((name, cell) for name, cell in ends if cell.outcome is outcome)
+        errors = (f"{other}: {one.name}: {one.reason}" for other, one in ends if one.outcome is Outcome.ERROR)
+        return outcome, f"{name}: {cell.name}: {cell.reason}{and_errors(outcome, errors)}"
+    counted = {finding: sum(pair.finding is finding for pair in pairs) for finding in Finding}
+    found = [f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number]
+    words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {', '.join(found)}"
+    if asked_alike(base, new):
+        words = f"A/A, both sides run the same; {words}"
+    comparable = any(pair.finding in {Finding.HIGHER, Finding.LOWER, Finding.NONE} for pair in pairs)
+    return (Outcome.PASS if comparable else Outcome.INCONCLUSIVE), words
+
+
+_WORDS = {
+    Finding.HIGHER: "faster on new",
+    Finding.LOWER: "slower on new",
+    Finding.NONE: "without a difference shown",
+    Finding.SINGLE: "with a single visit",
+    Finding.NOT_COMPARABLE: "not comparable",
+    Finding.ONE_SIDED: "not measured on both sides",
+}

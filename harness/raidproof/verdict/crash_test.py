@@ -1,0 +1,412 @@
+"""From raw observations to verdicts: the same for a run that just ended and for one read back from disk."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from raidproof.disk.cache import CacheMode
+from raidproof.monitor.packets import read_exchanges
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
+from raidproof.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
+from raidproof.record.suite import SuiteRecord
+from raidproof.storage.filesystem.write_back import WriteBackState
+from raidproof.storage.server import ExportSpec
+from raidproof.verdict.blame import of_lies
+from raidproof.verdict.calls import judge_calls
+from raidproof.verdict.cell import conclude_plan, judge_cells
+from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
+from raidproof.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
+from raidproof.verdict.export import judge_export
+from raidproof.verdict.integrity import fault_of, judge_array, judge_filesystem
+from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
+from raidproof.verdict.ledger import weigh
+from raidproof.verdict.members import judge_members
+from raidproof.verdict.read_back import judge_read_back
+from raidproof.verdict.safety import MEMORY_LOST
+from raidproof.verdict.suite import judge_suite_record
+from raidproof.verdict.wire import judge_restart
+from raidproof.verdict.write_back import judge_age
+from raidproof.workload.history import History, WorkerSpec
+from raidproof.workload.replies import read_replies
+
+RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
+"""Faults after which another instance of nfsd answers."""
+OF_THE_STACK = ("export", "flushes reach the disks", "after recovery")
+"""Checks whose failure no disk explains: with it no control has behaved."""
+TEARS = "power-cut"
+SESSIONS = ("4.1", "4.2")
+"""Versions of NFS that have them."""
+LEASE_S = 90.0
+"""What a server grants by default."""
+AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
+"""Faults that keep the server from clients for a while."""
+
+
+def judge_run(record: RunRecord, directory: Path) -> None:
+    """Judge every cycle from its files, then the run from its cycles."""
+    for cycle in record.cycles:
+        judge_cycle(cycle, directory)
+    for suite in record.suites:
+        judge_suite_record(suite)
+    conclude_run(record)
+    if record.ended is None or record.ended_early is not None:
+        conclude_early(record, record.ended_early or "the harness was killed")
+
+
+def conclude_run(record: RunRecord) -> None:
+    """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
+    judge_cells(record)
+    record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
+
+
+def conclude_early(record: RunRecord, why: str) -> None:
+    """Add to the end of a run that it came too early: an error, unless a promise was seen to be broken before."""
+    early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
+    record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
+    record.outcome = outcome
+
+
+def history_of(cycle: CycleRecord, run: Path) -> History:
+    """Return what the clients did in a stored cycle, dated by the server's replies where they were seen on the wire.
+
+    Raises:
+        RigError: a file is not what it should be.
+    """
+    history = History.read(run / cycle.files["history"])
+    return history.with_replies(read_replies(run / cycle.files["replies"])) if "replies" in cycle.files else history
+
+
+def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
+    """Fill in all that is judged of one cycle, from what was recorded of it."""
+    if cycle.rig_error is not None:
+        judge_broken_off(cycle, directory, cycle.rig_error)
+        return
+    if cycle.requirement_missing is not None:
+        cycle.outcome, cycle.reason = Outcome.SKIP, cycle.requirement_missing
+        return
+    if cycle.not_effective is not None:
+        cycle.outcome = Outcome.FAIL if cycle.control is None else Outcome.INVALID
+        cycle.reason = cycle.not_effective
+        return
+    conditions = conditions_of(cycle)
+    causes = judge_causes(cycle, directory, conditions)
+    found = [one for one in causes if one.outcome is Outcome.FAIL]
+    if found and conditions.spoilt is None:
+        conditions = replace(conditions, spoilt=cause_in(found[0]))
+    if cycle.not_recovered is not None:
+        if "history" in cycle.files:
+            conditions = of_lies(cycle, history_of(cycle, directory), directory, conditions)
+        judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
+        cycle.verdicts += found
+        return
+    history = history_of(cycle, directory)
+    conditions = of_lies(cycle, history, directory, conditions)
+    cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
+    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
+    cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
+    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions, mirrors_of(cycle)))
+    cycle.verdicts += causes
+    logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
+            if name.startswith("console ")]  # fmt: skip
+    panic = cycle.fault == "kernel-panic"
+    asked_for = cycle.checks.get("alarms", ())
+    waited = lines_of_waiting(cycle, directory)
+    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for, waited=waited))
+    if "wire" in cycle.files:
+        exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
+        cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
+    measure_rates(cycle, history)
+    cycle.timeline = timeline(history, cycle)
+    measure_first_io(cycle)
+    if cycle.on_server is not None and cycle.fault_at_ns is not None:
+        first = cycle.on_server.first_lost_ns
+        cycle.loss_window_s = 0.0 if first is None else (cycle.fault_at_ns - first) / 1e9
+    cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
+
+
+def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, conditions: Conditions) -> list[Verdict]:
+    """Hold the ledger against each scan that was made."""
+    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
+    # The server is read before clients are served again, where the fault took it down: later words say nothing of it.
+    seen_ns = cycle.resumed_ns if cycle.recovery.assemble_s is not None else None
+    verdicts = []
+    # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
+    for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
+        if place not in cycle.files:
+            continue
+        found = json.loads((directory / cycle.files[place]).read_text())
+        evidence = weigh(
+            workers,
+            history,
+            found,
+            before_ns=before_ns,
+            seen_ns=until_ns,
+            resumed_ns=cycle.resumed_ns,
+            restarted_ns=cycle.resumed_ns if cycle.fault in RESTARTED else None,
+            torn=conditions.torn,
+            unheard=cycle.lost_power,
+            unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
+        )
+        setattr(cycle, place, evidence)
+        if place == "on_server" and (calls := cycle.checks.get("calls")) is not None:
+            verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"])
+        where = place.replace("_", " the ", 1)
+        verdicts += judge_promises(evidence, conditions, where)
+        verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
+        verdicts.append(judge_blocks(evidence, conditions, where))
+        verdicts.append(judge_nothing_invented(evidence, conditions, where))
+        if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
+            verdicts.append(judge_read_back(counted, found, {one.key: one.span for one in workers}))
+    return verdicts
+
+
+def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
+    """Judge what tells why a stack lost something, also if it never came back; nothing where nobody looked."""
+    verdicts = []
+    if (members := cycle.checks.get("members")) is not None:
+        verdicts.append(judge_members(members, conditions))
+    asked = ExportSpec.model_validate(cycle.asked["export"])
+    if (applied := cycle.checks.get("export")) is not None:
+        verdicts.append(judge_export(asked.options(), applied, cycle.effective["export"]["path"]))
+    flushed = asked.sync and cycle.asked["array"].get("consistency_policy") not in LOGGED
+    if "disks" in cycle.checks and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
+        workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
+        # Of changes of names alone some need no flush of their own.
+        if any(SYNCED & {*worker.kinds} - {"append"} for worker in workers):
+            history = history_of(cycle, directory)
+            synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
+            verdicts.append(judge_flushes(cycle.checks["disks"], cycle.disks, synced))
+    return verdicts
+
+
+def cause_in(verdict: Verdict) -> str:
+    """Return what a loss is to be blamed on, where one of `judge_causes` has found something."""
+    blame = verdict.blame or ""
+    return blame if ":" in blame else f"{blame}: {verdict.checker}: {verdict.reason}"
+
+
+def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
+    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before.
+
+    A server's kernel that has failed is what broke it off: the rig only saw that nothing went on.
+    """
+    cycle.outcome, cycle.reason = Outcome.ERROR, error
+    if (wreck := wreck_of(cycle, directory)) is not None:
+        cycle.verdicts, cycle.outcome = [wreck], Outcome.FAIL
+        cycle.reason = f"{wreck.checker}: {wreck.reason}; after that: {error}"
+        return
+    observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
+    if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
+        return
+    history = history_of(cycle, directory)
+    conditions = conditions_of(cycle)
+    conditions = of_lies(cycle, history, directory, conditions)
+    causes = judge_causes(cycle, directory, conditions)
+    cycle.verdicts = [*causes, *judge_what_is_left(cycle, history, directory, conditions)]
+    if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
+        cycle.outcome = Outcome.FAIL
+        cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
+
+
+def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
+    """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
+    path = directory / cycle.files.get("console server", "no console")
+    if not path.is_file():
+        return None
+    return judge_wrecks(path.read_text(errors="replace"), panic_asked_for=cycle.fault == "kernel-panic")
+
+
+def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
+    """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
+    if cycle.fault not in AWAY:
+        return frozenset()
+    paths = (directory / path for name, path in cycle.files.items() if name.startswith("server away "))
+    return frozenset().union(*(blocked(path.read_text(errors="replace")) for path in paths))
+
+
+def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, wreck: Verdict | None = None) -> None:
+    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that.
+
+    ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
+    """
+    blame = fault_of(conditions) if wreck is None else str(wreck.blame)
+    cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
+    if wreck is not None:
+        cycle.verdicts.append(wreck)
+        what = f"{what}; {wreck.checker}: {wreck.reason}"
+    control = cycle.control
+    if control is not None and control.expects_loss and blame.startswith(control.expects_blame or ""):
+        cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
+    else:
+        cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
+        cycle.reason = f"{what}; blamed on {blame}"
+
+
+def measure_rates(cycle: CycleRecord, history: History) -> None:
+    """Fill in what the clients got done a second, from the ledger's beginning to the fault or its own end."""
+    begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
+    told = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
+    stamps = [(kind, stamp) for kind, stamp in told if begun is not None and stamp >= begun]
+    if begun is None or not stamps:
+        return
+    cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
+    fsyncs = sum(kind == "fsync" for kind, _ in stamps)
+    by_second = [0.0] * int(seconds)
+    for kind, stamp in stamps:
+        if kind == "fsync" and (second := (stamp - begun) // 1_000_000_000) < len(by_second):
+            by_second[second] += 1
+    rates = {
+        "fsyncs_per_s": fsyncs / seconds,
+        "fsyncs_each_second": by_second,
+        "acknowledged_per_s": len(stamps) / seconds,
+    }
+    cycle.throughput = cycle.throughput.model_copy(update=rates)
+
+
+def measure_first_io(cycle: CycleRecord) -> None:
+    """Take the time to the first success, not to the first answer; after a client's cut the others never waited."""
+    if cycle.resumed_ns is None or cycle.fault_at_ns is None:
+        return
+    again = cycle.timeline.served_again_s if cycle.timeline else None
+    first = None
+    if again is not None and not cycle.lost_power:
+        first = again - (cycle.resumed_ns - cycle.fault_at_ns) / 1e9
+    cycle.recovery = cycle.recovery.model_copy(update={"first_io_s": first})
+
+
+def conditions_of(cycle: CycleRecord) -> Conditions:
+    """Return under which conditions the clients of a cycle were given their promises."""
+    lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
+    return Conditions(
+        export_sync=bool(cycle.asked["export"]["sync"]),
+        memory_lost=cycle.fault in MEMORY_LOST,
+        # Only what takes the server's power makes its disks tear anything.
+        torn=cycle.policy == "torn" and cycle.fault == TEARS,
+        delegations=bool(cycle.asked["export"].get("delegations", True)),
+        lying_disks=lying,
+        explanation=cycle.explanation,
+        spoilt=spoilt_by(cycle.disks),
+        allowed_errors=frozenset(cycle.allowed_errors),
+        allowed_by_fault=frozenset(cycle.allowed_by_fault),
+        fault_begun_ns=cycle.fault_begun_ns,
+        exactly_once=exactly_once(cycle),
+        write_back_s=longest_s(cycle),
+        faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
+    )
+
+
+def exactly_once(cycle: CycleRecord) -> bool:
+    """Return whether the server had to know each request that a client sent again.
+
+    A session's reply cache does that (RFC 8881, 2.10.6.1), for as long as the server is not restarted and the client's
+    lease does not expire.
+    """
+    mounts = list(cycle.effective.get("mounts", {}).values())
+    if cycle.fault in RESTARTED or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+        return False
+    begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
+    lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
+    return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
+
+
+def mirrors_of(cycle: CycleRecord) -> list[str]:
+    """Return the md devices that hold copies."""
+    devices = cycle.effective.get("array", {}).get("devices", ())
+    return [one["device"] for one in devices if one["level"] in ("1", "10")]
+
+
+def longest_s(cycle: CycleRecord) -> float | None:
+    """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
+    found = cycle.checks.get("write back")
+    return None if found is None else WriteBackState.model_validate(found).longest_s
+
+
+def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:
+    """Return how a cycle ended and why; a control is measured by what it had to show."""
+    evidence = cycle.on_server
+    if evidence is None:
+        return Outcome.INCONCLUSIVE, "nothing was observed after the fault"
+    bad = [verdict for verdict in cycle.verdicts if verdict.outcome is not Outcome.PASS]
+    told, lost = evidence.acknowledged_total, evidence.lost_total
+    if cycle.control is not None:
+        return conclude_control(cycle, evidence, conditions, bad)
+    if bad:
+        outcome = worst(verdict.outcome for verdict in bad)
+        first = next(one for one in bad if one.outcome is outcome)
+        blame = f"; blamed on {first.blame}" if first.blame else ""
+        return outcome, f"{first.checker}: {first.reason}{blame}"
+    if lost:
+        return (
+            Outcome.PASS,
+            f"measured loss: {lost:,} of {told:,} acknowledged operations; {conditions.blame}",
+        )
+    if not conditions.export_sync:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"async export, yet all {told:,} acknowledged operations survived this fault",
+        )
+    return Outcome.PASS, f"all {told:,} acknowledged operations are there"
+
+
+def conclude_control(
+    cycle: CycleRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
+) -> tuple[Outcome, str]:
+    """Judge a control: it passes by behaving as it must, and otherwise the campaign is INVALID."""
+    assert cycle.control is not None  # noqa: S101  the caller's case
+    lost = evidence.lost_total
+    if cycle.control.expects_loss:
+        blame = conditions.blame
+        if not lost:
+            return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
+        if not blame.startswith(cycle.control.expects_blame or ""):
+            return Outcome.INVALID, f"control: the loss was blamed on {blame}"
+        if beside := next((one for one in bad if one.checker.startswith(OF_THE_STACK)), None):
+            return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
+        return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
+    wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]
+    if lost or wrong:
+        why = f"{lost:,} operations lost" if lost else f"{wrong[0].checker}: {wrong[0].reason}"
+        return Outcome.INVALID, f"control: nothing had to go wrong, yet {why}"
+    if bad:
+        # It has not shown what it must, and nothing says that it could not.
+        return Outcome.INCONCLUSIVE, f"control: {bad[0].checker}: {bad[0].reason}"
+    return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations are there"
+
+
+def conclude(record: RunRecord) -> tuple[Outcome, str]:
+    """Return how a run ended: a control that misbehaved overrules everything else."""
+    cycles = record.cycles
+    parts: list[CycleRecord | SuiteRecord] = [*cycles, *record.suites]
+    if not parts:
+        return Outcome.INCONCLUSIVE, "no cycle ran"
+    outcome = worst(part.outcome for part in parts)
+    if outcome is Outcome.PASS:
+        controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
+        return outcome, f"every promise that holds by design was kept{controls}"
+    culprit = next(part for part in parts if part.outcome is outcome)
+    errors = (f"{part.title}: {part.reason}" for part in parts if part.outcome is Outcome.ERROR)
+    return outcome, f"{culprit.title}: {culprit.reason}{and_errors(outcome, errors)}"
+
+
+def timeline(history: History, cycle: CycleRecord) -> Timeline | None:
+    """Count acknowledgements per bin around the fault."""
+    fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
+    stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
+    if not stamps or fault_at_ns is None:
+        return None
+    bin_ns = BIN_MS * 1_000_000
+    first = (stamps[0] - fault_at_ns) // bin_ns
+    last = (stamps[-1] - fault_at_ns) // bin_ns
+    counts = [0] * (last - first + 1)
+    for stamp in stamps:
+        counts[(stamp - fault_at_ns) // bin_ns - first] += 1
+    resumed_ns = cycle.resumed_ns or fault_at_ns
+    after = next((stamp for stamp in stamps if stamp >= resumed_ns), None)
+    lost = evidence.first_lost_ns if evidence else None
+    return Timeline(
+        begin_s=first * BIN_MS / 1000,
+        acknowledged=counts,
+        last_durable_s=None if lost is None else (lost - fault_at_ns) / 1e9,
+        served_again_s=None if after is None else (after - fault_at_ns) / 1e9,
+    )

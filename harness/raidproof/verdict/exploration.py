@@ -1,0 +1,81 @@
+"""How an exploration of crash states ended, and why."""
+
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.contract import LEAST_JUDGED
+
+
+def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
+    """Return how an exploration ended, and why.
+
+    That of a control is measured by what its cycle had to show, as `conclude_control` does: PASS,
+    and exit status 0, if it behaved; else INVALID. What proves nothing proves nothing of a control either.
+    """
+    outcome, reason = _conclude(record)
+    if record.control is None or outcome not in (Outcome.PASS, Outcome.FAIL):
+        return outcome, reason
+    broken = outcome is Outcome.FAIL or record.loss is not None
+    if not record.control.expects_loss:
+        if broken:
+            return Outcome.INVALID, f"control: nothing had to go wrong, yet {reason}"
+        return Outcome.PASS, f"as it must, a control: {reason}"
+    if not broken:
+        # Who was interrupted may have had it before him.
+        outcome = Outcome.INVALID if record.ended_early is None else Outcome.INCONCLUSIVE
+        return outcome, f"control: had to lose acknowledged work, yet {reason}"
+    for one in record.failures:
+        again = one.confirmed or not one.repeated
+        if again and not (one.blame or "").startswith(record.control.expects_blame or ""):
+            return Outcome.INVALID, f"control: {one.promise}: {one.damage} is blamed on {one.blame} in {one.state}"
+    return Outcome.PASS, f"as it must, a control: {reason}"
+
+
+def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
+    """Return how it ended as if it were of no control."""
+    seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
+    hid = ""
+    if record.cold.differing:
+        names = ", ".join(record.cold.differing[:3])
+        hid = f"reuse hid something: {names} looked different on a machine that had just booted"
+        if record.control is not None or not any(one.confirmed for one in record.failures):
+            return Outcome.ERROR, hid
+    if record.failures:
+        # One that was shown again says more than one that never was.
+        first = next((one for one in record.failures if one.confirmed), record.failures[0])
+        if all(one.repeated and not one.confirmed for one in record.failures):
+            return (
+                Outcome.INCONCLUSIVE,
+                f"{first.promise}: {first.damage}; seen in {first.state} once, and never again",
+            )
+        kinds = f"{len(record.failures)} kinds of failure, one of them: " if len(record.failures) > 1 else ""
+        blame = f"; blamed on {first.blame}" if first.blame else ""
+        return (
+            Outcome.FAIL,
+            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
+            f"{f'; besides, {hid}' if hid else ''}",
+        )
+    if record.ended_early is not None and record.ended_early.startswith("the rig"):
+        return Outcome.ERROR, record.ended_early
+    if not record.judged:
+        return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was looked at"
+    if record.undecided is not None:
+        open_ = record.undecided
+        return Outcome.INCONCLUSIVE, f"undecided in {open_.states:,} of {seen}: {open_.reason}, in {open_.state}"
+    early = f"; {record.ended_early}" if record.ended_early else ""
+    if not any(record.tested.values()):
+        return Outcome.INCONCLUSIVE, f"nothing had been acknowledged by the cut of any of {seen}{early}"
+    return _held(record, seen, early)
+
+
+def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, str]:
+    """Return how it ended if no promise broke that its export gave."""
+    if record.loss is not None:
+        lost = record.loss
+        return (
+            Outcome.PASS,
+            f"measured loss: up to {lost.operations:,} of {lost.of:,} acknowledged operations in {seen}",
+        )
+    if few := [f"{count} {kind}" for kind, count in sorted(record.tested.items()) if count < LEAST_JUDGED]:
+        reason = f"no promise broke in {seen}; too few operations could have shown a loss: {', '.join(few)}{early}"
+        return Outcome.INCONCLUSIVE, reason
+    return Outcome.PASS, f"every promise held in {seen}{early}"

@@ -1,0 +1,97 @@
+"""What a kernel says on its console that no healthy run says."""
+
+import re
+from collections.abc import Collection, Sequence
+
+from raidproof.record.outcome import Outcome, Verdict
+
+# Each with the words that the kernel's own sources print (lib/bug.c, kernel/hung_task.c, fs/xfs, fs/ext4, block, md).
+SIGNS: dict[str, re.Pattern[str]] = {
+    "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
+    "panic": re.compile(r"Kernel panic"),
+    "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+|\S+:\d+ at )"),
+    "hung task": re.compile(r"blocked for more than \d+ seconds|soft lockup|rcu.*detected stalls?"),
+    "corruption": re.compile(
+        r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|XFS.*(?:Internal error|Corruption)|EXT4-fs error"
+        r"|XFS.*[Ss]hut(?:ting)? ?down filesystem|checksum (?:error|mismatch)"
+    ),
+    "I/O error": re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
+    "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
+    "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
+    "start-up": re.compile(r"raidproof-init: (?!ready)"),
+    "out of memory": re.compile(r"Out of memory:|oom-kill:"),
+}
+
+PANIC_BY_SYSRQ = "Kernel panic - not syncing: sysrq triggered crash"
+WRECKED = frozenset({"oops", "panic", "hung task"})
+"""Signs of a kernel that has failed, whatever else went wrong."""
+BLOCKED = re.compile(r"blocked for more than \d+ seconds")
+"""What a client's kernel says of each task that waits for a server which is away (kernel/hung_task.c)."""
+NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
+"""Panics of a kernel to which the rig gave nothing that it could start."""
+TRACED = 8
+"""Functions of a trace that are named."""
+_TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
+_FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
+
+
+def findings(log: str) -> list[tuple[str, str]]:
+    """Return (sign, line) for each suspicious line of a console log."""
+    return [
+        (sign, line.strip()) for line in log.splitlines() for sign, pattern in SIGNS.items() if pattern.search(line)
+    ]
+
+
+def judge_wrecks(server: str, *, panic_asked_for: bool = False) -> Verdict | None:
+    """Judge what a server's kernel said before the rig gave it up: None unless it says that the kernel has failed."""
+    for sign, line in findings(server):
+        asked = panic_asked_for and line.endswith(PANIC_BY_SYSRQ)
+        if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
+            trace = trace_of(server, line)
+            reason = f"server: {sign}: {line}{f'; trace: {trace}' if trace else ''}"
+            return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame="kernel")
+    return None
+
+
+def trace_of(log: str, line: str) -> str:
+    """Return the functions of the first trace after a line, the innermost first; nothing if there is none."""
+    _, _, after = log.partition(line)
+    begin = _TRACE.search(after)
+    if begin is None:
+        return ""
+    named = (found[1] for found in _FUNCTION.finditer(after, begin.end()))
+    return " < ".join(name for name, _ in zip(dict.fromkeys(named), range(TRACED), strict=False))
+
+
+def blocked(text: str) -> frozenset[str]:
+    """Return the lines that say that a task waits for too long."""
+    return frozenset(line.strip() for line in text.splitlines() if BLOCKED.search(line))
+
+
+def judge_kernel_logs(
+    logs: Sequence[tuple[str, str]],
+    *,
+    panic_asked_for: bool = False,
+    asked_for: Sequence[str] = (),
+    waited: Collection[str] = (),
+) -> Verdict:
+    """Judge (name, console log) pairs.
+
+    ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused. ``asked_for``: patterns of the lines
+    that other faults make a kernel say. ``waited``: the very lines by which clients' kernels said that their tasks
+    waited for the server while the fault kept it away.
+    """
+    excused = [re.compile(pattern) for pattern in asked_for]
+    if not logs:
+        return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console was recorded")
+    bad = [
+        f"{name}: {sign}: {line}"
+        for name, log in logs
+        for sign, line in findings(log)
+        if not (panic_asked_for and line.endswith(PANIC_BY_SYSRQ))
+        and not any(pattern.search(line) for pattern in excused)
+        and line not in waited
+    ]
+    if not bad:
+        return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")
+    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame="kernel")

@@ -1,0 +1,381 @@
+"""What is left of each acknowledged operation: the ledger held against what a scan found."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from errno import EEXIST, ENOENT
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+from raidproof.core.errors import RigError
+from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, TREES, UNREADABLE
+from raidproof.record.evidence import BROKEN, BlockClass, Evidence
+from raidproof.verdict.tree import directories, hold, shown
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
+Found = Mapping[str, Mapping[str, Any]]
+
+
+EXAMPLES = 40
+EXAMPLES_EACH = 5
+ANY_GENERATION = 1 << 62
+
+
+class Loss(NamedTuple):
+    """An acknowledged operation that is not there."""
+
+    operation: Operation
+    worker: WorkerSpec
+    what: str
+    """What is there instead."""
+
+    @property
+    def bytes(self) -> int:
+        """How much data it was to make durable."""
+        return self.worker.bytes_of(self.operation.kind)
+
+    def __str__(self) -> str:
+        done = self.operation
+        return f"{self.worker.path}: {done.kind} of {done.place} (generation {done.generation}): {self.what}"
+
+
+class Spoilt(NamedTuple):
+    """A block in a state that no promise allows."""
+
+    worker: WorkerSpec
+    place: int
+    kind: BlockClass
+
+    def __str__(self) -> str:
+        return f"{self.worker.path}: block {self.place} is {self.kind.value}"
+
+
+class Balance:
+    """Collects an Evidence worker by worker, and keeps all that it counts as lost or spoilt."""
+
+    def __init__(self, resumed_ns: int | None = None) -> None:
+        self.resumed_ns = resumed_ns
+        self.lost_after_recovery = 0
+        self.across_restart = 0
+        self.acknowledged: Counter[str] = Counter()
+        self.judged: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.losses: list[Loss] = []
+        self.spoilt: list[Spoilt] = []
+        self.blocks: Counter[BlockClass] = Counter()
+        self.lost_bytes = 0
+        self.lost_files = 0
+        self.first_lost_ns: int | None = None
+        self.invented: list[str] = []
+        self.examples: list[str] = []
+
+    def lose(self, operation: Operation, worker: WorkerSpec, what: str) -> None:
+        """Count an acknowledged operation as lost."""
+        self.lost[operation.kind] += 1
+        self.lost_bytes += worker.bytes_of(operation.kind)
+        self.lost_after_recovery += self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
+        ended = operation.promised_ns or 0
+        self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
+        self.losses.append(Loss(operation, worker, what))
+        self.say(str(self.losses[-1]))
+
+    def spoil(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
+        """Keep a block that is in a state that no promise allows."""
+        self.spoilt.append(Spoilt(worker, place, kind))
+        self.say(str(self.spoilt[-1]))
+
+    def say(self, example: str) -> None:
+        """Keep an example for the report: of many workers a few rather than of one worker many."""
+        mine = example.partition(":")[0] + ":"
+        if len(self.examples) < EXAMPLES and sum(one.startswith(mine) for one in self.examples) < EXAMPLES_EACH:
+            self.examples.append(example)
+
+    def evidence(self) -> Evidence:
+        """Return the sum."""
+        return Evidence(
+            acknowledged=dict(self.acknowledged),
+            judged=dict(self.judged),
+            lost=dict(self.lost),
+            lost_bytes=self.lost_bytes,
+            lost_files=self.lost_files,
+            lost_after_recovery=self.lost_after_recovery,
+            across_restart=self.across_restart,
+            first_lost_ns=self.first_lost_ns,
+            blocks=dict(self.blocks),
+            invented=self.invented,
+            examples=self.examples,
+        )
+
+
+Torn = bool | Collection[tuple[int, int]]
+"""Whether any block that was being overwritten may be torn, or which: file and offset, as the block has them."""
+
+
+class Bounds(TypedDict, total=False):
+    """What of a history counts; see `balance_of`."""
+
+    before_ns: int | None
+    seen_ns: int | None
+    resumed_ns: int | None
+    restarted_ns: int | None
+    torn: Torn
+    unheard: Collection[str]
+    unsure: Collection[int]
+
+
+def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]) -> Evidence:
+    """Hold a history against a scan: the sum of `balance_of`.
+
+    Raises:
+        RigError: the scan says nothing of a worker.
+    """
+    return balance_of(workers, history, found, **bounds).evidence()
+
+
+def balance_of(
+    workers: Sequence[WorkerSpec],
+    history: History,
+    found: Found,
+    *,
+    before_ns: int | None = None,
+    seen_ns: int | None = None,
+    resumed_ns: int | None = None,
+    restarted_ns: int | None = None,
+    torn: Torn = False,
+    unheard: Collection[str] = (),
+    unsure: Collection[int] = (),
+) -> Balance:
+    """Hold a history against a scan.
+
+    Only what was acknowledged before ``before_ns`` binds. What was begun after ``seen_ns``, when the power went or
+    the scan was made, says nothing about it; what was under way then may be there or not. Losses of what was begun
+    after ``resumed_ns``, when clients were served again, are counted apart too. A `close` that was under way at
+    ``restarted_ns``, when a restarted server answered again, does not bind if it needed a COMMIT: Linux' client does
+    not send again what the server forgot of it (docs/findings.md). ``torn``: the fault may have torn a
+    block that was being overwritten.
+
+    Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
+    allowed, so nothing of theirs counts as invented. What ended with an error of ``unsure`` (errno) may be done all
+    the same: who gave up waiting does not know.
+
+    Raises:
+        RigError: the scan says nothing of a worker.
+    """
+    balance = Balance(resumed_ns)
+    by_worker: dict[int, list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        if operation.begun_before(seen_ns):
+            by_worker[operation.worker].append(operation)
+    for worker in workers:
+        if worker.key not in found:
+            raise RigError(f"the scan says nothing of {worker.key}")
+        operations = by_worker[worker.number]
+        across = [
+            one
+            for one in operations
+            if worker.span > 1 and restarted_ns is not None and closes_across(one, restarted_ns)
+        ]
+        balance.across_restart += len(across)
+        bound = [one for one in operations if one.binds(before_ns) and one not in across]
+        # What was never done is counted, too.
+        balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
+        balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
+        balance.acknowledged.update(one.kind for one in bound)
+        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn, unsure)
+        weigh_ = {**dict.fromkeys(TREES, weigh_names), "o_append": weigh_records}.get(worker.kind, weigh_blocks)
+        weigh_(case, balance)
+    return balance
+
+
+def closes_across(operation: Operation, restarted_ns: int) -> bool:
+    """Return whether an operation is a `close` that was under way when a restarted server answered again."""
+    ended = operation.ended_ns
+    return operation.kind == "close" and ended is not None and operation.issued_ns < restarted_ns <= ended
+
+
+def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
+    """Return the kinds of operation that a worker does; of a record older than rounds those that it did then."""
+    return METADATA[:9] if worker.kind == "metadata" and not worker.rounds else worker.kinds
+
+
+class Case(NamedTuple):
+    """One worker's part of the whole."""
+
+    worker: WorkerSpec
+    operations: Sequence[Operation]
+    bound: Sequence[Operation]
+    """Those that were acknowledged."""
+    found: Mapping[str, Any]
+    unheard: bool
+    """Whether more may have been done than was reported."""
+    torn: Torn
+    unsure: Collection[int] = ()
+    """Errors of operations that may be done all the same."""
+
+    def may_be_torn(self, block: int) -> bool:
+        """Whether a block may be there in part while it is overwritten."""
+        # Of one that straddles two pages the second request does not say whose it is.
+        if isinstance(self.torn, bool) or self.worker.shift % BLOCK:
+            return self.torn is not False
+        return (self.worker.file, block * BLOCK) in self.torn
+
+    def may_be_done(self, operation: Operation) -> bool:
+        """Whether an operation may have been done, whatever was reported of it."""
+        # "It exists" or "it does not" may be the answer to a request that was sent again, after a first that was done.
+        return operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT, *self.unsure}
+
+    def blocks_of(self, operation: Operation) -> range:
+        """Return the blocks that an operation wrote."""
+        return range(operation.place * self.worker.span, (operation.place + 1) * self.worker.span)
+
+    def newest(self, operations: Sequence[Operation]) -> dict[int, int]:
+        """Return the newest generation of each block."""
+        generations: dict[int, int] = {}
+        for operation in operations:
+            for block in self.blocks_of(operation):
+                generations[block] = max(operation.generation, generations.get(block, 0))
+        return generations
+
+
+def weigh_blocks(case: Case, balance: Balance) -> None:
+    """Judge a worker that writes blocks in generations."""
+    worker = case.worker
+    required, issued = case.newest(case.bound), case.newest(case.operations)
+    states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first * worker.span))
+    if case.unheard:
+        issued = dict.fromkeys(states, ANY_GENERATION)
+    for place, state in states.items():
+        torn = case.may_be_torn(place)
+        kind = classify(state, required.get(place, 0), issued.get(place, 0), torn=torn)
+        if kind is not None:
+            balance.blocks[kind] += 1
+            if kind in BROKEN:
+                balance.spoil(worker, place, kind)
+        if state != ABSENT and (kind is None or state > issued[place]):
+            balance.invented.append(f"{worker.path}: block {place} in a generation that nobody wrote")
+    for operation in case.bound:
+        balance.judged[operation.kind] += operation.generation == required[operation.place * worker.span]
+        for place in case.blocks_of(operation):
+            state = states[place]
+            torn_later = state == GARBAGE and issued[place] > required[place] and case.may_be_torn(place)
+            if state < operation.generation and not torn_later:
+                balance.lose(operation, worker, said_of(state))
+                break
+    weigh_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
+
+
+def weigh_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
+    """Count the files of a worker that are gone, or that nobody made."""
+    worker, files = case.worker, case.worker.files or case.worker.kind == "close"
+    promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
+    begun = {f"f{place}" for place in issued} if files else {worker.path}
+    if case.unheard and files:
+        begun |= {f"f{place}" for place in range(worker.blocks)}
+    names = set(case.found["names"] or ())
+    balance.lost_files += len(promised - names)
+    balance.invented.extend(f"{worker.path}/{name}, which nobody wrote" for name in sorted(names - begun))
+
+
+SPECIAL = {
+    ABSENT: BlockClass.GARBAGE,
+    GARBAGE: BlockClass.GARBAGE,
+    MISPLACED: BlockClass.MISPLACED,
+    UNREADABLE: BlockClass.UNREADABLE,
+    OLD: BlockClass.OLD,
+}
+"""Classes of what is no whole block of this run, in the middle of records."""
+
+
+def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:
+    """Return the class of a block, or None for one that was never written, whatever stands there.
+
+    ``required`` is the newest acknowledged generation, ``issued`` the newest that was begun; 0 is none.
+    """
+    if not issued:
+        return None
+    if state > issued:
+        return BlockClass.GARBAGE
+    if state in SPECIAL and state not in {ABSENT, GARBAGE}:
+        return SPECIAL[state]
+    if state == GARBAGE:
+        # Disks that tear may tear a block that was being overwritten when the power went; others write it whole.
+        return BlockClass.UNSYNCED_LOST if torn and issued > required else BlockClass.GARBAGE
+    if not required:
+        return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
+    if state >= required:
+        return BlockClass.DURABLE if state == required else BlockClass.UNSYNCED_KEPT
+    return BlockClass.STALE if state else BlockClass.SYNCED_LOST
+
+
+def said_of(state: int) -> str:
+    """Return what stands where an operation's block should be."""
+    words = {
+        ABSENT: "nothing is there",
+        GARBAGE: "garbage",
+        MISPLACED: "another block",
+        UNREADABLE: "unreadable",
+        OLD: "old data of the disk",
+    }
+    return words.get(state, f"generation {state} is there")
+
+
+def weigh_records(case: Case, balance: Balance) -> None:
+    """Judge a worker that appends records to a file to which others append, too."""
+    worker, records = case.worker, list(case.found["records"])
+    bound = {one.place for one in case.bound}
+    issued = {one.place for one in case.operations}
+    # What was being appended when the power went may be there in part, behind all others.
+    if records and records[-1] in {GARBAGE, ABSENT}:
+        records.pop()
+    for place, code in enumerate(records):
+        if (kind := SPECIAL.get(code)) and kind is not BlockClass.MISPLACED:
+            balance.blocks[kind] += 1
+            balance.spoil(worker, place, kind)
+    mine = [one - 1 for one in records if one > 0]
+    for place in sorted(bound | issued):
+        there = place in mine
+        kinds = (BlockClass.DURABLE, BlockClass.SYNCED_LOST), (BlockClass.UNSYNCED_KEPT, BlockClass.UNSYNCED_LOST)
+        balance.blocks[kinds[place not in bound][not there]] += 1
+    for operation in case.bound:
+        balance.judged[operation.kind] += 1
+        if operation.place not in mine:
+            balance.lose(operation, worker, "the record is not there")
+    if mine != sorted(set(mine)):
+        balance.invented.append(f"{worker.path}: records twice, or in another order than they were appended in")
+    if not case.unheard and (more := sorted(set(mine) - issued)):
+        balance.invented.append(f"{worker.path}: record {more[0]}, which nobody wrote")
+    balance.lost_files += bool(bound and not case.found["names"])
+
+
+def weigh_names(case: Case, balance: Balance) -> None:
+    """Judge a worker that takes small directories through changes of names and attributes."""
+    begun: dict[int, list[Operation]] = defaultdict(list)
+    for operation in case.operations:
+        if case.may_be_done(operation):
+            begun[operation.place].append(operation)
+    bound = {one.sequence for one in case.bound}
+    found = directories(case.found)
+    if case.unheard:
+        for place in {*begun, *(int(name[1:]) for name in found if name[1:].isdigit())}:
+            begun[place] += unheard(case, place, len(begun[place]))
+    for place, operations in begun.items():
+        mine = [one for one in operations if one.sequence in bound]
+        seen = hold(mine, operations, found.pop(f"d{place}", {}))
+        for operation, instead in seen.lost:
+            balance.lose(operation, case.worker, instead)
+            balance.lost_files += operation.kind == "create"
+        balance.invented += [f"{case.worker.path}/d{place}/{one}" for one in seen.odd]
+        kinds = tuple(one.kind for one in operations)
+        # The rounds that were recorded before they were noted end so that little of them can be seen.
+        visible = shown(kinds, place, len(mine)) if case.worker.rounds else (True,) * len(mine)
+        for operation, seen_of in zip(mine, visible, strict=True):
+            balance.judged[operation.kind] += seen_of
+    balance.invented += [f"{case.worker.path}/{name}, which nobody made" for name in found]
+
+
+def unheard(case: Case, place: int, reported: int) -> list[Operation]:
+    """Return the changes of a directory that a client may have made behind those that it reported."""
+    rounds = case.worker.rounds or (METADATA[:9],)
+    steps = rounds[place % len(rounds)][reported:]
+    return [
+        Operation(case.worker.number, -1, kind, place, reported + step, 0, None, Ended.UNKNOWN, 0)
+        for step, kind in enumerate(steps, start=1)
+    ]

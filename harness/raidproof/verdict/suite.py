@@ -1,0 +1,51 @@
+"""What the end of a peer's suite means: one failure fails, and what nobody saw the end of has not passed."""
+
+from collections.abc import Collection
+
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.suite import SuiteRecord
+from raidproof.workload.suite.outcome import CaseResult, SuiteOutcome
+
+CHECKER = "suite"
+_SHOWN = 5
+
+
+def judge_suite(outcome: SuiteOutcome, known: Collection[str] = ()) -> Verdict:
+    """Judge all tests of a run; ``known`` are tests by name whose failure is expected, and said."""
+    counted = f"{len(outcome.passed)} of {outcome.total} passed"
+    fresh = [case for case in outcome.failed if case.name not in known]
+    if fresh:
+        return Verdict(checker=CHECKER, outcome=Outcome.FAIL, reason=f"{counted}; {_named('failed', fresh)}")
+    if outcome.unknown:
+        reason = f"{counted}; {_named('nobody knows of', outcome.unknown)}"
+        return Verdict(checker=CHECKER, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    if not (outcome.passed or outcome.failed):
+        reason = _named("nothing ran; skipped", outcome.skipped) if outcome.skipped else "nothing ran"
+        end = Outcome.SKIP if outcome.skipped else Outcome.INCONCLUSIVE
+        return Verdict(checker=CHECKER, outcome=end, reason=reason)
+    said = [counted]
+    if outcome.skipped:
+        said.append(f"{len(outcome.skipped)} skipped")
+    if outcome.failed:
+        said.append(f"{len(outcome.failed)} failed as is known: {', '.join(case.name for case in outcome.failed)}")
+    return Verdict(checker=CHECKER, outcome=Outcome.PASS, reason=", ".join(said))
+
+
+def _named(what: str, cases: Collection[CaseResult]) -> str:
+    shown = "; ".join(map(str, list(cases)[:_SHOWN]))
+    more = f"; and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
+    return f"{what} {shown}{more}"
+
+
+def judge_suite_record(record: SuiteRecord) -> None:
+    """Judge a record, also one that is read again."""
+    if record.rig_error is not None:
+        record.outcome, record.reason = Outcome.ERROR, record.rig_error
+    elif record.not_effective is not None:
+        record.outcome, record.reason = Outcome.FAIL, record.not_effective
+    elif record.requirement_missing is not None:
+        record.outcome, record.reason = Outcome.SKIP, record.requirement_missing
+    else:
+        verdict = judge_suite(record.outcomes, record.known)
+        record.verdicts = [verdict]
+        record.outcome, record.reason = verdict.outcome, verdict.reason

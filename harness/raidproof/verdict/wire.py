@@ -1,0 +1,308 @@
+"""What NFS promises about a server's restart, judged by what was seen on the wire.
+
+Of NFSv4 by RFC 8881, 8.4, 9.6 and 18.32; of NFSv3, whose locks are another protocol's, only writes: RFC 1813, 3.3.7
+and 3.3.21. All of it takes one restart, or one failed write, a capture: `restarted_s` and `failed_s` find it.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from raidproof.monitor.packets import OK, Exchange, Operation, operations_of, whole
+from raidproof.record.outcome import Outcome, Verdict
+
+FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
+"""What a server says to a client that it knows no more."""
+NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
+UNSTABLE = 0
+"""In both versions."""
+CLAIM_PREVIOUS = 1
+LENT = ("1", "2")
+"""Read and write delegation."""
+
+
+class Fields(NamedTuple):
+    """How tshark calls what a check asks for."""
+
+    offset: str
+    length: str
+    stable: str
+    """Of the reply: how the server has it."""
+    verifier: str
+
+
+FIELDS = {
+    "3": Fields("nfs.offset3", "nfs.count3", "nfs.write.committed", "nfs.verifier"),
+    "4": Fields("nfs.offset4", "nfs.count4", "nfs.stable_how4", "nfs.verifier4"),
+}
+"""By the version of NFS."""
+
+
+class Range(NamedTuple):
+    """Bytes of a file from ``begin`` up to ``end``."""
+
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How many they are."""
+        return self.end - self.begin
+
+    def without(self, other: "Range") -> list["Range"]:
+        """Return what of it is not in the other."""
+        parts = (Range(self.begin, min(self.end, other.begin)), Range(max(self.begin, other.end), self.end))
+        return [part for part in parts if part.begin < part.end]
+
+
+class Answered(NamedTuple):
+    """A WRITE or COMMIT that was answered well."""
+
+    at_s: float
+    client: str
+    handle: str
+    span: Range
+    verifier: str
+    """It is the same for as long as the server holds what it was sent unstable."""
+    name: str
+    unstable: bool
+
+
+def _of(name: str, reason: str, outcome: Outcome, blame: str | None = None) -> Verdict:
+    return Verdict(checker=name, outcome=outcome, reason=reason, blame=blame)
+
+
+def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a client was first told that the server does not know it: from then on all are answers of the new
+    one, for it answers nobody before; None if none was.
+
+    A server of NFSv3 knows no clients. There it is the first answer after all had to connect anew, which is a restart
+    only if whoever asks knows that there was one.
+    """
+    told = [
+        one.answered_s
+        for one in exchanges
+        if one.answered_s is not None and any(operation.status in FORGOTTEN for operation in one.operations)
+    ]
+    return min(told, default=None) if told else reconnected_s([one for one in exchanges if one.version == "3"])
+
+
+def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a client was first answered over a new connection, nobody being answered over an older one after
+    that; None if there is no such instant."""
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in exchanges:
+        # NULL is of no file: mount.nfs asks so, over a connection of its own, whether there is a server.
+        if one.answered_s is not None and one.operations[0].name != "NULL":
+            key = (one.client, one.connection)
+            begin, end = spans.get(key, (one.answered_s, one.answered_s))
+            spans[key] = min(begin, one.answered_s), max(end, one.answered_s)
+    first = {client: min(begin for (other, _), (begin, _) in spans.items() if other == client) for client, _ in spans}
+    begun = sorted(begin for (client, _), (begin, _) in spans.items() if begin > first[client])
+    return next((at_s for at_s in begun if all(end < at_s for begin, end in spans.values() if begin < at_s)), None)
+
+
+def failed_s(exchanges: Sequence[Exchange]) -> float | None:
+    """Return when a WRITE or COMMIT was first answered with an error of the server's storage; None if none was."""
+    failed = [
+        one.answered_s
+        for name in ("WRITE", "COMMIT")
+        for one, operation in operations_of(exchanges, name)
+        if one.answered_s is not None and operation.status in NOT_WRITTEN
+    ]
+    return min(failed, default=None)
+
+
+def answered(exchanges: Sequence[Exchange]) -> list[Answered]:
+    """Return the WRITEs and COMMITs that were answered well, in the order of the answers."""
+    found = []
+    for name in ("WRITE", "COMMIT"):
+        for one, operation in operations_of(exchanges, name):
+            if one.answered_s is not None and operation.status == OK:
+                found.append(_answered(one, one.answered_s, operation))
+    return sorted(found, key=lambda each: each.at_s)
+
+
+def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
+    fields = FIELDS[one.version]
+    begin = operation.number(fields.offset)
+    if operation.name == "WRITE":
+        length = whole(operation.told, fields.length, "WRITE")
+        unstable = whole(operation.told, fields.stable, "WRITE") == UNSTABLE
+    else:
+        # COMMIT of 0 bytes is of all up to the end.
+        length, unstable = operation.number(fields.length) or 1 << 64, False
+    # The same eight bytes, which tshark writes as a number or one by one.
+    verifier = operation.told.get(fields.verifier, "").removeprefix("0x").replace(":", "")
+    return Answered(
+        at_s, one.client, operation.handle, Range(begin, begin + length), verifier, operation.name, unstable
+    )
+
+
+def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = None) -> Verdict:
+    """Claim that the write verifier after a restart is none of before: else clients would not send again what is lost.
+
+    ``after_s`` is the instant, where it is another than `restarted_s`.
+    """
+    name, told = "write verifier", answered(exchanges)
+    at_s = restarted_s(exchanges) if after_s is None else after_s
+    if at_s is None:
+        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
+    before = {one.verifier for one in told if one.at_s < at_s}
+    after = {one.verifier for one in told if one.at_s >= at_s}
+    if not before or not after:
+        when = "before" if not before else "after"
+        return _of(name, f"no WRITE or COMMIT was answered {when} it", Outcome.INCONCLUSIVE)
+    if same := before & after:
+        return _of(name, f"still {min(same)}, as before", Outcome.FAIL, "nfsd")
+    if len(after) > 1 and after_s is None:
+        return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, "nfsd")
+    return _of(name, f"{min(before)} before, {min(after)} after", Outcome.PASS)
+
+
+def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
+    """Claim that clients sent again all that the server held unstable when its verifier changed.
+
+    Files that are cut short or removed meanwhile are not for this check.
+    """
+    name = "unstable writes"
+    held: dict[tuple[str, str], list[tuple[Range, str]]] = defaultdict(list)
+    lost: dict[tuple[str, str], list[Range]] = defaultdict(list)
+    resent = 0
+    current: str | None = None
+    for one in answered(exchanges):
+        if one.verifier != current:
+            for file, pieces in held.items():
+                lost[file] += [span for span, verifier in pieces if verifier != one.verifier]
+                held[file] = [piece for piece in pieces if piece[1] == one.verifier]
+            current = one.verifier
+        key = (one.client, one.handle)
+        held[key] = [(part, verifier) for span, verifier in held[key] for part in span.without(one.span)]
+        if one.name == "WRITE":
+            before = sum(span.length for span in lost[key])
+            lost[key] = [part for span in lost[key] for part in span.without(one.span)]
+            resent += before - sum(span.length for span in lost[key])
+            if one.unstable:
+                held[key].append((one.span, one.verifier))
+    missing = {key: ranges for key, ranges in lost.items() if ranges}
+    if missing:
+        (client, handle), ranges = next(iter(missing.items()))
+        said = f"{client} did not send bytes {ranges[0].begin} to {ranges[0].end} of file {handle} again"
+        return _of(name, f"{said}, nor {sum(map(len, missing.values())) - 1} other ranges", Outcome.FAIL, client)
+    if not resent:
+        return _of(name, "nothing was unstable when the verifier changed", Outcome.INCONCLUSIVE)
+    return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
+
+
+def judge_restart(exchanges: Sequence[Exchange], *, restarted: bool = False) -> list[Verdict]:
+    """Judge what can be judged of a ledger's cycle: nothing, if the server was not restarted in it.
+
+    ``restarted``: the fault was such, which NFSv3 does not show.
+    """
+    if restarted_s([one for one in exchanges if restarted or one.version == "4"]) is None:
+        return []
+    verdicts = (judge_verifier(exchanges), judge_resent(exchanges))
+    # A ledger's writes are small: the client asks for most of them to be stable at once.
+    return [verdict for verdict in verdicts if verdict.outcome is not Outcome.INCONCLUSIVE]
+
+
+class Claim(NamedTuple):
+    """A request for a lock or for an open, and how it ended."""
+
+    at_s: float
+    client: str
+    handle: str
+    name: str
+    reclaim: bool
+    status: str | None
+
+
+def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
+    """Return all LOCKs, and those OPENs that reclaim, in the order of the answers."""
+    found = []
+    for name in ("LOCK", "OPEN", "LOCKU"):
+        for one, operation in operations_of(exchanges, name):
+            if one.answered_s is None or operation.status is None:
+                continue
+            if name == "OPEN":
+                reclaim = operation.number("nfs.open.claim_type") == CLAIM_PREVIOUS
+                if not reclaim:
+                    continue
+            else:
+                reclaim = operation.asked.get("nfs.lock.reclaim", "0") != "0"
+            found.append(Claim(one.answered_s, one.client, operation.handle, name, reclaim, operation.status))
+    return sorted(found, key=lambda claim: claim.at_s)
+
+
+def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
+    """Claim that whoever held a lock when the server restarted got it back, and nobody else got it before.
+
+    A server that skips its grace period refuses the reclaim, or gives the lock away. Whole files are meant: which
+    bytes of them were locked is not looked at.
+    """
+    name, at_s = "locks in grace", restarted_s(exchanges)
+    if at_s is None:
+        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
+    holders: dict[str, set[str]] = defaultdict(set)
+    for one in claims(exchanges):
+        if one.at_s < at_s and one.status == OK and one.name != "OPEN":
+            (holders[one.handle].discard if one.name == "LOCKU" else holders[one.handle].add)(one.client)
+    waiting = {(client, handle) for handle, clients in holders.items() for client in clients}
+    if not waiting:
+        return _of(name, "nobody held a lock when the server restarted", Outcome.INCONCLUSIVE)
+    count, put_off = len(waiting), 0
+    for one in claims(exchanges):
+        if one.at_s < at_s:
+            continue
+        if wrong := _wrong_with(one, waiting):
+            return _of(name, wrong, Outcome.FAIL, "nfsd")
+        if one.name == "LOCK" and one.reclaim:
+            waiting.discard((one.client, one.handle))
+        put_off += one.status == "NFS4ERR_GRACE"
+    if waiting:
+        client, handle = min(waiting)
+        return _of(name, f"{client} never asked for its lock on file {handle} again", Outcome.INCONCLUSIVE)
+    return _of(name, f"{count} reclaimed; {put_off} new ones put off with NFS4ERR_GRACE", Outcome.PASS)
+
+
+def _wrong_with(claim: Claim, waiting: Set[tuple[str, str]]) -> str | None:
+    """Say what is wrong with an answer while these clients' files wait to be reclaimed."""
+    client, handle = claim.client, claim.handle
+    if claim.reclaim and (client, handle) in waiting and claim.status != OK:
+        return f"{client} held file {handle} locked, and its {claim.name} to reclaim it got {claim.status}"
+    if claim.name == "LOCK" and not claim.reclaim and claim.status == OK:
+        robbed = min((holder for holder, held in waiting if held == handle), default=None)
+        if robbed is not None:
+            return f"{client} got a lock on file {handle} before {robbed}, which held one, could reclaim it"
+    return None
+
+
+def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
+    """Claim that a client which came back after the grace period was refused what it tried to reclaim."""
+    name = "locks after grace"
+    tried = [one for one in claims(exchanges) if one.client == client and one.reclaim]
+    if not tried:
+        return _of(name, f"{client} tried to reclaim nothing", Outcome.INCONCLUSIVE)
+    if granted := [one for one in tried if one.status == OK]:
+        said = f"{client} reclaimed file {granted[0].handle} by {granted[0].name} after the grace period"
+        return _of(name, said, Outcome.FAIL, "nfsd")
+    statuses = sorted({str(one.status) for one in tried})
+    return _of(name, f"{len(tried)} reclaims refused: {', '.join(statuses)}", Outcome.PASS)
+
+
+def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verdict:
+    """Claim that a file which one client had been lent was opened by another one, once it was given or taken back."""
+    name = "delegation"
+    lent = [
+        one
+        for one, operation in operations_of(exchanges, "OPEN")
+        if one.client == holder and operation.told.get("nfs.open.delegation_type") in LENT
+    ]
+    if not lent:
+        return _of(name, f"{holder} was lent nothing", Outcome.INCONCLUSIVE)
+    asked = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
+    if OK not in asked:
+        return _of(name, f"{other} could not open it: {', '.join(map(str, asked))}", Outcome.FAIL, "nfsd")
+    if asked.index(OK) == 0:
+        return _of(name, f"{other} opened it at once, while {holder} had it", Outcome.FAIL, "nfsd")
+    return _of(name, f"{other} opened it after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)

@@ -1,0 +1,160 @@
+"""dd: one file from end to end, by GNU's own last line."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, Spec, State
+from raidproof.core.units import KIB
+from raidproof.workload.machines import empty_caches, on_all, run_limited
+from raidproof.workload.sample import Place, Sample
+from raidproof.workload.tool_size import ToolSize
+
+NAME = "raidproof-dd"
+_LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)
+
+Flag = Literal["direct", "sync", "dsync", "nonblock", "noatime"]
+
+
+class DdSpec(Spec):
+    """One dd, in dd(1)'s own words."""
+
+    tool: Literal["dd"] = "dd"
+    direction: Literal["write", "read"] = "write"
+    """Write zeros to a file, or read one, prepared before and in no cache of its machine, to nowhere."""
+    bs: Annotated[ToolSize, Field(gt=0)] = 64 * KIB
+    count: int = Field(default=1024, gt=0)
+    conv: tuple[Literal["fsync", "fdatasync", "notrunc", "sparse"], ...] = ()
+    """With fsync the time includes it. Without, dd's time still includes close, in which an NFS client writes back."""
+    oflag: tuple[Flag, ...] = ()
+    iflag: tuple[Flag, ...] = ()
+    all_machines: bool = False
+    """On all clients at the same time, each with a file of its own."""
+    deadline_s: float = Field(default=600.0, gt=0)
+
+    @model_validator(mode="after")
+    def _flags_of_this_direction(self) -> Self:
+        if self.direction == "write" and self.iflag:
+            raise RequestError("iflag is for reading; what is written comes from /dev/zero")
+        if self.direction == "read" and (self.oflag or self.conv):
+            raise RequestError("oflag and conv are for writing; what is read goes to /dev/null")
+        return self
+
+    @property
+    def total(self) -> int:
+        """Bytes that are copied."""
+        return self.bs * self.count
+
+
+class DdState(State):
+    """What dd said that it did."""
+
+    bytes: int
+    seconds: float
+
+
+def dd_command(spec: DdSpec, path: str) -> list[str]:
+    """Return the command that writes or reads one file."""
+    writes = spec.direction == "write"
+    words = ["dd", *(["if=/dev/zero", f"of={path}"] if writes else [f"if={path}", "of=/dev/null"])]
+    words += [f"bs={spec.bs}", f"count={spec.count}"]
+    words += [f"{name}={','.join(of)}" for name in ("conv", "oflag", "iflag") if (of := getattr(spec, name))]
+    return words
+
+
+def parse_dd(text: str) -> DdState:
+    """Read GNU dd's last line, ``N bytes (..) copied, S s, R``; its rate is rounded, so it is not read.
+
+    Raises:
+        RigError: dd met an error, the line is not there or not whole, or no time had passed.
+    """
+    if errors := [line for line in text.splitlines() if line.startswith("dd: ")]:
+        raise RigError("; ".join(errors))
+    if (match := _LAST_LINE.search(text)) is None:
+        raise RigError(f"dd's last line is missing from: {text.strip()[-300:] or 'nothing'}")
+    found = DdState(bytes=int(match.group(1)), seconds=float(match.group(2)))
+    if not found.seconds:
+        raise RigError(f"dd copied {found.bytes} bytes in no time")
+    return found
+
+
+class Dd:
+    """dd on the first machine of a place, or on all at once."""
+
+    programs = ("dd", "timeout")
+
+    def __init__(self, spec: DdSpec) -> None:
+        self.spec = spec
+
+    @property
+    def working_set(self) -> int:
+        """The file's bytes."""
+        return self.spec.total
+
+    @property
+    def timed_s(self) -> float | None:
+        """Unknown: the amount is fixed."""
+        return None
+
+    def prepare(self, place: Place) -> None:
+        """Remove the file of before; for reading, lay out the file, made durable, and empty this machine's caches."""
+        self.clean(place)
+        if self.spec.direction == "read":
+            layout = DdSpec(bs=self.spec.bs, count=self.spec.count, conv=("fsync",), deadline_s=self.spec.deadline_s)
+            on_all(self._machines(place), lambda machine: self._dd(layout, machine, place))
+
+    def run(self, place: Place) -> Sample:
+        """Copy, on all machines at once if asked: the rate is all bytes over the longest time.
+
+        Raises:
+            RigError: dd failed, ran too long, copied less than it was told to, or said what cannot be read.
+        """
+        machines, verb = self._machines(place), self.spec.direction
+        if verb == "read":
+            on_all(machines, empty_caches)
+        ran = on_all(machines, lambda machine: self._dd(self.spec, machine, place))
+        seconds = max(state.seconds for state, _ in ran.values())
+        moved = sum(state.bytes for state, _ in ran.values())
+        return Sample(
+            primary=f"{verb}_mb_s",
+            values={f"{verb}_mb_s": moved / 1e6 / seconds},
+            seconds=seconds,
+            read_bytes=moved if verb == "read" else 0,
+            written_bytes=moved if verb == "write" else 0,
+            output={name: ended.stderr for name, (_, ended) in ran.items()},
+        )
+
+    def clean(self, place: Place) -> None:
+        """Remove the file."""
+        on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-f", _path(machine, place)]))
+
+    def _dd(self, spec: DdSpec, machine: Machine, place: Place) -> tuple[DdState, Completed]:
+        ended = run_limited(machine, dd_command(spec, _path(machine, place)), spec.deadline_s)
+        return read_ended(spec, ended), ended
+
+    def _machines(self, place: Place) -> list[Machine]:
+        return list(place.machines if self.spec.all_machines else place.machines[:1])
+
+
+def read_ended(spec: DdSpec, ended: Completed) -> DdState:
+    """Judge a dd that ended.
+
+    Raises:
+        RigError: it failed, or copied less than asked.
+    """
+    try:
+        state = parse_dd(ended.stderr)
+    except RigError as error:
+        raise RigError(f"{ended.where}: {error}") from error
+    if not ended.ok:
+        raise RigError(f"{ended.where}: dd ended with status {ended.status}: {ended.stderr.strip()[-300:]}")
+    if state.bytes != spec.total:
+        raise RigError(f"{ended.where}: dd copied {state.bytes} bytes, not {spec.total}")
+    return state
+
+
+def _path(machine: Machine, place: Place) -> str:
+    return f"{place.directory}/{NAME}-{machine.name}"

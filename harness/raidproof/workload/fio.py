@@ -1,0 +1,306 @@
+"""fio: any pattern of reads and writes, asked in fio's own words, by a preset's name, or by a job file."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, Spec, one_of
+from raidproof.core.units import MIB
+from raidproof.workload import job_file as job_files
+from raidproof.workload.fio_report import (
+    DIRECTIONS,
+    FioResult,
+    added_series,
+    after_ramp,
+    last_report,
+    merged,
+    parse_fio,
+    parse_fio_reports,
+    series,
+)
+from raidproof.workload.job_file import JobFile
+from raidproof.workload.machines import empty_caches, on_all, run_limited
+from raidproof.workload.presets import PRESETS
+from raidproof.workload.sample import Place, Sample
+from raidproof.workload.tool_size import ToolSize
+
+__all__ = ["Fio", "FioResult", "FioSpec", "fio_command", "parse_fio"]
+
+NAME = "raidproof-fio"
+JOB_FILE = "/run/raidproof/job.fio"
+REPORTING = ("--output-format=json+", "--status-interval=1")
+"""json+ has the histograms of latencies: percentiles of several jobs cannot be added up, these can."""
+SYNCHRONOUS = ("psync", "sync", "pvsync", "mmap")
+FULL_TIME = 0.9
+"""A run that ended before this part of its time is no measurement of it."""
+_WITH_A_JOB_FILE = {"tool", "job_file", "all_machines", "randseed", "deadline_s"}
+
+
+class FioSpec(Spec):
+    """One fio job, in fio(1)'s own words, or a job file."""
+
+    tool: Literal["fio"] = "fio"
+    preset: str | None = None
+    """Where the settings that are not given come from (workload/presets.py); a beginning, not more."""
+    job_file: JobFile | None = None
+    """A job file's path, seen from where the harness runs; kept is what it holds."""
+    rw: Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"] = "write"
+    bs: Annotated[ToolSize, Field(gt=0)] = MIB
+    size: Annotated[ToolSize, Field(gt=0)] = 128 * MIB
+    """Bytes of each of ``numjobs``, over all its files."""
+    numjobs: int = Field(default=1, ge=1)
+    nrfiles: int = Field(default=1, ge=1)
+    iodepth: int = Field(default=1, ge=1)
+    ioengine: Literal["psync", "sync", "pvsync", "mmap", "libaio", "posixaio", "io_uring"] = "psync"
+    direct: bool = False
+    sync: Literal["none", "sync", "dsync"] = "none"
+    fsync: int = Field(default=0, ge=0)
+    """After so many writes, an fsync; 0 is none."""
+    fdatasync: int = Field(default=0, ge=0)
+    end_fsync: bool = True
+    """Make the data durable inside the timed region; without it a write measures the client's page cache."""
+    overwrite: bool = False
+    """Lay the file out before, so that nothing has to be allocated."""
+    rwmixread: int = Field(default=50, ge=0, le=100)
+    runtime_s: float | None = Field(default=None, gt=0)
+    time_based: bool | None = None
+    """Go on for ``runtime_s`` however small the file; where nothing is said, yes if there is a ``runtime_s``."""
+    ramp_s: float = Field(default=0, ge=0)
+    """Work before the timed part, so that it begins in the steady state."""
+    randseed: int = Field(default=1, ge=1)
+    """Where random offsets come from: repeats do the same accesses. Each further machine counts one on."""
+    reread: bool = False
+    """Read what has just been read: what is measured is caches, on purpose (unless ``direct``)."""
+    all_machines: bool = False
+    """On all clients at the same time, each on files of its own."""
+    deadline_s: float = Field(default=600.0, gt=0)
+    """How much longer than its timed part it may take."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, asked: Any) -> Any:
+        if not isinstance(asked, dict) or (name := asked.get("preset")) is None:
+            return asked
+        preset = PRESETS[one_of("preset", name, PRESETS)]
+        if (rw := asked.get("rw", preset["rw"])) != preset["rw"]:
+            raise RequestError(f"preset {name!r} is rw={preset['rw']}, not rw={rw}", remedy="leave one of them out")
+        return {**preset, **asked}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.job_file is not None:
+            others = set(type(self).model_fields) - _WITH_A_JOB_FILE
+            if also := [name for name in others if getattr(self, name) != type(self).model_fields[name].default]:
+                raise RequestError(f"beside a job file there is no {', '.join(sorted(also))}", remedy="write it there")
+        if self.iodepth > 1 and self.ioengine in SYNCHRONOUS:
+            raise RequestError(
+                f"ioengine={self.ioengine} does one access at a time: there is no iodepth of {self.iodepth}",
+                remedy="ask for ioengine=libaio, or for numjobs",
+            )
+        if self.bs > self.size // self.nrfiles:
+            raise RequestError(f"bs={self.bs} is more than a file holds", remedy="ask for a larger size")
+        if self.time_based and self.runtime_s is None:
+            raise RequestError("time_based without a time", remedy="say runtime_s")
+        if self.ramp_s and not self.timed:
+            raise RequestError("a ramp belongs to a run of a given time", remedy="say runtime_s")
+        if self.reread and self.rw not in {"read", "randread"}:
+            raise RequestError(f"reread reads, and rw is {self.rw}")
+        return self
+
+    @property
+    def timed(self) -> bool:
+        """Whether it runs for a time, not for an amount."""
+        return self.runtime_s is not None if self.time_based is None else self.time_based
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Whether it reads, writes, or both."""
+        return tuple(of for of in DIRECTIONS if of in self.rw) or DIRECTIONS
+
+    @property
+    def amount(self) -> int | None:
+        """Bytes that one machine must have moved at the end; None where time ends the run, or nobody knows."""
+        if self.job_file is not None or self.runtime_s is not None:
+            return None
+        return self.numjobs * self.nrfiles * (self.size // self.nrfiles // self.bs * self.bs)
+
+
+def fio_options(spec: FioSpec) -> dict[str, str]:
+    """Return the job in fio's words, without its files."""
+    options: dict[str, object] = {
+        "name": "job", "rw": spec.rw, "bs": spec.bs, "size": spec.size, "numjobs": spec.numjobs,
+        "nrfiles": spec.nrfiles, "iodepth": spec.iodepth, "ioengine": spec.ioengine, "direct": int(spec.direct),
+        "sync": spec.sync, "fsync": spec.fsync, "fdatasync": spec.fdatasync, "end_fsync": int(spec.end_fsync),
+        "overwrite": int(spec.overwrite), "rwmixread": spec.rwmixread, "randseed": spec.randseed,
+        "thread": 1, "fallocate": "none", "invalidate": 0,
+    }  # fmt: skip
+    if spec.runtime_s is not None:
+        options |= {"runtime": f"{round(spec.runtime_s * 1000)}ms", "time_based": int(spec.timed)}
+    if spec.ramp_s:
+        options["ramp_time"] = f"{round(spec.ramp_s * 1000)}ms"
+    return {name: str(value) for name, value in options.items()}
+
+
+def fio_command(spec: FioSpec, path: str) -> list[str]:
+    """Return the command that works on one file, and reports once."""
+    return _words({**fio_options(spec), "filename": path, "output-format": "json+"})
+
+
+def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> list[str]:
+    """Return the command that works on files of its own in a directory; or that only lays them out."""
+    if spec.job_file is not None:
+        return ["fio", *REPORTING, JOB_FILE]
+    options = {**fio_options(spec), "directory": directory}
+    return [*_words(options | ({"create_only": "1"} if layout else {})), *REPORTING]
+
+
+def fio_on_device(spec: FioSpec, device: str) -> list[str]:
+    """Return the command that works on the first bytes of a raw device.
+
+    Raises:
+        RequestError: it is a job file, which names files.
+    """
+    if spec.job_file is not None:
+        raise RequestError("a job file works in a directory, not on a raw device", remedy='say on = "server"')
+    return [*_words({**fio_options(spec), "filename": device}), *REPORTING]
+
+
+def fio_job_file(spec: FioSpec, directory: str, *, layout: bool = False) -> str:
+    """Return the user's job file, told where its files go."""
+    settings = {"directory": directory, "randseed": str(spec.randseed)}
+    return job_files.with_settings(spec.job_file or "", settings | ({"create_only": "1"} if layout else {}))
+
+
+def primary_of(spec: FioSpec, result: FioResult) -> str:
+    """Return what a job is about: operations a second where they are random or synced, else megabytes."""
+    moved = [of for of in DIRECTIONS if result.bytes_of[of]] if spec.job_file is not None else spec.directions
+    by_operation = spec.job_file is None and (spec.rw.startswith("rand") or bool(spec.fsync or spec.fdatasync))
+    return f"{moved[0] if len(moved) == 1 else 'total'}_{'iops' if by_operation else 'mb_s'}"
+
+
+def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
+    """Judge a fio that ended, and return its reports.
+
+    Raises:
+        RigError: it failed, or did less than it was told to; with what fio said.
+    """
+    said = f": {errors}" if (errors := ended.stderr.strip()[-500:]) else ""
+    try:
+        reports = parse_fio_reports(ended.stdout)
+    except RigError as error:
+        raise RigError(f"{ended.where}: {error}{said}") from error
+    result = reports[-1]
+    if not ended.ok:
+        raise RigError(f"{ended.where}: fio ended with status {ended.status}{said}")
+    if not result.bytes or not result.seconds:
+        raise RigError(f"{ended.where}: fio neither read nor wrote{said}")
+    if spec.timed and result.seconds < FULL_TIME * (spec.runtime_s or 0):
+        raise RigError(f"{ended.where}: fio ended after {result.seconds:g} s of {spec.runtime_s:g}{said}")
+    if spec.amount is not None and result.bytes < spec.amount:
+        raise RigError(f"{ended.where}: fio moved {result.bytes} bytes of {spec.amount}{said}")
+    return reports
+
+
+class Fio:
+    """fio on the first machine of a place, or on all at once."""
+
+    programs = ("fio", "timeout")
+
+    def __init__(self, spec: FioSpec) -> None:
+        self.spec = spec
+
+    @property
+    def working_set(self) -> int:
+        """Bytes of all jobs' files; 0 where a job file does not say."""
+        spec = self.spec
+        return spec.size * spec.numjobs if spec.job_file is None else job_files.working_set_of(spec.job_file)
+
+    @property
+    def timed_s(self) -> float | None:
+        """The time that it is given, without warming up; None where it ends with its work."""
+        if self.spec.job_file is not None:
+            return job_files.timed_s_of(self.spec.job_file)
+        return self.spec.runtime_s if self.spec.timed else None
+
+    def prepare(self, place: Place) -> None:
+        """Begin with no files; lay out durably what is read or overwritten, and empty these machines' caches.
+
+        A raw device is there already, with all its blocks.
+        """
+        if place.device is not None:
+            return
+        self.clean(place)
+        on_all(self._machines(place), lambda machine: machine.succeed(["mkdir", _directory(machine, place)]))
+        if self.spec.job_file is not None or "read" in self.spec.directions or self.spec.overwrite:
+            self._fio(place, layout=True)
+        if self.spec.reread:
+            on_all(self._machines(place), empty_caches)
+            self._fio(place)
+
+    def run(self, place: Place) -> Sample:
+        """Do the job, on all machines at once if asked: rates are what all have done over the longest time.
+
+        Raises:
+            RigError: fio failed, ran too long, did less than it was told to, or said what cannot be read.
+        """
+        if not self.spec.reread:
+            on_all(self._machines(place), empty_caches)
+        ran = self._fio(place)
+        reports = {name: read_ended(self.spec, ended) for name, ended in ran.items()}
+        result = merged([of_machine[-1] for of_machine in reports.values()])
+        primary = primary_of(self.spec, result)
+        subject, _, unit = primary.partition("_")
+        directions = DIRECTIONS if subject == "total" else (subject,)
+        return Sample(
+            primary=primary,
+            values=result.values,
+            seconds=result.seconds,
+            read_bytes=result.bytes_of["read"],
+            written_bytes=result.bytes_of["write"],
+            series=added_series(
+                [series(after_ramp(one, self.spec.ramp_s), directions, unit) for one in reports.values()]
+            ),
+            output={name: last_report(ended.stdout) for name, ended in ran.items()},
+        )
+
+    def clean(self, place: Place) -> None:
+        """Remove its files."""
+        if place.device is not None:
+            return
+        on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-rf", _directory(machine, place)]))
+
+    def _fio(self, place: Place, *, layout: bool = False) -> dict[str, Completed]:
+        machines = self._machines(place)
+        specs = {
+            machine.name: self.spec.model_copy(update={"randseed": self.spec.randseed + turn})
+            for turn, machine in enumerate(machines)
+        }
+
+        def fio(machine: Machine) -> Completed:
+            spec, directory = specs[machine.name], _directory(machine, place)
+            limit = spec.deadline_s + spec.ramp_s + (self.timed_s or 0)
+            if place.device is not None:
+                return run_limited(machine, fio_on_device(spec, place.device), limit)
+            if spec.job_file is not None:
+                machine.succeed(["tee", JOB_FILE], stdin=fio_job_file(spec, directory, layout=layout))
+            ended = run_limited(machine, fio_in_directory(spec, directory, layout=layout), limit)
+            if layout and not ended.ok:
+                parse_fio(f"{ended.stdout}\n{ended.stderr}")
+                raise RigError(f"{machine.name}: fio could not lay out its files: {ended.stderr.strip()[-300:]}")
+            return ended
+
+        return on_all(machines, fio)
+
+    def _machines(self, place: Place) -> Sequence[Machine]:
+        return place.machines if self.spec.all_machines else place.machines[:1]
+
+
+def _words(options: dict[str, str]) -> list[str]:
+    return ["fio", *(f"--{name}={value}" for name, value in options.items())]
+
+
+def _directory(machine: Machine, place: Place) -> str:
+    return f"{place.directory}/{NAME}-{machine.name}"

@@ -1,0 +1,225 @@
+"""Several clients write their parts of one file at the same time, and each part is checked through another client."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from raidproof.core.errors import ProductError, RequestError, RigError
+from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State
+from raidproof.core.units import KIB, MIB
+from raidproof.guest import shared_file_agent as shared_agent
+from raidproof.workload.machines import on_all, require_ended_well, run_limited
+from raidproof.workload.sample import Place, Sample
+from raidproof.workload.tool_size import ToolSize
+
+NAME = "raidproof-shared"
+AGENT = "/run/raidproof/shared_agent.py"
+SHARE = 0.5
+"""Of the shortest writer's time, in which all must have been writing."""
+
+
+class WrongContent(ProductError):
+    """What a client reads is not what another one had written, made durable, and closed."""
+
+
+class SharedFileSpec(Spec):
+    """One file, a part for each client."""
+
+    tool: Literal["shared_file"] = "shared_file"
+    layout: Literal["interleaved", "blocks"] = "interleaved"
+    """A part is every n-th record of the file, or one contiguous region."""
+    record: Annotated[ToolSize, Field(gt=0)] = 64 * KIB
+    """Bytes of one write: whole pages, because a client may write back whole pages."""
+    size: Annotated[ToolSize, Field(gt=0)] = 32 * MIB
+    """Bytes of one client's part."""
+    rounds: int = Field(default=2, ge=1)
+    """How often each part is written, fsync after each; from 2 on, what was left of the round before is told apart."""
+    seed: int = Field(default=1, ge=1, lt=2**63)
+    deadline_s: float = Field(default=600.0, gt=0)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.record % PAGE_SIZE:
+            raise RequestError(
+                f"a record of {self.record} bytes: NFS keeps no promise to clients that write to one page",
+                remedy=f"a multiple of {PAGE_SIZE}",
+            )
+        if self.size % self.record:
+            raise RequestError(f"{self.size} bytes are no whole number of records of {self.record}")
+        return self
+
+
+class WriterState(State):
+    """What one writer said. Its clock tells how long it took, the server's when."""
+
+    seconds: float
+    begun_ns: int
+    """The server's time before the first write."""
+    ended_ns: int
+    """The server's time after the file was closed."""
+    bytes: int
+
+
+class CheckState(State):
+    """What was found in one writer's part."""
+
+    bytes: int
+    wrong: dict[str, int]
+    """Units of 32 bytes, by kind."""
+    first: tuple[int, str] | None
+    """Offset in the file and kind."""
+
+
+def orders(spec: SharedFileSpec, path: str, writer: int, writers: int) -> dict[str, str | int | bool]:
+    """Return the agent's orders for one writer's part."""
+    return {
+        "path": path,
+        "writer": writer,
+        "writers": writers,
+        "interleaved": spec.layout == "interleaved",
+        "record": spec.record,
+        "count": spec.size // spec.record,
+        "rounds": spec.rounds,
+        "seed": spec.seed,
+    }
+
+
+def shared_command(verb: Literal["write", "check"], spec: SharedFileSpec, path: str, part: int, of: int) -> list[str]:
+    """Return the command that writes or checks one part."""
+    return ["python3", AGENT, verb, json.dumps(orders(spec, path, part, of))]
+
+
+S = TypeVar("S", bound=State)
+
+
+def parse_said(model: type[S], text: str) -> S:
+    """Read what the agent printed.
+
+    Raises:
+        RigError: it is not whole.
+    """
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise RigError(f"the shared file's agent should say JSON: {text[-300:]!r}") from error
+
+
+def overlap_s(writers: Sequence[WriterState]) -> float:
+    """Return for how long all were certainly writing; negative if there was a gap.
+
+    Each stamp is outside of the writing, by as much as a call to the server takes. A writer that took s seconds
+    within them had begun s before the later stamp, and had not ended until s after the earlier one.
+    """
+    begun = max(one.ended_ns / 1e9 - one.seconds for one in writers)
+    ended = min(one.begun_ns / 1e9 + one.seconds for one in writers)
+    return ended - begun
+
+
+def require_overlap(writers: Sequence[WriterState]) -> None:
+    """Make sure that the writers were at it at the same time.
+
+    Raises:
+        RigError: they were not, or it is not certain.
+    """
+    together, shortest = overlap_s(writers), min(one.seconds for one in writers)
+    if not shortest or together < SHARE * shortest:
+        raise RigError(
+            f"the writers were together for {max(0.0, together):.2f} s, the shortest took {shortest:.2f} s: "
+            "they did not share the file",
+            remedy="a larger size, or more rounds",
+        )
+
+
+def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader: str) -> None:
+    """Make sure that a part is what its writer wrote last.
+
+    Raises:
+        WrongContent: it is not.
+        RigError: not all of it was read.
+    """
+    if found.bytes != spec.size:
+        raise RigError(f"{reader}: {found.bytes} bytes of {writer}'s part were checked, not {spec.size}")
+    if found.first is not None or found.wrong:
+        offset, kind = found.first or (-1, "unknown")
+        counts = ", ".join(f"{count} x {what}" for what, count in found.wrong.items())
+        raise WrongContent(
+            f"{reader} reads {kind} at offset {offset}, which {writer} wrote and closed; "
+            f"in all, units of {shared_agent.UNIT} bytes: {counts}"
+        )
+
+
+class SharedFile:
+    """Writers on all machines of a place, and then readers, each of its neighbour's part."""
+
+    programs = ("python3", "timeout")
+    timed_s: float | None = None
+
+    def __init__(self, spec: SharedFileSpec) -> None:
+        self.spec = spec
+
+    @property
+    def working_set(self) -> int:
+        """The bytes of one client's part."""
+        return self.spec.size
+
+    def prepare(self, place: Place) -> None:
+        """Make the empty file and the writers' markers, and put the agent into the machines.
+
+        Raises:
+            RequestError: there are not two machines.
+        """
+        if len(place.machines) < 2:
+            raise RequestError("a file is shared by two clients or more", remedy="more clients")
+        self.clean(place)
+        place.machines[0].succeed(["touch", *_paths(place)])
+        source = Path(shared_agent.__file__).read_text()
+        on_all(place.machines, lambda machine: machine.succeed(["mkdir", "-p", AGENT.rpartition("/")[0]]))
+        on_all(place.machines, lambda machine: machine.succeed(["tee", AGENT], stdin=source))
+
+    def run(self, place: Place) -> Sample:
+        """Write on all machines at the same time; when all have closed the file, check every byte of it.
+
+        Raises:
+            RigError: a writer failed, ran too long, or it is not certain that they wrote at the same time.
+            WrongContent: a client reads something else than what was written.
+        """
+        names = [machine.name for machine in place.machines]
+        said = self._on_all("write", place, dict(zip(names, range(len(names)), strict=True)))
+        writers = {name: parse_said(WriterState, text) for name, text in said.items()}
+        require_overlap([*writers.values()])
+        neighbours = {name: (turn + 1) % len(names) for turn, name in enumerate(names)}
+        found = self._on_all("check", place, neighbours)
+        for reader, text in found.items():
+            require_content(parse_said(CheckState, text), self.spec, names[neighbours[reader]], reader)
+        seconds = max(one.seconds for one in writers.values())
+        written = sum(one.bytes for one in writers.values())
+        return Sample(
+            primary="write_mb_s",
+            values={"write_mb_s": written / 1e6 / seconds},
+            seconds=seconds,
+            read_bytes=self.spec.size * len(names),
+            written_bytes=written,
+            output={name: said[name] + found[name] for name in names},
+        )
+
+    def clean(self, place: Place) -> None:
+        """Remove the file and the markers."""
+        place.machines[0].succeed(["rm", "-f", *_paths(place)])
+
+    def _on_all(self, verb: Literal["write", "check"], place: Place, parts: dict[str, int]) -> dict[str, str]:
+        path = _paths(place)[0]
+
+        def one(machine: Machine) -> str:
+            command = shared_command(verb, self.spec, path, parts[machine.name], len(parts))
+            return require_ended_well(run_limited(machine, command, self.spec.deadline_s), f"the {verb}")
+
+        return on_all(place.machines, one)
+
+
+def _paths(place: Place) -> list[str]:
+    """The shared file, and a marker for each writer."""
+    path = f"{place.directory}/{NAME}"
+    return [path, *(shared_agent.marker({"path": path}, turn) for turn in range(len(place.machines)))]

@@ -1,0 +1,120 @@
+"""Connectathon's suite of 2004 (cthon04): basic, special and lock tests on a mounted NFS.
+
+Its own ``runtests`` copies the special tests with ``make``, which the image has not; they are run from a copy of their
+folder that we make. The general tests compile and format with cc, make, tbl and nroff: they are skipped where those
+are missing.
+"""
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError
+from raidproof.core.layer import Spec
+from raidproof.workload.suite.outcome import SuiteOutcome, failed, joined, passed, skipped, tail, unknown
+from raidproof.workload.suite.place import SuitePlace, SuiteStep
+
+NAME = "cthon"
+Group = Literal["basic", "general", "special", "lock"]
+ENDS: dict[str, str] = {
+    "basic": "Congratulations, you passed the basic tests!",
+    "general": "General tests complete",
+    "special": "Special tests complete",
+    "lock": "Congratulations, you passed the locking tests!",
+}
+"""What a group prints last; each stops at its first failure."""
+NO_TOOLS = 77
+_NOT_HERE = "not available on this platform"
+_BASIC = re.compile(r"^\s*\./(test\w+) ok\.$", re.MULTILINE)
+_BASIC_BEGUN = re.compile(r"^\s*\./(test\w+): ", re.MULTILINE)
+_LOCK = re.compile(r"^\s*(?:Parent|Child): (\d+\.\d+)\s+- (.*?)\s*(PASSED|FAILED!|WARNING!)", re.MULTILINE)
+_SPECIAL = re.compile(r"^(check for .*|test .*|second check .*|write/read .*)$", re.MULTILINE)
+
+
+class Cthon(Spec):
+    """The suite as it was built: a folder with ``basic``, ``special`` and ``lock``."""
+
+    suite: Literal["cthon"] = "cthon"
+    path: str | None = None
+    """The folder, on the host or in the machine."""
+    groups: tuple[Group, ...] = ("basic", "special", "lock")
+    deadline_s: float = Field(default=900.0, gt=0)
+    """For each group."""
+
+
+def cthon_steps(spec: Cthon, place: SuitePlace) -> tuple[SuiteStep, ...]:
+    """Return one command a group.
+
+    Raises:
+        RequestError: no group is asked for.
+    """
+    if not spec.groups:
+        raise RequestError("cthon: no group of tests is asked for", remedy=f"valid: {', '.join(ENDS)}")
+    return tuple(_step(group, place) for group in spec.groups)
+
+
+def _step(group: Group, place: SuitePlace) -> SuiteStep:
+    environment = {
+        "NFSTESTDIR": f"{place.directory}/{group}",
+        "MNTOPTIONS": f"vers={place.vers}",
+        "LOCKTESTS": "tlocklfs tlock64",
+        "PATH": "/usr/sbin:/usr/bin:.",
+    }
+    home = f"{place.path}/{group}"
+    match group:
+        case "basic" | "lock":
+            argv: tuple[str, ...] = ("sh", "runtests", "-f")
+        case "special":
+            argv = ("sh", "-c", 'cp -r . "$NFSTESTDIR" && cd "$NFSTESTDIR" && sh runtests.wrk FROM_RUNTESTS')
+        case "general":
+            needed = "for tool in make cc tbl nroff time; do command -v $tool || exit 77; done"
+            argv = ("sh", "-c", f"{needed}; sh runtests")
+    return SuiteStep(name=group, argv=argv, directory=home, environment=environment)
+
+
+def parse_cthon(name: str, ended: Completed) -> SuiteOutcome:
+    """Read a group: its tests, and whether it came to its end."""
+    if name == "general" and ended.status == NO_TOOLS:
+        return skipped(name, "the image has no compiler, make, tbl or nroff")
+    read = {"basic": _basic, "lock": _lock, "special": _special}
+    tests = read[name](ended) if name in read else SuiteOutcome()
+    if ended.ok and ENDS[name] in ended.stdout:
+        return joined([tests, passed(name)])
+    if tests.failed:
+        return tests
+    said = tail(f"{ended.stdout} {ended.stderr}")
+    if not ended.stdout.strip() or ended.ok:
+        return joined([tests, unknown(name, f"status {ended.status}, not at its end: {said}")])
+    return joined([tests, failed(name, f"status {ended.status}: {said}")])
+
+
+def _basic(ended: Completed) -> SuiteOutcome:
+    done = _BASIC.findall(ended.stdout)
+    stopped = [one for one in _BASIC_BEGUN.findall(ended.stdout) if one not in done]
+    ended_how = failed if not ended.ok else unknown
+    reason = tail(f"{ended.stdout} {ended.stderr}")
+    return joined([*(passed(f"basic/{one}") for one in done), *(ended_how(f"basic/{one}", reason) for one in stopped)])
+
+
+def _lock(ended: Completed) -> SuiteOutcome:
+    judged: dict[str, tuple[str, str]] = {}
+    for number, what, end in _LOCK.findall(ended.stdout):
+        # The 32 and the 64 bit program number their tests alike: the worse end counts.
+        if judged.get(number, ("", ""))[1] != "FAILED!":
+            judged[number] = (what, end)
+    return joined(
+        failed(f"lock/{number}", what) if end == "FAILED!" else passed(f"lock/{number}")
+        for number, (what, end) in judged.items()
+    )
+
+
+def _special(ended: Completed) -> SuiteOutcome:
+    found = list(_SPECIAL.finditer(ended.stdout))
+    ends = [match.start() for match in found[1:]] + [len(ended.stdout)]
+    tests = [(f"special/{match[1]}", ended.stdout[match.end() : end]) for match, end in zip(found, ends, strict=True)]
+    if not (ended.ok and ENDS["special"] in ended.stdout):
+        # Each stops the group when it fails, so those before the last have passed.
+        del tests[-1:]
+    return joined(skipped(name, tail(said)) if _NOT_HERE in said else passed(name) for name, said in tests)

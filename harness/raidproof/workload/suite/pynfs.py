@@ -1,0 +1,96 @@
+"""pynfs: NFSv4.0 and NFSv4.1+ requests made by hand, straight at a server, past any mount.
+
+Its ``testserver.py`` ends with status 0 whatever fails; the summary and the line of each test tell. It wants the whole
+Python library, and ``xdrlib``, which Python 3.13 no longer has; an ``xdrlib3`` beside the suite's folders is found.
+"""
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from raidproof.core.command import Completed
+from raidproof.core.errors import RequestError
+from raidproof.core.layer import Spec
+from raidproof.workload.suite.outcome import SuiteOutcome, failed, joined, passed, skipped, tail, unknown
+from raidproof.workload.suite.place import SuitePlace, SuiteStep
+
+NAME = "pynfs"
+_TEST = re.compile(
+    r"^(\S+)\s+(\S+)\s+: (PASS|FAILURE|WARNING|UNSUPPORTED|OMIT|DEPENDENCY.*|RUNNING|.*)$", re.MULTILINE
+)
+_SUMMARY = re.compile(
+    r"^Of those: (?P<skipped>\d+) Skipped, (?P<failed>\d+) Failed, (?P<warned>\d+) Warned, (?P<passed>\d+) Passed$",
+    re.MULTILINE,
+)
+
+
+class Pynfs(Spec):
+    """The suite as it was built: a folder with ``nfs4.0`` and ``nfs4.1``."""
+
+    suite: Literal["pynfs"] = "pynfs"
+    path: str | None = None
+    """The folder, on the host or in the machine."""
+    vers: Literal["4.0", "4.1", "4.2"] | None = None
+    """None is the mount's."""
+    tests: tuple[str, ...] = ("all",)
+    """Its flags and codes; ``no`` before one leaves it out."""
+    deadline_s: float = Field(default=900.0, gt=0)
+
+
+def pynfs_steps(spec: Pynfs, place: SuitePlace) -> tuple[SuiteStep, ...]:
+    """Return the one command; the export must allow ports above 1023 (``insecure``), or --secure must be root's.
+
+    Raises:
+        RequestError: the mount is NFSv3, for which pynfs has no tests.
+    """
+    vers = spec.vers or place.vers
+    if not vers.startswith("4."):
+        raise RequestError(f"pynfs tests NFSv4 only, and the mount is NFSv{vers}", remedy="give it a vers")
+    folder = "nfs4.0" if vers == "4.0" else "nfs4.1"
+    address = f"{place.server}:{place.export}"
+    minor = () if vers == "4.0" else (f"--minorversion={vers.removeprefix('4.')}",)
+    argv = ("python3", "testserver.py", address, "--maketree", "--secure", "--showomit", *minor, *spec.tests)
+    return (
+        SuiteStep(
+            name=NAME,
+            argv=argv,
+            directory=f"{place.path}/{folder}",
+            environment={"PYTHONPATH": place.path, "PYTHONDONTWRITEBYTECODE": "1"},
+        ),
+    )
+
+
+def parse_pynfs(name: str, ended: Completed) -> SuiteOutcome:
+    """Read the list of tests between two lines of stars, and check it against the summary."""
+    text = ended.stdout
+    summary = _SUMMARY.search(text)
+    if not ended.ok or summary is None or "Tests interrupted!" in text:
+        return unknown(name, f"status {ended.status}: {tail(ended.stderr or text)}")
+    listed = text[: summary.start()].split("*" * 50)
+    body = listed[-2] if len(listed) > 2 else ""
+    found = list(_TEST.finditer(body))
+    ends = [match.end() for match in found]
+    starts = [match.start() for match in found]
+    tests = [
+        _test(match, body[end:following])
+        for match, end, following in zip(found, ends, [*starts[1:], len(body)], strict=True)
+    ]
+    outcome = joined(tests)
+    counts = tuple(int(summary[word]) for word in ("passed", "failed"))
+    if (len(outcome.passed), len(outcome.failed)) != counts:
+        reason = f"its summary counts {counts[0]} passed and {counts[1]} failed"
+        return joined(
+            [outcome, unknown(name, f"{reason}, {len(outcome.passed)} and {len(outcome.failed)} are listed")]
+        )
+    return outcome
+
+
+def _test(match: re.Match[str], said: str) -> SuiteOutcome:
+    code, test, end = match.groups()
+    name, reason = f"{code} {test}", tail(said)
+    if end == "PASS":
+        return passed(name)
+    if end == "FAILURE":
+        return failed(name, reason)
+    return skipped(name, f"{end}: {reason}" if said.strip() else end)

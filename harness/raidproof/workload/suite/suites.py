@@ -1,0 +1,86 @@
+"""All suites, in one table: a new one is a word of the union and a row."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from raidproof.core.command import Completed
+from raidproof.core.layer import Spec
+from raidproof.workload.suite import cthon, fsstress, fstests, fsx, ltp, pynfs
+from raidproof.workload.suite.crate import built_fsx
+from raidproof.workload.suite.outcome import SuiteOutcome
+from raidproof.workload.suite.place import SuitePlace, SuiteStep
+from raidproof.workload.suite.tarball import built_fsstress
+
+SuiteSpec = Annotated[
+    fsx.Fsx | fsstress.Fsstress | cthon.Cthon | pynfs.Pynfs | fstests.Fstests | ltp.Ltp,
+    Field(discriminator="suite"),
+]
+"""What can be asked for; its word ``suite`` says which."""
+
+
+class Suite(NamedTuple):
+    """What is known of one suite."""
+
+    steps: Callable[[Any, SuitePlace], tuple[SuiteStep, ...]]
+    parse: Callable[[str, Completed], SuiteOutcome]
+    programs: tuple[str, ...]
+    """Names that a suite of one program goes by; empty for a folder."""
+    entries: tuple[str, ...] = ()
+    """Files of a folder by which it is known, once it is built."""
+    remedy: str = ""
+    directories: tuple[str, ...] = ()
+    """What must exist in the client."""
+    built: Callable[[], Path] | None = None
+    """Builds it here where nobody has it, once, and returns where it is."""
+    trees: bool = False
+    """Whether what it leaves is compared with what the server has."""
+
+
+_SUITES: dict[type[Spec], Suite] = {
+    fsx.Fsx: Suite(
+        fsx.fsx_steps,
+        fsx.parse_fsx,
+        ("fsx", "fsx-linux"),
+        remedy="build that of fstests (ltp/fsx) or of LTP (fsx-linux), or install the crate fsx",
+        built=built_fsx,
+    ),
+    fsstress.Fsstress: Suite(
+        fsstress.fsstress_steps,
+        fsstress.parse_fsstress,
+        ("fsstress",),
+        remedy="build that of LTP or of fstests (ltp/fsstress)",
+        built=built_fsstress,
+        trees=True,
+    ),
+    cthon.Cthon: Suite(
+        cthon.cthon_steps,
+        cthon.parse_cthon,
+        (),
+        ("basic/test1", "special/op_unlk", "lock/tlocklfs"),
+        "build the Connectathon suite (cthon04) and give its folder",
+    ),
+    pynfs.Pynfs: Suite(
+        pynfs.pynfs_steps,
+        pynfs.parse_pynfs,
+        (),
+        ("nfs4.1/testserver.py", "nfs4.1/xdrdef/nfs4_pack.py"),
+        "build pynfs (its setup.py makes xdrdef) and give its folder",
+    ),
+    fstests.Fstests: Suite(
+        fstests.fstests_steps,
+        fstests.parse_fstests,
+        (),
+        ("check", "ltp/fsstress"),
+        "build fstests and give its folder; the image needs bc",
+        directories=(fstests.DIRECTORY,),
+    ),
+    ltp.Ltp: Suite(ltp.ltp_steps, ltp.parse_ltp_case, (), ("testcases/bin",), "install LTP and give its folder"),
+}
+
+
+def suite_of(spec: SuiteSpec) -> Suite:
+    """Return what is known of the suite with these settings."""
+    return _SUITES[type(spec)]

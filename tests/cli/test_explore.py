@@ -1,0 +1,136 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from raidproof.cli.main import main
+from raidproof.core.exit_status import Status
+from raidproof.core.waiting import wall_clock
+from raidproof.crash.exploration import Budget
+from raidproof.record.exploration import ExplorationRecord, Possible
+from raidproof.record.outcome import Outcome
+from raidproof.run import source as module
+from raidproof.run.exploration import Options
+from raidproof.run.source import Source
+
+from tests.crash.stored import OnFakes, store_run
+
+Explore = Callable[..., int]
+
+
+def record_of(outcome: Outcome) -> ExplorationRecord:
+    return ExplorationRecord(
+        run="run", cycle="made-up", title="made-up", started=wall_clock(), log="write.log", log_digest="0", seed=1,
+        tear=512, possible=Possible(log10=1.0), outcome=outcome, reason="so it ended",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def explore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Explore:
+    """Run the command on a stored run, on a host that has all that it needs."""
+    monkeypatch.setattr("raidproof.run.doctor.require_host", lambda: None)
+    monkeypatch.setattr("raidproof.provider.registry.prepare", lambda _: None)
+    store = store_run(tmp_path / "run")
+    return lambda *words: main(["explore", str(store.path), *words])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Take note of what was asked, and explore nothing."""
+    options: list[Options] = []
+
+    def explore_cycle(_source: Source, one: Options) -> tuple[ExplorationRecord, Path]:
+        options.append(one)
+        return record_of(Outcome.PASS), Path("page.html")
+
+    monkeypatch.setattr("raidproof.run.exploration.explore_cycle", explore_cycle)
+    return options
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_it_ends_as_the_exploration_did(
+    explore: Explore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], outcome: Outcome
+) -> None:
+    ended = record_of(outcome), Path("page.html")
+    monkeypatch.setattr("raidproof.run.exploration.explore_cycle", lambda *_: ended)
+    assert explore() == Status[outcome.name]
+    said = capsys.readouterr().out
+    assert "so it ended" in said
+    assert "report: page.html" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "budget"),
+    [
+        ((), Budget(1000, None)),
+        (("--states", "7"), Budget(7, None)),
+        (("--minutes", "2"), Budget(None, 2.0)),
+        (("--states", "7", "--minutes", "2"), Budget(7, 2.0)),
+    ],
+)
+def test_how_far_it_goes(explore: Explore, asked: list[Options], words: tuple[str, ...], budget: Budget) -> None:
+    assert explore(*words) == 0
+    assert [one.budget for one in asked] == [budget]
+
+
+def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
+    assert explore("--seed", "3", "--tear", "4096", "--checkers", "4", "--resume") == 0
+    assert explore("--at-replies") == 0
+    assert asked == [
+        Options(Budget(1000), seed=3, tear=4096, checkers=4, resume=True),
+        Options(Budget(1000), at_replies=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--tear", "1024"), "--tear 1024: disks write 512 or 4096 bytes whole"),
+        (("--keep",), "(say which with --state)"),
+        (("--cycle", "maid-up"), "did you mean 'made-up'"),
+        (("--state", "1-00000000"), "has a state '1-00000000' (explore it first"),
+        (("--resume",), "made-up has not been explored yet (leave --resume out)"),
+        (("--states", "0"), "--states"),
+    ],
+)
+def test_what_cannot_be_done_says_what_can(
+    explore: Explore, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert explore(*words) == Status.BAD_REQUEST
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--seed", "1"],
+        ["--tear", "4096"],
+        ["--checkers", "1"],
+        ["--states", "7"],
+        ["--minutes", "2"],
+        ["--resume"],
+        ["--at-replies"],
+    ],
+)
+def test_what_is_for_many_states_is_refused_with_one(
+    explore: Explore, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert explore("--state", "1-00000000", *words) == Status.BAD_REQUEST
+    assert f"--state shows one state again, and {words[0]} would change nothing of it" in capsys.readouterr().err
+
+
+def test_an_unknown_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", "nothing", "--results", str(tmp_path)]) == Status.BAD_REQUEST
+    assert "no such run" in capsys.readouterr().err
+
+
+def test_one_state_is_shown_again(
+    explore: Explore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = module.source_of
+    monkeypatch.setattr(module, "source_of", lambda *words, **more: OnFakes.of(real(*words, **more)))
+    assert explore("--checkers", "1") == Status.FAIL
+    name = capsys.readouterr().out.partition("--state ")[2].split()[0]
+    assert explore("--state", name, "--keep") == Status.FAIL
+    said = capsys.readouterr().out
+    assert f"state {name}: power gone" in said
+    assert "./raidproof shell server" in said

@@ -1,0 +1,259 @@
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from raidproof.cli import main as cli
+from raidproof.cli.main import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
+from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError
+from raidproof.core.exit_status import Status
+from raidproof.core.waiting import wall_clock
+from raidproof.record import RunRecord
+from raidproof.record.outcome import Outcome
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _pytests_own_signals() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def stderr_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(arguments)
+    return status, capsys.readouterr().err
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "dmeo")
+    assert status == Status.BAD_REQUEST
+    assert said == "raidproof: No such command 'dmeo'. Did you mean 'demo'?\n"
+
+
+def test_an_unknown_option_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "doctor", "--jsn")
+    assert status == Status.BAD_REQUEST
+    assert "--json" in said
+    assert said.count("\n") == 1
+
+
+def test_an_unknown_part_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = stderr_of(capsys, "test", "linnt")
+    assert status == Status.BAD_REQUEST
+    assert said.startswith("raidproof: no part 'linnt' of the tests (did you mean 'lint'?")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("demo", "test", "scenarios", "doctor", "judge", "shell", "gc"))
+
+
+def test_no_arguments_show_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "Usage: raidproof" in capsys.readouterr().out
+
+
+def test_launcher_and_program_list_the_same() -> None:
+    launcher = subprocess.run([HOME / "raidproof"], capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^  ([a-z-]+) +\w", launcher, re.MULTILINE))
+    commands = {
+        command.name or command.callback.__name__.replace("_", "-")
+        for command in cli.app.registered_commands
+        if command.callback
+    }
+    assert listed == commands | {
+        group.typer_instance.info.name for group in cli.app.registered_groups if group.typer_instance
+    }
+    for status in Status:
+        assert f"{status.value} " in launcher
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == Status.PASS
+    assert re.fullmatch(r"raidproof \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RequestError("x"), Status.BAD_REQUEST),
+        (RequirementMissing("x"), Status.REQUIREMENT_MISSING),
+        (RigError("x"), Status.ERROR),
+        (ProductError("x"), Status.FAIL),
+        (OSError(errno.ENOSPC, "No space left on device"), Status.ERROR),
+        (ValueError("x"), Status.ERROR),
+        (KeyboardInterrupt(), Status.INTERRUPTED),
+    ],
+)
+def test_status_says_whose_fault(error: BaseException, status: Status) -> None:
+    assert status_of(error) == status
+
+
+def test_causes_are_one_line() -> None:
+    assert cause_of(OSError(errno.ENOSPC, "No space left on device", "/x/image")).startswith("disk full: /x/image (")
+    assert cause_of(OSError(errno.EADDRINUSE, "Address already in use")) == "Address already in use"
+    assert cause_of(PermissionError(errno.EACCES, "Permission denied", "/x")) == "Permission denied: /x"
+    assert cause_of(ValueError("odd")) == "internal error: ValueError: odd (--debug shows where)"
+
+
+def break_doctor(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def examine() -> None:
+        raise error
+
+    monkeypatch.setattr("raidproof.run.doctor.examine", examine)
+
+
+def test_an_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    break_doctor(monkeypatch, RigError("broken", remedy="mend it"))
+    assert stderr_of(capsys, "doctor") == (Status.ERROR, "raidproof: broken (mend it)\n")
+
+
+@pytest.mark.parametrize("words", [["--debug", "doctor"], ["doctor", "--debug"]])
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    break_doctor(monkeypatch, RigError("broken"))
+    with pytest.raises(RigError):
+        main(words)
+
+
+def test_interruption(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    break_doctor(monkeypatch, KeyboardInterrupt())
+    status, said = stderr_of(capsys, "doctor")
+    assert status == Status.INTERRUPTED
+    assert said.startswith("raidproof: interrupted")
+
+
+def test_sigterm_is_ctrl_c() -> None:
+    program = (
+        "import os, signal, sys, raidproof.run.doctor as doctor\n"
+        "from raidproof.cli.main import main\n"
+        "doctor.examine = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main(['doctor']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == Status.INTERRUPTED
+    assert ended.stderr.startswith("raidproof: interrupted")
+
+
+def test_a_reader_that_went_away() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(
+        [sys.executable, "-m", "raidproof", "--help"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode != -signal.SIGSEGV
+
+
+def test_parts_are_those_of_tox() -> None:
+    listed, known = tox_environments((HOME / "tox.ini").read_text())
+    assert listed == ["lint", "type", "unit", "scenarios"]
+    assert tox_arguments([], listed, known)[-1] == "lint,type,unit,scenarios"
+    assert tox_arguments(["unit"], listed, known)[-1] == "unit"
+    # Does not decide, so it is no part of them; whoever wants it says so.
+    assert tox_arguments(["fuzz"], listed, known)[-1] == "fuzz"
+
+
+def test_generated_examples_are_the_same_at_each_run() -> None:
+    assert settings().derandomize
+    assert not settings.get_profile("fuzz").derandomize
+
+
+@pytest.mark.parametrize(("tox_status", "status"), [(0, Status.PASS), (1, Status.FAIL), (5, Status.FAIL)])
+def test_parts_that_fail(monkeypatch: pytest.MonkeyPatch, tox_status: int, status: Status) -> None:
+    monkeypatch.setattr("tox.run.main", lambda _: tox_status)
+    assert main(["test", "unit"]) == status
+
+
+def test_parts_that_are_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def tox(_: list[str]) -> int:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        return 1
+
+    monkeypatch.setattr("tox.run.main", tox)
+    assert main(["test", "unit"]) == Status.INTERRUPTED
+    assert capsys.readouterr().err.startswith("raidproof: interrupted")
+
+
+def test_scenarios_takes_pytest_arguments() -> None:
+    assert pytest_arguments(["-k", "sync"]) == ["scenarios", "-k", "sync"]
+    assert pytest_arguments(["scenarios/test_x.py::test_y"]) == ["scenarios/test_x.py::test_y"]
+
+
+TINY = str(HOME / "scenarios" / "plans" / "tiny.toml")
+
+
+@pytest.fixture
+def _no_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    def booted(*_: object, **__: object) -> None:
+        raise AssertionError("a plan is carried out")
+
+    monkeypatch.setattr("raidproof.run.runner.run_plan", booted)
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_says_what_would_be_done(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["run", TINY, "--dry-run", "--results", str(tmp_path)]) == Status.PASS
+    said = capsys.readouterr().out
+    assert [line.split() for line in said.splitlines() if re.match(r"\d ", line)] == [
+        ["1", "5", "sync"], ["2", "5", "async"], ["3", "10", "sync"], ["4", "10", "async"]
+    ]  # fmt: skip
+    assert "expected: 8 visits, about" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_of_some_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", TINY, "--dry-run", "-k", "level=5", "--repeats", "5"]) == Status.PASS
+    assert "expected: 10 visits" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_no_machines")
+@pytest.mark.parametrize("command", ["run", "ab"])
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_crash_states_that_machines_cannot_show_are_refused_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, dry: list[str]
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('workload.tool = "dd"\nrun = { cut = "explore", provider = "vagrant" }\n')
+    status, said = stderr_of(capsys, command, str(plan), *dry)
+    assert status == Status.BAD_REQUEST
+    assert "provider vagrant: crash states need the disk engine" in said
+    assert "use provider uml or qemu" in said
+
+
+@pytest.mark.usefixtures("_no_machines")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["no-such.toml"], "no-such.toml cannot be read: No such file"),
+        ([TINY, "-k", "level=7"], "-k 'level=7': no cell's name matches"),
+        ([TINY, "--repeats", "0"], r"run.repeats"),
+        ([TINY, "--resume"], "no run of tiny in"),
+    ],
+)
+def test_a_plan_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    status, said = stderr_of(capsys, "run", *arguments, "--results", str(tmp_path))
+    assert status == Status.BAD_REQUEST
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("outcome", ["PASS", "FAIL", "ERROR", "INVALID", "INCONCLUSIVE"])
+def test_a_plans_run_ends_with_its_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str) -> None:
+    record = RunRecord(run="run", started=wall_clock(), command=[], outcome=Outcome[outcome])
+    monkeypatch.setattr("raidproof.run.runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
+    assert main(["run", TINY]) == Status[outcome]

@@ -1,0 +1,70 @@
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raidproof.core import log
+from rich.console import Console
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
+    stream = io.StringIO()
+    monkeypatch.setattr(log, "console", Console(file=stream, force_terminal=getattr(request, "param", False)))
+    return stream
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Iterator[Path]:
+    handlers, level = list(log.logger.handlers), log.logger.level
+    with log.to_file(tmp_path / "run.log"):
+        yield tmp_path / "run.log"
+    assert not [one for one in log.logger.handlers if one not in handlers and isinstance(one, logging.FileHandler)]
+    log.logger.setLevel(level)
+
+
+def test_plain_lines_without_a_terminal(screen: io.StringIO) -> None:
+    with log.progress("starting"):
+        log.step("boot [server]")
+    log.say("done")
+    assert screen.getvalue() == "starting\nboot [server]\ndone\n"
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_steps_replace_each_other_on_a_terminal(screen: io.StringIO) -> None:
+    with log.progress("starting"):
+        log.step("boot")
+        with log.progress("an inner part"):
+            pass
+    log.say("done")
+    assert screen.getvalue().endswith("done\n")
+    assert "\x1b[" in screen.getvalue()
+
+
+def test_what_a_step_waits_for_stands_beside_it(screen: io.StringIO) -> None:
+    log.step("boot")
+    log.aside("waiting for SSH")
+    assert screen.getvalue() == "boot\nwaiting for SSH\n"
+
+
+@pytest.mark.parametrize("screen", [True], indirect=True)
+def test_on_a_terminal_it_goes_with_the_next_step(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    with log.progress("starting"):
+        assert log._status is not None
+        monkeypatch.setattr(log._status, "update", shown.append)
+        log.aside("waiting for a lock")
+        log.step("boot")
+        log.aside("waiting for SSH")
+        log.step("mount")
+    assert shown == ["starting; waiting for a lock", "boot", "boot; waiting for SSH", "mount"]
+
+
+def test_the_file_has_everything(screen: io.StringIO, log_file: Path) -> None:
+    log.say("said")
+    log.step("stepped")
+    log.logger.debug("detail")
+    text = log_file.read_text()
+    assert all(word in text for word in ("said", "stepped", "detail"))
+    assert logging.getLogger("raidproof") is log.logger

@@ -1,0 +1,40 @@
+"""What each state is judged under: its own cut, its own tears."""
+
+from typing import Any
+
+import pytest
+from raidproof.crash.checker.observation import End, Observation
+from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.crash.stats import Tally
+from raidproof.disk.writelog import Kind
+
+from tests.crash.conftest import Did, Record
+
+
+class Oracle:
+    """Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def judge(self, observation: Observation, instant_ns: int, **conditions: Any) -> None:
+        self.asked.append({"instant_ns": instant_ns, **conditions})
+
+
+@pytest.mark.parametrize(
+    ("survivors", "torn"),
+    [
+        ((), False),
+        ((Survivor(0), Survivor(1)), False),
+        ((Survivor(0), Survivor(1, ((4096, 4608),))), True),
+    ],
+)
+def test_a_state_is_judged_as_torn_only_if_a_request_of_it_is(
+    survivors: tuple[Survivor, ...], torn: bool, record: Record
+) -> None:
+    made = record(Did(Kind.WRITE), Did(Kind.WRITE, offset=4096))
+    oracle = Oracle()
+    Tally(made, oracle).judge(CrashState(2, survivors), Observation(end=End.READ))  # type: ignore[arg-type]
+    (asked,) = oracle.asked
+    assert bool(asked["torn"]) is torn
+    assert asked["instant_ns"] == made.instant_ns(2)

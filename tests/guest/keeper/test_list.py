@@ -1,0 +1,98 @@
+"""What the keeper saves is what the layers change: their constants, and those that it has, are held together here."""
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from raidproof.guest.keeper import config, knobs
+from raidproof.monitor import monitor
+from raidproof.provider.hosts.snapshot import DIRECTORIES, RUNTIME
+from raidproof.storage import mount
+from raidproof.storage import server as export
+from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.link import INGRESS
+from raidproof.storage.tuning.knob import DIRTY, QUEUE, VM
+from raidproof.workload import fio, ledger, shared_file
+
+HARNESS = Path(export.__file__).parent
+LAYERS = (
+    *("array", "cell", "cycle", "export.py", "fault", "filesystem", "layer.py", "link.py", "monitor", "mount.py"),
+    *("stack.py", "tuning", "workload"),
+)
+PLACES = ("/etc/", "/var/", "/usr/", "/opt/", "/root", "/home/", "/boot/", "/tmp", "/lib/")
+UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
+"""HOME and PATH."""
+
+
+def sources() -> Iterator[Path]:
+    for name in LAYERS:
+        path = HARNESS / name
+        yield from path.rglob("*.py") if path.is_dir() else [path]
+
+
+def test_queues_are_saved() -> None:
+    assert {knob.file for knob in QUEUE} <= set(config.QUEUE)
+
+
+@pytest.mark.parametrize("path", [*(f"{VM}/{name}" for name in DIRTY), export._LEASES])
+def test_sysctls_are_saved(path: str) -> None:
+    assert any(fnmatch(path, pattern) for pattern in config.SYSCTLS)
+
+
+def test_directories_are_watched() -> None:
+    assert {DIRECTORY, mount.DIRECTORY} == set(DIRECTORIES)
+
+
+def test_agents_and_orders_lie_where_all_is_put_back() -> None:
+    paths = (monitor.AGENT, monitor.OUTPUT, ledger.AGENT, shared_file.AGENT, fio.JOB_FILE)
+    assert all(path.startswith(f"{RUNTIME}/") for path in paths)
+
+
+def test_the_interface_for_arrivals_is_known() -> None:
+    assert config.INGRESS == INGRESS
+
+
+def absolute_paths(source: str) -> set[str]:
+    words = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    return {word for word in words if isinstance(word, str) and word.startswith(PLACES) and "\n" not in word}
+
+
+def test_no_layer_names_a_file_that_is_not_saved() -> None:
+    named = {path: found for path in sources() if (found := absolute_paths(path.read_text()))}
+    saved = (config.NFS_STATE, *config.OUR_FOLDERS, *config.CONFIGURATION)
+    strange = {
+        str(path): [word for word in sorted(words - UNWRITTEN) if not word.startswith(saved)]
+        for path, words in named.items()
+    }
+    assert {path: words for path, words in strange.items() if words} == {}
+
+
+def test_a_layer_that_named_another_would_be_found() -> None:
+    assert absolute_paths('run(["tee", "/etc/passwd"])') == {"/etc/passwd"}
+
+
+def test_dirty_bytes_that_were_not_set_give_way_to_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 bytes cannot be written: it is the ratio that takes their place again."""
+    kernel = {f"{VM}/dirty_bytes": "33554432", f"{VM}/dirty_ratio": "0"}
+
+    def write(path: str, value: str, said: list[str]) -> None:
+        assert value != "0"
+        partner = path.replace("bytes", "ratio") if "bytes" in path else path.replace("ratio", "bytes")
+        kernel.update({path: value, partner: "0"})
+
+    monkeypatch.setattr(knobs, "sysctls", lambda: dict(kernel))
+    monkeypatch.setattr(knobs, "write", write)
+    found = {f"{VM}/dirty_bytes": "0", f"{VM}/dirty_ratio": "20"}
+    knobs.restore_sysctls(found, [])
+    assert kernel == found
+    knobs.restore_sysctls({f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}, [])
+    assert kernel == {f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}
+
+
+def test_only_queues_that_somebody_has_set_are_in_the_way() -> None:
+    kernels = [{"kind": "mq", "handle": "0:"}, {"kind": "fq_codel", "handle": "0:"}]
+    assert knobs.own_queues({"qdiscs": kernels}) == []
+    assert knobs.own_queues({"qdiscs": [{"kind": "htb", "handle": "1:"}, *kernels]}) == ["htb 1:"]
+    assert knobs.own_queues(None) == []

@@ -1,0 +1,153 @@
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from raidproof.guest.keeper import trees
+
+NAMES = st.sampled_from(["a", "b", "c", "d/e", "d/f", "d/g/h"])
+CONTENT = st.binary(max_size=20)
+MODE = st.sampled_from([0o600, 0o644, 0o4755, 0o440])
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), NAMES, CONTENT, MODE),
+        st.tuples(st.just("link"), NAMES, st.sampled_from(["a", "nowhere", "/etc"])),
+        st.tuples(st.just("remove"), NAMES),
+        st.tuples(st.just("folder"), NAMES, st.sampled_from([0o755, 0o700])),
+        st.tuples(st.just("touch"), NAMES),
+    ),
+    max_size=12,
+)
+
+
+def carry_out(root: Path, action: tuple[object, ...]) -> None:
+    verb, name, *rest = action
+    path = root / str(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if verb == "write":
+            path.write_bytes(rest[0])  # type: ignore[arg-type]
+            path.chmod(rest[1])  # type: ignore[arg-type]
+        elif verb == "link":
+            path.symlink_to(str(rest[0]))
+        elif verb == "folder":
+            path.mkdir(mode=rest[0])  # type: ignore[arg-type]
+        elif verb == "touch":
+            os.utime(path, ns=(1, 10**18 + 1), follow_symlinks=False)
+        elif path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+    except OSError:
+        pass  # not possible here
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=ACTIONS, after=ACTIONS)
+def test_whatever_happened_is_undone(
+    tmp_path_factory: pytest.TempPathFactory, before: list[tuple[object, ...]], after: list[tuple[object, ...]]
+) -> None:
+    root = tmp_path_factory.mktemp("tree") / "root"
+    root.mkdir()
+    for action in before:
+        carry_out(root, action)
+    saved = trees.save([str(root)])
+    for action in after:
+        carry_out(root, action)
+    trees.restore(saved, [str(root)])
+    found = trees.save([str(root)])
+    assert trees.differences(saved, found) == []
+    # A second time there is nothing to do.
+    assert trees.restore(saved, [str(root)]) == {}
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_power_may_go_in_the_middle_and_it_is_just_repeated(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "etc"
+    (root / "exports.d").mkdir(parents=True)
+    for name in ("fstab", "exports", "exports.d/own"):
+        (root / name).write_text(f"{name}\n")
+    saved = trees.save([str(root)])
+    for name in ("fstab", "exports", "exports.d/own", "exports.d/ours"):
+        (root / name).write_text("ours\n")
+    done = 0
+    sync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        nonlocal done
+        if done == step:
+            raise KeyboardInterrupt
+        done += 1
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    with suppress(KeyboardInterrupt):
+        trees.restore(saved, [str(root)])
+    monkeypatch.undo()
+    trees.restore(saved, [str(root)])
+    assert trees.differences(saved, trees.save([str(root)])) == []
+
+
+def test_what_was_not_there_is_removed_and_what_is_gone_comes_back(tmp_path: Path) -> None:
+    gone, new = tmp_path / "mdadm.conf", tmp_path / "exports.d"
+    gone.write_text("ARRAY\n")
+    roots = [str(gone), str(new)]
+    saved = trees.save(roots)
+    gone.unlink()
+    new.mkdir()
+    (new / "ours.exports").write_text("/srv\n")
+    replaced = trees.restore(saved, roots)
+    assert gone.read_text() == "ARRAY\n"
+    assert not new.exists()
+    assert set(replaced) == {str(new), str(new / "ours.exports")}
+
+
+def test_owner_and_time_are_put_back(tmp_path: Path) -> None:
+    file = tmp_path / "exports"
+    file.write_text("")
+    os.utime(file, ns=(1, 1234567890123456789))
+    saved = trees.save([str(file)])
+    file.write_text("/srv\n")
+    trees.restore(saved, [str(file)])
+    assert file.stat().st_mtime_ns == 1234567890123456789
+    if os.geteuid() == 0:
+        os.chown(file, 7, 8)
+        trees.restore(saved, [str(file)])
+        assert (file.stat().st_uid, file.stat().st_gid) == (os.getuid(), os.getgid())
+
+
+def test_what_is_skipped_is_neither_saved_nor_removed(tmp_path: Path) -> None:
+    live = tmp_path / "sm"
+    live.mkdir()
+    saved = trees.save([str(tmp_path)], [str(live)])
+    assert str(live) not in saved
+    (live / "10.0.0.7").write_text("")
+    trees.restore(saved, [str(tmp_path)], [str(live)])
+    assert (live / "10.0.0.7").exists()
+
+
+def test_a_difference_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("1")
+    saved = trees.save([str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")])
+    (tmp_path / "a").write_text("2")
+    (tmp_path / "b").unlink()
+    (tmp_path / "c").write_text("3")
+    said = trees.differences(saved, trees.save([str(tmp_path / name) for name in "abc"]))
+    assert [line.removeprefix(f"{tmp_path}/") for line in said] == [
+        said[0].removeprefix(f"{tmp_path}/"),
+        "b is missing",
+        "c was not there",
+    ]
+    assert said[0].startswith(f"{tmp_path}/a: other content")
+
+
+def test_a_file_too_large_for_a_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "LARGEST", 3)
+    (tmp_path / "a").write_text("1234")
+    with pytest.raises(ValueError, match="too many for a configuration"):
+        trees.save([str(tmp_path)])

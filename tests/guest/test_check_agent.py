@@ -1,0 +1,245 @@
+"""The stages of one check, and the way back from each."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raidproof.guest import check_agent
+from raidproof.guest.check_agent import (
+    DIFFERENT,
+    FSCK,
+    NFSD,
+    NOT_ASSEMBLED,
+    NOT_MOUNTED,
+    READ,
+    SAME,
+    SECOND_NS,
+    Hand,
+    Runner,
+    degraded,
+    differing,
+    forget,
+    freeze,
+    kernel_ns,
+)
+
+ORDERS: dict[str, Any] = {
+    "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
+    "mount": ["mount"],
+    "unmount": ["umount"],
+    "fsck": ["fsck"],
+    "stop": ["stop"],
+    "ledger": {"root": "/ledger"},
+    "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
+}
+FOUND = {"worker": [1, 2], "other": [3]}
+
+
+class Machine:
+    """Runs nothing; what is in ``fails`` fails."""
+
+    def __init__(self, *fails: str) -> None:
+        self.fails = fails
+        self.ran: list[str] = []
+        self.stages: list[str] = []
+        self.roots: list[str] = []
+        self.by_nfs = FOUND
+        self.hand = Hand(ORDERS, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
+
+    def run(self, argv: list[str]) -> tuple[int, str]:
+        self.ran.append(" ".join(argv))
+        return (1, "no") if " ".join(argv) in self.fails else (0, "")
+
+    def scan(self, ledger: dict[str, Any]) -> dict[str, Any]:
+        self.roots.append(ledger["root"])
+        return self.by_nfs if ledger["root"] == "/nfs/ledger" else FOUND
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_agent, "state_of", lambda _: "clear")
+
+
+def test_all_stages() -> None:
+    machine = Machine()
+    assert machine.hand.check() == {"end": READ, "said": "", "found": FOUND, "left": ""}
+    assert machine.ran == ["assemble 1", "assemble 0", "mount", "umount", "stop"]
+    assert machine.stages == ["assemble", "mount", "verify", "unmount", "stop"]
+
+
+def test_what_does_not_assemble_is_stopped_and_never_mounted() -> None:
+    machine = Machine("assemble 0")
+    answer = machine.hand.check()
+    assert (answer["end"], answer["said"], answer["found"]) == (NOT_ASSEMBLED, "assemble 0: status 1: no", None)
+    assert machine.ran == ["assemble 1", "assemble 0", "stop"]
+
+
+def test_what_does_not_mount_is_stopped_and_not_unmounted() -> None:
+    machine = Machine("mount")
+    assert machine.hand.check()["end"] == NOT_MOUNTED
+    assert machine.ran[-2:] == ["mount", "stop"]
+
+
+def test_the_next_state_is_not_unmounted_for_the_last_one() -> None:
+    machine = Machine()
+    machine.hand.check()
+    machine.fails = ("mount",)
+    machine.ran.clear()
+    machine.hand.check()
+    assert "umount" not in machine.ran
+
+
+@pytest.mark.parametrize("command", ["umount", "stop"])
+def test_what_is_left_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_agent, "state_of", lambda _: "active")
+    assert Machine(command).hand.check()["left"] == f"{command}: status 1: no"
+
+
+def test_what_never_came_up_needs_no_stop() -> None:
+    assert Machine("assemble 1", "stop").hand.check()["left"] == ""
+
+
+def test_another_folder_can_be_looked_at_meanwhile() -> None:
+    machine = Machine()
+    machine.hand.up()
+    assert machine.hand.look("/mnt") == {"found": FOUND}
+    assert machine.roots == ["/ledger", "/mnt"]
+    assert machine.hand.down() == {"left": ""}
+    assert ORDERS["ledger"]["root"] == "/ledger"
+
+
+def test_nfsd_serves_it_too_if_asked_and_lets_go_before_it_is_unmounted() -> None:
+    machine = Machine()
+    assert machine.hand.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
+    assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
+    assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "leave", "forget", "unmount", "stop"]
+    assert machine.roots == ["/ledger", "/nfs/ledger"]
+
+
+def test_what_nfsd_gives_otherwise_is_told() -> None:
+    machine = Machine()
+    machine.by_nfs = {"worker": [1, 1], "other": [3]}
+    answer = machine.hand.check(NFSD)
+    assert (answer["end"], answer["through_nfsd"], answer["said"]) == (READ, DIFFERENT, "through nfsd: worker")
+    assert answer["found"] == FOUND
+
+
+def test_nfsd_that_gives_nothing_is_told() -> None:
+    machine = Machine("mount nfs")
+    answer = machine.hand.check(NFSD)
+    assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
+    assert answer["said"] == "through nfsd: mount nfs: status 1: no"
+    assert machine.ran[-4:] == ["mount nfs", "forget", "umount", "stop"]
+
+
+def test_what_is_not_mounted_is_not_served() -> None:
+    machine = Machine("mount")
+    assert "through_nfsd" not in machine.hand.check(NFSD)
+    assert "forget" not in machine.ran
+
+
+def test_an_nfs_mount_that_stays_is_told() -> None:
+    machine = Machine("umount nfs")
+    answer = machine.hand.check(NFSD)
+    assert (answer["through_nfsd"], answer["left"]) == (SAME, "umount nfs: status 1: no")
+    machine.fails = ()
+    assert machine.hand.check()["left"] == ""
+
+
+def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() -> None:
+    machine = Machine("umount")
+    told = machine.hand.forget
+
+    def at_last() -> None:
+        told()
+        machine.fails = () if "umount" in machine.ran else machine.fails
+
+    machine.hand.forget = at_last
+    assert machine.hand.check(NFSD)["left"] == ""
+    assert machine.ran[-5:] == ["forget", "umount", "forget", "umount", "stop"]
+
+
+def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
+    machine = Machine()
+    assert machine.hand.check(FSCK) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
+    assert machine.ran[-3:] == ["umount", "fsck", "stop"]
+    assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
+
+
+def test_what_its_checker_says_is_told() -> None:
+    assert Machine("fsck").hand.check(FSCK)["fsck"] == (1, "no")
+
+
+@pytest.mark.parametrize("fails", ["mount", "umount"])
+def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
+    machine = Machine(fails)
+    assert "fsck" not in machine.hand.check(FSCK)
+    assert "fsck" not in machine.ran
+
+
+@pytest.mark.parametrize(("fails", "end"), [((), READ), (("mount",), NOT_MOUNTED)])
+def test_an_array_that_goes_on_without_a_member_is_told(
+    fails: tuple[str, ...], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
+    for name, missing in (("md0", "1\n"), ("md1", "0\n")):
+        (tmp_path / name / "md").mkdir(parents=True)
+        (tmp_path / name / "md" / "degraded").write_text(missing)
+    answer = Machine(*fails).hand.check()
+    assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
+    assert degraded("/dev/md2") == 0
+
+
+def test_which_workers_differ() -> None:
+    assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
+
+
+def test_nfsd_is_not_told_to_forget_twice_in_a_second(tmp_path: Path) -> None:
+    clock = os.memfd_create("clock")
+    before, long_ago = tmp_path / "before", tmp_path / "long-ago"
+    last = kernel_ns(clock) // SECOND_NS
+    before.write_text(f"{last}\n")
+    long_ago.write_text("7\n")
+    forget([str(before), str(long_ago)])
+    assert kernel_ns(clock) // SECOND_NS > last
+    os.close(clock)
+    assert before.read_text() == long_ago.read_text() == "1\n"
+
+
+def test_freezing_what_has_no_resync_is_nothing() -> None:
+    freeze("/nowhere/at/all")
+
+
+def test_a_command_and_what_it_said() -> None:
+    runner = Runner()
+    assert runner.run(["true"]) == (0, "")
+    assert runner.run(["expr", "1", "+", "1"]) == (0, "2")
+    status, said = runner.run(["ls", "/nowhere"])
+    assert status != 0
+    assert "/nowhere" in said
+    assert runner.run(["true"]) == (0, "")
+
+
+def test_of_much_the_beginning_and_the_end_are_kept() -> None:
+    said = Runner().run(["seq", "100000"])[1]
+    assert (said[:4], said[-7:]) == ("1\n2\n", "\n100000")
+    assert len(said) <= check_agent.LONGEST + len("\n...\n")
+
+
+def test_a_program_that_is_not_there() -> None:
+    status, said = Runner().run(["no-such-program"])
+    assert status == 127
+    assert said
+
+
+def test_a_program_that_a_signal_ends() -> None:
+    assert Runner().run(["python3", "-c", "import os; os.kill(os.getpid(), 9)"])[0] == -9
+
+
+def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    monkeypatch.setattr(check_agent, "freeze", lambda path: machine.ran.append(f"freeze {path}"))
+    machine.hand.check()
+    frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
+    assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]

@@ -1,0 +1,192 @@
+"""Blocks say of themselves where they belong, and a scan says what is there."""
+
+import errno
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raidproof.guest.ledger_reader import names, read_back, read_block, read_blocks
+from raidproof.guest.ledger_writer import (
+    ABSENT,
+    BLOCK,
+    GARBAGE,
+    MISPLACED,
+    OLD,
+    OLD_MAGIC,
+    OTHER_CONTENT,
+    UNCUT,
+    UNREADABLE,
+    block,
+)
+
+numbers = st.integers(min_value=0, max_value=2**40)
+generations = st.integers(min_value=1, max_value=2**40)
+
+
+@given(numbers, numbers, generations, numbers)
+def test_a_block_is_read_back_in_its_generation(file: int, offset: int, generation: int, seed: int) -> None:
+    data = block(file, offset, generation, seed)
+    assert len(data) == BLOCK
+    assert read_block(data, file, offset, seed) == generation
+
+
+@given(generations, generations, st.integers(min_value=1, max_value=7))
+def test_a_torn_block_is_garbage(old: int, new: int, sectors: int) -> None:
+    before, after = block(1, 0, old, 7), block(1, 0, new, 7)
+    torn = after[: sectors * 512] + before[sectors * 512 :]
+    expected = old if old == new else GARBAGE
+    assert read_block(torn, 1, 0, 7) == expected
+
+
+@given(st.integers(min_value=0, max_value=BLOCK * 8 - 1))
+def test_any_flipped_bit_is_garbage(bit: int) -> None:
+    data = bytearray(block(3, 4096, 5, 9))
+    data[bit // 8] ^= 1 << bit % 8
+    assert read_block(bytes(data), 3, 4096, 9) == GARBAGE
+
+
+def test_a_block_of_another_place_is_misplaced() -> None:
+    data = block(1, 4096, 2, 7)
+    assert read_block(data, 1, 8192, 7) == MISPLACED
+    assert read_block(data, 2, 4096, 7) == MISPLACED
+
+
+def test_a_block_of_another_run_is_garbage() -> None:
+    assert read_block(block(1, 0, 2, seed=7), 1, 0, seed=8) == GARBAGE
+
+
+def test_zeros_and_the_end_of_the_file_are_absent() -> None:
+    assert read_block(bytes(BLOCK), 1, 0, 7) == ABSENT
+    assert read_block(b"", 1, 0, 7) == ABSENT
+
+
+def test_old_data_of_the_disk_is_no_garbage() -> None:
+    assert read_block(OLD_MAGIC.ljust(BLOCK, b"o"), 1, 0, 7) == OLD
+    assert read_block(b"o" * 1000 + OLD_MAGIC.ljust(BLOCK - 1000, b"o"), 1, 0, 7) == OLD
+
+
+def test_a_short_block_is_garbage() -> None:
+    assert read_block(block(1, 0, 2, 7)[:1000], 1, 0, 7) == GARBAGE
+
+
+def test_a_directory_that_is_not_there_has_no_names(tmp_path: Path) -> None:
+    assert names(str(tmp_path / "gone")) == {}
+
+
+def test_names_tell_what_a_file_holds(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"+" * 100)
+    (tmp_path / "b").write_bytes(bytes(100))
+    (tmp_path / "s").symlink_to("a")
+    found = names(str(tmp_path))
+    assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]
+
+
+@pytest.mark.parametrize(
+    ("data", "held"),
+    [
+        (b"", "+"),
+        (b"+" * 10, "+"),
+        (b"+" * 10 + bytes(90), UNCUT),
+        (b"+" * 9 + bytes(91), OTHER_CONTENT),
+        (b"+" * 11 + bytes(89), OTHER_CONTENT),
+        (b"+" * 10 + bytes(89), OTHER_CONTENT),
+        (b"+" * 10 + bytes(89) + b"+", OTHER_CONTENT),
+        (b"+" * 10 + bytes(90) + b"\0", OTHER_CONTENT),
+    ],
+)
+def test_a_tail_of_zeroes_is_where_truncate_cuts_and_nowhere_else(tmp_path: Path, data: bytes, held: str) -> None:
+    (tmp_path / "a").write_bytes(data)
+    assert names(str(tmp_path))["a"][3] == held
+
+
+def one_by_one(path: Path, file: int, first: int, count: int) -> list[int]:
+    with path.open("rb") as opened:
+        data = opened.read()
+    places = [(index, data[index * BLOCK : (index + 1) * BLOCK]) for index in range(first, first + count)]
+    return [read_block(block, file, index * BLOCK, 7) for index, block in places]
+
+
+@given(st.lists(st.sampled_from("newx0"), max_size=6), st.integers(0, 3), st.integers(0, 6), st.integers(0, BLOCK - 1))
+def test_many_blocks_are_read_as_one_by_one(holds: list[str], first: int, count: int, cut: int) -> None:
+    kinds = {"n": lambda i: block(1, i * BLOCK, 2, 7), "e": lambda i: block(1, i * BLOCK, 1, 7)}
+    kinds |= {"w": lambda _: block(2, 0, 2, 7), "x": lambda _: b"x" * BLOCK, "0": lambda _: bytes(BLOCK)}
+    data = b"".join(kinds[kind](place) for place, kind in enumerate(holds))
+    with NamedTemporaryFile() as file:
+        path = Path(file.name)
+        path.write_bytes(data[: len(data) - cut if len(data) > cut else None])
+        assert read_blocks({"file": 1}, str(path), first, count, 7) == one_by_one(path, 1, first, count)
+
+
+def test_a_file_that_is_not_there_is_absent_and_one_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
+    assert read_blocks({"file": 1}, str(tmp_path / "gone"), 0, 2, 7) == [ABSENT, ABSENT]
+    assert read_blocks({"file": 1}, str(tmp_path), 0, 2, 7) == [UNREADABLE, UNREADABLE]
+    (tmp_path / "file").write_text("")
+    assert read_blocks({"file": 1}, str(tmp_path / "file" / "below"), 0, 1, 7) == [UNREADABLE]
+
+
+def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(block(1, index * BLOCK, 3, 7) for index in range(4)))
+    pread = os.pread
+
+    def sick(fd: int, size: int, position: int) -> bytes:
+        """As the kernel does: what comes before the bad page, and an error if that is nothing."""
+        if position <= 2 * BLOCK < position + size:
+            if position == 2 * BLOCK:
+                raise OSError(errno.EIO, "sick")
+            size = 2 * BLOCK - position
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", sick)
+    assert read_blocks({"file": 1}, str(path), 0, 4, 7) == [3, 3, UNREADABLE, 3]
+
+
+def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
+    (tmp_path / "blocks").write_bytes(block(0, 0, 1, 7))
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "f1").write_bytes(block(1, BLOCK, 1, 7))
+    (tmp_path / "tree" / "d0").mkdir(parents=True)
+    workers = [
+        {"kind": "fsync", "path": "blocks", "file": 0, "blocks": 2, "first": 0},
+        {"kind": "close", "path": "closed", "file": 1, "blocks": 2},
+        {"kind": "metadata", "path": "tree", "file": 2, "blocks": 0, "rounds": [["mkdir"]]},
+    ]
+    found = read_back({"root": str(tmp_path), "seed": 7, "workers": workers})
+    assert found["blocks@0"] == {"blocks": [1, ABSENT], "names": ["blocks"]}
+    assert found["closed"] == {"blocks": [ABSENT, 1], "names": ["f1"]}
+    assert list(found["tree"]) == ["d0"]
+
+
+def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"+")
+
+    def sick(_fd: int, _size: int) -> bytes:
+        raise OSError(errno.EIO, "sick")
+
+    monkeypatch.setattr(os, "read", sick)
+    assert names(str(tmp_path)) == {"a": [0, 0, 0, "EIO"]}
+
+
+@given(st.integers(1, BLOCK - 1), generations, generations, numbers, st.integers(0, 2**63))
+def test_a_block_that_straddles_pages_is_in_the_older_of_its_generations(
+    shift: int, one: int, other: int, place: int, seed: int
+) -> None:
+    first = BLOCK - shift
+    mixed = block(3, place, one, seed)[:first] + block(3, place, other, seed)[first:]
+    readable = first >= 40 and shift >= 100
+    found = read_block(mixed, 3, place, seed, shift)
+    assert found == min(one, other) or (not readable and found in {GARBAGE, ABSENT})
+
+
+def test_half_a_block_that_straddles_pages_is_absent_and_rubbish_in_it_is_garbage() -> None:
+    whole, shift = block(3, 0, 5, 7), 1000
+    assert read_block(whole[: BLOCK - shift] + bytes(shift), 3, 0, 7, shift) == ABSENT
+    assert read_block(bytes(BLOCK - shift) + whole[BLOCK - shift :], 3, 0, 7, shift) == ABSENT
+    assert read_block(whole[: BLOCK - shift] + b"x" * shift, 3, 0, 7, shift) == GARBAGE
+    assert read_block(whole[: BLOCK - shift] + bytes(shift), 3, 0, 7) == GARBAGE
+    assert read_block(block(4, 0, 5, 7)[: BLOCK - shift] + whole[BLOCK - shift :], 3, 0, 7, shift) == GARBAGE

@@ -1,0 +1,84 @@
+"""What a worker writes, and what it reports."""
+
+import errno
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from raidproof.guest.ledger_writer import (
+    ACKNOWLEDGE,
+    FRAME,
+    GROUPS,
+    KINDS,
+    Directory,
+    Trees,
+    mark_rpcs,
+    take_turns,
+    write_whole,
+)
+
+
+@pytest.mark.parametrize("position", [None, 100])
+def test_a_write_that_does_less_is_gone_on_with(
+    position: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fd = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    write, pwrite = os.write, os.pwrite
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:7], at))
+    write_whole(fd, bytes(range(1, 41)), position)
+    os.close(fd)
+    assert (tmp_path / "file").read_bytes()[position or 0 :] == bytes(range(1, 41))
+
+
+def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) -> list[tuple[str, int, int]]:
+    """What a worker told (kind, place, error) whose second and third change of metadata found no room."""
+    wrong = iter([0, errno.ENOSPC, errno.ENOSPC, 0, 0])
+
+    def change() -> None:
+        if error := next(wrong):
+            raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "mkdir", lambda *_: change())
+    monkeypatch.setattr(Directory, "create", lambda _: change())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+        config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "endured": endured}
+        orders = {"number": 0, "path": "m", "kind": "metadata", "blocks": 2, "file": 0, "operations": 5}
+        worker = Trees(config, orders | {"rounds": [["mkdir", "create"]]}, threading.Event())
+        (tmp_path / "m").touch()  # what it would be made in
+        monkeypatch.setattr(os, "makedirs", lambda *_, **__: None)
+        heard = listener.accept()[0]
+        take_turns([worker])
+    with heard, heard.makefile("rb") as stream:
+        told = [one for one in FRAME.iter_unpack(stream.read()) if one[0] == ACKNOWLEDGE]
+    return [(KINDS[code], index, error) for _, code, _, _, index, _, error, _ in told]
+
+
+def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = errno.ENOSPC
+    told = [("mkdir", 0, 0), ("create", 0, full), ("mkdir", 1, full), ("mkdir", 2, 0), ("create", 2, 0)]
+    assert worked(tmp_path, monkeypatch, [full]) == told
+
+
+def test_a_worker_is_done_after_any_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worked(tmp_path, monkeypatch, []) == [("mkdir", 0, 0), ("create", 0, errno.ENOSPC)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may take any group")
+def test_a_workers_thread_and_no_other_makes_its_requests_in_a_group_of_its_own(tmp_path: Path) -> None:
+    def work() -> None:
+        mark_rpcs(7)
+        (tmp_path / "worker").touch()
+
+    (tmp_path / "before").touch()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    (tmp_path / "after").touch()
+    before, worker, after = ((tmp_path / name).stat().st_gid for name in ("before", "worker", "after"))
+    assert before == after != worker == GROUPS + 7

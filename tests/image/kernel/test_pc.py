@@ -1,0 +1,60 @@
+import struct
+from pathlib import Path
+
+import pytest
+from raidproof.core.errors import RequestError
+from raidproof.image import kernel
+from raidproof.image.kernel import initramfs, pc
+from raidproof.image.kernel.modules import ModuleFolder
+
+
+def bzimage(release: str = "6.12.1-own") -> bytes:
+    header = bytearray(0x1000)
+    header[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", header, 0x20E, 0x400)
+    text = f"{release} (somebody@somewhere) #1 SMP\0".encode()
+    header[0x600 : 0x600 + len(text)] = text
+    return bytes(header)
+
+
+def test_a_bzimage_says_its_release(tmp_path: Path) -> None:
+    (tmp_path / "bzImage").write_bytes(bzimage())
+    assert pc.release_of(tmp_path / "bzImage") == "6.12.1-own"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF" + bytes(0x400), bzimage()[:0x204], bytes(0x1000)])
+def test_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "vmlinux").write_bytes(content)
+    with pytest.raises(RequestError, match="not a bzImage"):
+        kernel.get(str(tmp_path / "vmlinux"), provider="qemu")
+
+
+def test_no_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="no such kernel"):
+        kernel.get(str(tmp_path / "linux-image.deb"), provider="qemu")
+
+
+@pytest.mark.parametrize("layout", ["lib/modules/6.12.1-own", "6.12.1-own"])
+def test_modules_are_found_as_they_are_installed(tmp_path: Path, layout: str) -> None:
+    (tmp_path / layout).mkdir(parents=True)
+    assert pc.find_modules(tmp_path, "6.12.1-own") == tmp_path / layout
+    assert pc.find_modules(tmp_path / layout, "6.12.1-own") == tmp_path / layout
+
+
+def test_modules_of_another_release_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "modules" / "6.1.0").mkdir(parents=True)
+    with pytest.raises(RequestError, match=r"no modules of 6\.12\.1-own"):
+        pc.find_modules(tmp_path, "6.12.1-own")
+
+
+def test_a_changed_module_is_another_kernel(tmp_path: Path) -> None:
+    (tmp_path / "a.ko").write_bytes(b"1")
+    before = pc.fingerprint(tmp_path)
+    (tmp_path / "a.ko").write_bytes(b"22")
+    assert pc.fingerprint(tmp_path) != before
+    assert pc.fingerprint(None) == ""
+
+
+def test_a_kernel_that_cannot_find_its_root_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"has no virtio_pci, virtio_blk, ext4, .*folder of its modules"):
+        initramfs.make("own", ModuleFolder(tmp_path), tmp_path, tmp_path / "initramfs")

@@ -1,0 +1,264 @@
+"""Real namespaces and no machine: what of a lab can outlive whom."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.lab.lab_directory import ProcessIdentity
+from raidproof.namespace import Enclosure
+from raidproof.run.doctor.isolation import try_namespaces, tun_finding
+
+HOME = Path(__file__).resolve().parents[2]
+REFUSAL = try_namespaces(root=os.geteuid() == 0)
+pytestmark = pytest.mark.skipif(REFUSAL is not None, reason=f"no namespaces here: {REFUSAL}")
+needs_tap = pytest.mark.skipif(bool(tun_finding().remedy), reason=f"/dev/net/tun: {tun_finding().reason}")
+
+OWNER = """
+import sys
+from pathlib import Path
+from raidproof.namespace import Enclosure
+with Enclosure(Path(sys.argv[1])) as enclosure:
+    child = enclosure.spawn(["sleep", "1000"], output=Path(sys.argv[1]) / "out")
+    if "keep" in sys.argv:
+        enclosure.keep()
+    print(enclosure.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def enclosure(tmp_path: Path) -> Iterator[Enclosure]:
+    with Enclosure(tmp_path) as made:
+        yield made
+
+
+def soon(condition: Callable[[], bool], what: str) -> None:
+    wait_until(condition, Deadline.after(20), what)
+
+
+def processes_naming(word: str) -> list[str]:
+    """Return the host's process ids whose command line has this word in it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def test_what_is_spawned_writes_to_its_file_and_ends(enclosure: Enclosure, tmp_path: Path) -> None:
+    process = enclosure.spawn(
+        ["sh", "-c", "echo $WORD; pwd; exit 7"], output=tmp_path / "said", environment={"WORD": "hello"}
+    )
+    assert process.wait(Deadline.after(20)) == 7
+    assert (tmp_path / "said").read_text() == f"hello\n{tmp_path}\n"
+    with pytest.raises(RigError, match="ended with status 7: hello"):
+        process.require_running()
+
+
+def test_killing_takes_what_it_started_along(enclosure: Enclosure, tmp_path: Path) -> None:
+    word = f"{tmp_path}/marker"
+    process = enclosure.spawn(["sh", "-c", "sh -c 'sleep 1000' $0 & wait", word], output=tmp_path / "out")
+    soon(lambda: len(processes_naming(word)) == 2, "both processes")
+    process.kill()
+    assert process.status == -signal.SIGKILL
+    soon(lambda: not processes_naming(word), "their end")
+
+
+def test_closing_ends_everything(tmp_path: Path) -> None:
+    word = f"{tmp_path}/marker"
+    with Enclosure(tmp_path) as enclosure:
+        # Not even a session of its own, and orphanhood, save a process.
+        enclosure.spawn(["setsid", "sh", "-c", "sleep 1000 & sleep 1000", word], output=tmp_path / "out")
+        soon(lambda: bool(processes_naming(word)), "the process")
+        keeper = ProcessIdentity.of(enclosure.pid)
+    assert not keeper.alive
+    assert not processes_naming(word)
+    with pytest.raises(RigError, match="closed"):
+        enclosure.spawn(["true"], output=tmp_path / "out")
+
+
+def test_an_unknown_program_is_a_missing_requirement(enclosure: Enclosure, tmp_path: Path) -> None:
+    with pytest.raises(RequirementMissing, match="host tool not found: no-such-program"):
+        enclosure.spawn(["no-such-program"], output=tmp_path / "out")
+    assert enclosure.spawn(["true"], output=tmp_path / "out").wait(Deadline.after(20)) == 0
+
+
+def test_a_socket_is_on_the_labs_network_alone(enclosure: Enclosure) -> None:
+    enclosure.bridge("lab", "10.99.0.1", 24)
+    with enclosure.socket() as server, enclosure.socket() as client, socket.socket() as outside:
+        server.bind(("10.99.0.1", 22))  # as often as there are labs: each has this port for itself
+        server.listen()
+        client.connect(("10.99.0.1", 22))
+        with pytest.raises(OSError, match="assign"):
+            outside.bind(("10.99.0.1", 22))
+
+
+@needs_tap
+def test_a_tap_is_on_the_bridge(enclosure: Enclosure, tmp_path: Path) -> None:
+    enclosure.bridge("lab", "10.99.0.1", 24)
+    enclosure.tap("tap-server", "lab")
+    shown = enclosure.spawn(["ip", "-oneline", "link", "show", "master", "lab"], output=tmp_path / "links")
+    assert shown.wait(Deadline.after(20)) == 0
+    assert "tap-server" in (tmp_path / "links").read_text()
+    assert "tap-server" not in {name for _, name in socket.if_nameindex()}
+
+
+GUEST = """
+import fcntl, os, struct, sys, time
+tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH", sys.argv[1].encode(), 0x1002))  # TUNSETIFF, IFF_TAP | IFF_NO_PI
+while True:
+    os.write(tap, b"\\xff" * 6 + b"\\x02\\0\\0\\0\\0\\7" + b"\\x88\\xb5" + bytes(46))
+    try:
+        while os.read(tap, 2000):
+            pass
+    except BlockingIOError:
+        time.sleep(0.01)
+"""
+"""A machine's side of a tap: it shouts, and takes in whatever comes."""
+
+
+@needs_tap
+@pytest.mark.parametrize(("deaf", "mute"), [(True, True), (True, False), (False, True)])
+def test_a_gate_shuts_one_way_or_both_and_opens_again(
+    enclosure: Enclosure, tmp_path: Path, deaf: bool, mute: bool
+) -> None:
+    enclosure.bridge("lab", "10.99.0.1", 24)
+    enclosure.tap("tap-one", "lab")
+    enclosure.spawn([sys.executable, "-c", GUEST, "tap-one"], output=tmp_path / "guest")
+
+    def passes() -> tuple[bool, bool]:
+        """Whether frames get to the machine, and from it to the bridge's own address."""
+        port, bridge = enclosure.traffic("tap-one"), enclosure.traffic("lab")
+        soon(lambda: enclosure.traffic("tap-one").come > port.come + 3, "the machine to shout")
+        with enclosure.socket() as one, contextlib.suppress(OSError):  # so that the bridge asks for the address
+            one.settimeout(0.2)
+            one.connect(("10.99.0.2", 9))
+        now = enclosure.traffic("tap-one")
+        if now.to == port.to:
+            assert now.dropped > 0
+        return now.to > port.to, enclosure.traffic("lab").come > bridge.come + 2
+
+    soon(lambda: enclosure.traffic("lab").come > 0, "the port to forward")
+    assert passes() == (True, True)
+    enclosure.gate("tap-one", deaf=deaf, mute=mute)
+    assert passes() == (not deaf, not mute)
+    for _ in range(2):  # to open what is open changes nothing
+        enclosure.gate("tap-one", deaf=False, mute=False)
+    assert passes() == (True, True)
+
+
+def test_a_gate_that_cannot_be_shut(enclosure: Enclosure) -> None:
+    with pytest.raises(RequirementMissing, match="cannot cut no-such"):
+        enclosure.gate("no-such", deaf=True, mute=True)
+
+
+def test_a_tap_that_cannot_be_made(enclosure: Enclosure) -> None:
+    with pytest.raises(RequirementMissing, match="cannot make a machine's network interface"):
+        enclosure.tap("a-name-that-is-too-long", "lab")
+
+
+@pytest.fixture
+def owner(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", OWNER, str(tmp_path), *getattr(request, "param", [])]
+    with subprocess.Popen(arguments, cwd=HOME, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def keeper_of(owner: subprocess.Popen[str]) -> ProcessIdentity:
+    assert owner.stdout is not None
+    return ProcessIdentity.of(int(owner.stdout.readline()))
+
+
+def test_a_killed_owner_takes_everything_along(owner: subprocess.Popen[str]) -> None:
+    keeper = keeper_of(owner)
+    owner.kill()
+    soon(lambda: not keeper.alive, "the end of the keeper")
+
+
+@pytest.mark.parametrize("owner", [["keep"]], indirect=True)
+def test_what_is_kept_outlives_its_owner_and_can_be_entered(owner: subprocess.Popen[str], tmp_path: Path) -> None:
+    keeper = keeper_of(owner)
+    owner.kill()
+    owner.wait()
+    for _ in range(2):  # the first visitor's leaving changes nothing
+        visitor = Enclosure(tmp_path)
+        visitor.attach()
+        assert visitor.pid == keeper.pid
+        visitor.socket().close()
+        visitor.detach()
+    assert keeper.kill()
+    assert not keeper.alive
+    with pytest.raises(RigError, match="does not answer"):
+        visitor.attach()
+
+
+def test_without_namespaces_the_cause_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bin_directory = tmp_path / "bin"
+    bin_directory.mkdir()
+    fake = bin_directory / "unshare"
+    fake.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin_directory))
+    with (
+        pytest.raises(RequirementMissing, match=r"cannot make namespaces for a lab: unshare: .* not permitted"),
+        Enclosure(tmp_path),
+    ):
+        pass
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(RequirementMissing, match="host tool not found: unshare"), Enclosure(tmp_path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides a folder of the host: needs root")
+def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: Path) -> None:
+    place, own = tmp_path / "host", tmp_path / "own"
+    place.mkdir()
+    own.mkdir()
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    with Enclosure(lab, folders={place: own}) as enclosure:
+        enclosure.spawn(["touch", place / "made"], output=tmp_path / "out").wait(Deadline.after(20))
+        enclosure.spawn(["cat", "/proc/1/cmdline"], output=tmp_path / "first").wait(Deadline.after(20))
+    assert [path.name for path in own.iterdir()] == ["made"]
+    assert list(place.iterdir()) == []
+    assert b"raidproof.namespace.keeper" in (tmp_path / "first").read_bytes()
+
+
+def test_a_lab_does_not_hide_its_own_directory(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RequestError, match="cannot live in it"),
+        Enclosure(tmp_path, folders={tmp_path.parent: tmp_path}),
+    ):
+        pass
+
+
+def test_what_a_daemon_started_is_ended(enclosure: Enclosure, tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}"
+    enclosure.spawn(["setsid", "--fork", "sh", "-c", script], output=tmp_path / "out")
+    soon(started.exists, "the daemon")
+    pid = int(started.read_text())
+    enclosure.end(pid)
+
+    def gone() -> bool:
+        try:
+            enclosure.end(pid)
+        except RigError as error:
+            return "No such process" in str(error)
+        return False
+
+    # It is there until its parent, the keeper, has asked after it.
+    soon(gone, "its end")

@@ -1,0 +1,84 @@
+from typing import Any
+from unittest.mock import Mock, call
+
+import pytest
+from raidproof.core.errors import RigError
+from raidproof.core.topology import server_and_clients
+from raidproof.namespace import Traffic
+from raidproof.namespace.network import BRIDGE, Port, Way, create_network
+
+
+def test_one_bridge_with_the_harness_on_it_and_a_tap_for_each_machine() -> None:
+    enclosure: Any = Mock()
+    create_network(enclosure, server_and_clients(clients=2))
+    assert enclosure.mock_calls == [
+        call.bridge(BRIDGE, "10.77.0.1", 24),
+        call.tap("tap-server", BRIDGE),
+        call.tap("tap-client1", BRIDGE),
+        call.tap("tap-client2", BRIDGE),
+    ]
+
+
+BEFORE = Traffic(7, 7, 0)
+
+
+def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
+    """A port of a machine that gives this answer, and whose frames are counted so, one time after the other."""
+    enclosure: Any = Mock()
+    enclosure.traffic.side_effect = traffic
+    enclosure.socket.return_value.__enter__ = lambda one: one
+    enclosure.socket.return_value.__exit__ = lambda *_: None
+    enclosure.socket.return_value.connect.side_effect = answer
+    return enclosure, Port(enclosure, "server", "10.77.0.10")
+
+
+@pytest.mark.parametrize(
+    ("way", "deaf", "mute", "after"),
+    [
+        (Way.BOTH, True, True, Traffic(7, 9, 2)),
+        (Way.TO, True, False, Traffic(7, 9, 2)),
+        (Way.FROM, False, True, Traffic(8, 9, 0)),
+    ],
+)
+def test_a_cut_is_proved_by_silence_and_by_what_became_of_the_frames(
+    way: Way, deaf: bool, mute: bool, after: Traffic
+) -> None:
+    enclosure, one = port(TimeoutError, *still(way), BEFORE, after)
+    assert "no answer" in one.cut(way)
+    enclosure.gate.assert_called_once_with("tap-server", deaf=deaf, mute=mute)
+
+
+def still(way: Way) -> tuple[Traffic, ...]:
+    """What is counted until nothing that was on its way is left."""
+    return () if way is Way.FROM else (BEFORE, BEFORE)
+
+
+def test_what_was_on_its_way_as_the_gate_shut_does_not_count() -> None:
+    late = [Traffic(5, 7, 0), Traffic(6, 7, 0), Traffic(6, 7, 0), BEFORE]
+    _, one = port(TimeoutError, *late, BEFORE, BEFORE, BEFORE, Traffic(7, 9, 2))
+    assert "frames to it 0" in one.cut(Way.BOTH)
+
+
+@pytest.mark.parametrize(
+    ("way", "answer", "after"),
+    [
+        (Way.BOTH, ConnectionRefusedError, Traffic(7, 9, 2)),
+        (Way.BOTH, TimeoutError, Traffic(8, 9, 2)),
+        (Way.TO, TimeoutError, Traffic(7, 9, 0)),
+        (Way.FROM, TimeoutError, Traffic(7, 9, 0)),
+        (Way.FROM, TimeoutError, Traffic(8, 7, 0)),
+    ],
+)
+def test_a_cut_that_lets_frames_pass_or_cannot_be_seen_is_the_rigs_fault(
+    way: Way, answer: type[OSError], after: Traffic
+) -> None:
+    enclosure, one = port(answer, *still(way), BEFORE, after)
+    with pytest.raises(RigError, match="server is not cut off"):
+        one.cut(way)
+    assert enclosure.gate.mock_calls[-1] == call("tap-server", deaf=False, mute=False)
+
+
+def test_mending_waits_for_an_answer() -> None:
+    enclosure, one = port(ConnectionRefusedError)
+    one.mend()
+    enclosure.gate.assert_called_once_with("tap-server", deaf=False, mute=False)

@@ -1,0 +1,75 @@
+import pytest
+
+SCENARIOS = """
+import os
+from pathlib import Path
+import pytest
+from raidproof.core.log import step
+from raidproof.core.waiting import pause
+
+LOG = Path(__file__).with_name("said")
+
+def note(word):
+    with LOG.open("a") as file:
+        file.write(word + "\\n")
+
+@pytest.mark.alone
+def test_measures():
+    note("alone begins")
+    pause(0.2)
+    note("alone ends")
+
+@pytest.mark.parametrize("number", range(8))
+def test_others(number):
+    step(f"at work on {number}")
+    note(f"other {number} begins")
+    pause(0.05)
+    note(f"other {number} ends")
+"""
+BESIDE = ("-p", "raidproof.pytest_plugin.plugin", "-n", "2", "--dist", "load")
+
+
+def test_what_measures_runs_alone_and_progress_names_the_worker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SCENARIOS)
+    ended = pytester.runpytest_subprocess(*BESIDE)
+    ended.assert_outcomes(passed=9)
+    said = (pytester.path / "said").read_text().splitlines()
+    begun = said.index("alone begins")
+    assert said[begun + 1] == "alone ends"
+    assert begun > 8  # others had their turn first
+    for number in range(8):
+        assert any(line in (f"gw0: at work on {number}", f"gw1: at work on {number}") for line in ended.errlines)
+
+
+def test_without_workers_nobody_waits(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SCENARIOS)
+    pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin").assert_outcomes(passed=9)
+
+
+def test_ends_of_the_workers_runs_are_told(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+import pytest
+from harness import plugin
+
+def ends_of(config):
+    return [f"report: results/{config.workerinput['workerid']}/report.html"] if hasattr(config, "workerinput") else []
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    plugin.ends_of = ends_of
+""")
+    pytester.makepyfile(SCENARIOS)
+    ended = pytester.runpytest_subprocess(*BESIDE)
+    ended.stdout.fnmatch_lines_random(["report: results/gw0/report.html", "report: results/gw1/report.html"])
+
+
+def test_ends_keep_their_words(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+from raidproof.core.errors import Inconclusive, RequirementMissing
+
+def test_one(): raise Inconclusive("nothing showed")
+def test_other(): raise RequirementMissing("no such tool")
+""")
+    ended = pytester.runpytest_subprocess(*BESIDE, "--junitxml=junit.xml")
+    ended.stdout.fnmatch_lines(["*nothing showed*", "*1 skipped, 1 inconclusive*"])
+    assert 'type="INCONCLUSIVE"' in (pytester.path / "junit.xml").read_text()

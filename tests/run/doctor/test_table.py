@@ -1,0 +1,55 @@
+import io
+import json
+
+import pytest
+from raidproof.core.errors import RequirementMissing
+from raidproof.run.doctor import Finding, Outcome, missing, require, show
+from rich.console import Console
+
+FINDINGS = [
+    Finding("memory", Outcome.OK, "enough [really]"),
+    Finding("processors", Outcome.WARNING, "1", "be patient"),
+    Finding("ip", Outcome.MISSING, "not found", "apt-get install iproute2"),
+]
+
+
+def shown(*, terminal: bool, as_json: bool = False) -> str:
+    stream = io.StringIO()
+    show(FINDINGS, json=as_json, console=Console(file=stream, force_terminal=terminal, width=200))
+    return stream.getvalue()
+
+
+def test_plain_lines() -> None:
+    assert shown(terminal=False).splitlines() == [
+        "ok       memory: enough [really]",
+        "warning  processors: 1 (remedy: be patient)",
+        "missing  ip: not found (remedy: apt-get install iproute2)",
+        "a demo cannot run here: ip",
+    ]
+
+
+def test_table_on_a_terminal() -> None:
+    text = shown(terminal=True)
+    assert all(word in text for word in ("remedy", "enough [really]", "apt-get install iproute2"))
+
+
+def test_json() -> None:
+    parsed = json.loads(shown(terminal=False, as_json=True))
+    assert parsed[2] == {
+        "name": "ip",
+        "outcome": "missing",
+        "reason": "not found",
+        "remedy": "apt-get install iproute2",
+    }
+
+
+def test_warnings_do_not_stop_a_run() -> None:
+    require(FINDINGS[:2])
+    assert missing(FINDINGS[:2]) == []
+
+
+def test_what_is_missing_stops_it_with_every_reason() -> None:
+    gcc = Finding("gcc", Outcome.MISSING, "not found", "apt-get install gcc")
+    with pytest.raises(RequirementMissing) as stopped:
+        require([*FINDINGS, gcc])
+    assert "ip: not found (apt-get install iproute2); gcc: not found (apt-get install gcc)" in str(stopped.value)

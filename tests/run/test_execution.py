@@ -1,0 +1,442 @@
+"""A plan carried out: what is visited, what is left out, what an error ends. Visits themselves are faked."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import pytest
+from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
+from raidproof.core.waiting import wall_clock
+from raidproof.plan.cell import Cell, Matrix, matrix_of
+from raidproof.plan.duration import CUT_S
+from raidproof.plan.plan import read_plan
+from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
+from raidproof.record.outcome import Outcome
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.run.execution import GIVE_UP_AFTER, Execution, record_of, stack_of_controls
+from raidproof.verdict.crash_test import conclude_run
+
+CONTROLS = ["control-lying-disks", "control-clean-reboot"]
+Happens = Callable[[Cell, Repeat], None]
+
+
+class FakeLab:
+    server = "server"
+    clients = ("client1",)
+
+
+class FakeStanding:
+    missing: ClassVar[set[str]] = set()
+
+    def __init__(self, lab: FakeLab) -> None:
+        self.lab = lab
+
+    def fall(self) -> None:
+        pass
+
+    def require(self, machine: str, program: str) -> None:
+        if program in self.missing:
+            raise RequirementMissing(f"{machine} has no {program}")
+
+
+class FakeCampaign:
+    """Boots nothing, and remembers what it was asked for."""
+
+    def __init__(self, path: Path, record: RunRecord) -> None:
+        self.store, self.record = RunStore(path), record
+        self.cut: list[str] = []
+        self.boots = 0
+        self.cycle_ends = self.control_ends = Outcome.PASS
+        self._lab: FakeLab | None = None
+
+    @property
+    def lab(self) -> FakeLab:
+        if self._lab is None:
+            self._lab = FakeLab()
+            self.boots += 1
+        return self._lab
+
+    def discard_lab(self) -> None:
+        self._lab = None
+
+    def cycle(self, spec: CycleSpec) -> CycleRecord:
+        self.cut.append(spec.name)
+        (self.store.path / spec.name).mkdir()
+        failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
+        one = CycleRecord(
+            name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
+            outcome=self.control_ends if spec.control else self.cycle_ends, rig_error=failed, control=spec.control,
+            reason="so",
+        )  # fmt: skip
+        self.record.cycles.append(one)
+        return one
+
+
+def tiny(workloads: int = 1, **run: Any) -> Matrix:
+    sizes = [{"tool": "dd", "count": 64 * number} for number in range(1, workloads + 1)]
+    document = {
+        "hardware": {"disks": {"count": 4, "size": "512MiB"}},
+        "axes": {"level": [5, 10]},
+        "workload": sizes,
+        "run": run,
+    }
+    return matrix_of(read_plan(document, source="here.toml", name="here"))
+
+
+class House:
+    """Executions of one plan in one directory, one after the other."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = directory / "run"
+        self.path.mkdir()
+        self.plan = directory / "here.toml"
+        self.plan.write_text("the plan's own words")
+        self.happens: Happens = lambda _cell, _repeat: None
+        self.visited: list[str] = []
+        self.saved: list[int] = []
+        monkeypatch.setattr("raidproof.run.execution.visit", self._visit)
+        monkeypatch.setattr("raidproof.run.execution.Standing", FakeStanding)
+        monkeypatch.setattr("raidproof.run.execution.step", lambda _said: None)
+
+    def _visit(
+        self, _standing: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+    ) -> None:
+        assert directory.is_dir()
+        # What is on disk now is what a killed run would leave.
+        self.saved.append(sum(len(one.repeats) for one in RunStore(self.path).load().cells))
+        self.visited.append(cell.name)
+        repeat.value, repeat.timed_s, record.unit = 100.0, 2.0, "write_mb_s"
+        self.happens(cell, repeat)
+
+    def execution(self, matrix: Matrix) -> tuple[Execution, FakeCampaign]:
+        store = RunStore(self.path)
+        if (self.path / "report.json").is_file():
+            record = store.load()
+        else:
+            record = RunRecord(run="run", started=wall_clock(), command=[], plan=record_of(matrix, self.plan))
+        campaign = FakeCampaign(self.path, record)
+        return Execution(matrix, cast("Campaign", campaign)), campaign
+
+    def run(self, matrix: Matrix) -> FakeCampaign:
+        execution, campaign = self.execution(matrix)
+        execution.run()
+        return campaign
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    return House(tmp_path, monkeypatch)
+
+
+def plan_of(campaign: FakeCampaign) -> PlanRecord:
+    assert campaign.record.plan is not None
+    return campaign.record.plan
+
+
+def test_every_cell_is_visited_once_in_each_round(house: House) -> None:
+    campaign = house.run(tiny(workloads=2, repeats=3))
+    assert house.visited == [name for _, name in plan_of(campaign).order]
+    for begin in (0, 4, 8):
+        assert len(set(house.visited[begin : begin + 4])) == 4
+    assert campaign.boots == 1
+    assert plan_of(campaign).timed_s == 12 * 2.0
+
+
+def test_each_visit_is_saved_before_the_next(house: House) -> None:
+    campaign = house.run(tiny(repeats=3))
+    assert house.saved == [0, 1, 2, 3, 4, 5]
+    assert house.execution(tiny(repeats=3))[1].record.model_dump() == campaign.record.model_dump()
+
+
+def test_what_was_visited_is_not_visited_again(house: House) -> None:
+    house.run(tiny(repeats=2))
+    again = house.run(tiny(repeats=2))
+    assert len(house.visited) == 4
+    assert again.boots == 0
+
+
+def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
+    def interrupt(_cell: Cell, _repeat: Repeat) -> None:
+        if len(house.visited) == 3:
+            raise KeyboardInterrupt
+
+    house.happens = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        house.run(tiny(repeats=2))
+    assert house.saved == [0, 1, 2]
+    house.happens = lambda _cell, _repeat: None
+    campaign = house.run(tiny(repeats=2))
+    # The third visit was made twice, nothing else.
+    assert house.visited == [name for _, name in plan_of(campaign).order[:3] + plan_of(campaign).order[2:]]
+    assert [len(cell.measured) for cell in campaign.record.cells] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RigError("no answer"), RequestError("cannot be"), ExceptionGroup("two", [RigError("no answer"), RigError("x")])],
+    ids=["rig", "request", "several"],
+)
+def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> None:
+    def fail(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise error
+
+    house.happens = fail
+    campaign = house.run(tiny(repeats=2))
+    assert len(house.visited) == 4
+    # The last lab ends with the run, if the last visit was to the cell that works.
+    assert campaign.boots >= 2
+    failed, good = campaign.record.cells
+    assert [one.rig_error is not None for one in failed.repeats] == [True, True]
+    assert failed.measured == []
+    assert good.measured == [100.0, 100.0]
+    conclude_run(campaign.record)
+    assert (failed.outcome, good.outcome) == (Outcome.ERROR, Outcome.PASS)
+
+
+def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: House) -> None:
+    def fail(_cell: Cell, _repeat: Repeat) -> None:
+        raise RigError("no answer")
+
+    house.happens = fail
+    matrix = tiny(repeats=GIVE_UP_AFTER + 2)
+    house.run(matrix)
+    assert len(house.visited) == 2 * GIVE_UP_AFTER
+    house.happens = lambda _cell, _repeat: None
+    campaign = house.run(matrix)
+    assert [len(cell.measured) for cell in campaign.record.cells] == [GIVE_UP_AFTER + 2] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NotEffective("wsize: found 64 KiB"), ExceptionGroup("two", [NotEffective("wsize: found 64 KiB")])],
+    ids=["one client", "several"],
+)
+def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: House, error: Exception) -> None:
+    def refuse(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise error
+
+    house.happens = refuse
+    campaign = house.run(tiny(repeats=3))
+    refused, good = campaign.record.cells
+    assert refused.not_effective == "wsize: found 64 KiB"
+    assert (len(refused.repeats), len(good.repeats)) == (1, 3)
+    house.run(tiny(repeats=3))
+    assert len(house.visited) == 4
+
+
+def test_an_error_of_the_harness_ends_the_run(house: House) -> None:
+    def fail(_cell: Cell, _repeat: Repeat) -> None:
+        raise ZeroDivisionError
+
+    house.happens = fail
+    with pytest.raises(ZeroDivisionError):
+        house.run(tiny())
+
+
+def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_lab(_self: FakeCampaign) -> FakeLab:
+        raise RigError("server did not boot")
+
+    monkeypatch.setattr(FakeCampaign, "lab", property(no_lab))
+    execution, campaign = house.execution(tiny())
+    with pytest.raises(RigError, match="did not boot"):
+        execution.run()
+    assert [cell.repeats for cell in campaign.record.cells] == [[], []]
+    assert RunStore(house.path).load().plan is not None
+
+
+def test_missing_programs_are_found_before_the_first_visit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeStanding, "missing", {"dd"})
+    with pytest.raises(RequirementMissing, match="client1 has no dd"):
+        house.run(tiny())
+    assert house.visited == []
+
+
+def test_a_visit_that_was_too_short_is_flagged(house: House) -> None:
+    campaign = house.run(tiny(repeats=1, min_seconds=3))
+    conclude_run(campaign.record)
+    assert {cell.flag for cell in campaign.record.cells} == {"ran 2 s, less than 3"}
+    assert house.execution(tiny())[1].record.cells[0].repeats[0].caveat is not None
+
+
+def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> None:
+    campaign = house.run(tiny(workloads=2, repeats=1, cut="power"))
+    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
+    assert sorted(cell.cycle or "" for cell in campaign.record.cells) == ["cut-000", "cut-000", "cut-001", "cut-001"]
+    assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
+
+
+def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def explored(_store: RunStore, name: str, states: int, seed: int) -> Explored:
+        asked.append((name, states, seed))
+        outcome = Outcome.FAIL if name == "cut-000" else Outcome.PASS
+        return Explored(file=f"explore-{name}.json", judged=states, broken=3, outcome=outcome, reason="3 are broken")
+
+    monkeypatch.setattr("raidproof.run.execution.explored", explored)
+    campaign = house.run(tiny(repeats=1, cut="explore", explore_states=50))
+    conclude_run(campaign.record)
+    assert asked == [("cut-000", 50, 1), ("cut-001", 50, 1)]
+    first, second = campaign.record.cells
+    assert (first.rank, first.why_not) == (None, "FAIL: crash states: 3 are broken")
+    assert second.outcome is Outcome.PASS
+
+
+def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explored(_store: RunStore, name: str, states: int, _seed: int) -> Explored:
+        if name == "cut-000":
+            raise RequestError("cut-000 cannot be explored: it did not take place: wsize", remedy="another")
+        return Explored(
+            file="explore.json", judged=states, broken=0, outcome=Outcome.PASS, reason="every promise held"
+        )
+
+    monkeypatch.setattr("raidproof.run.execution.explored", explored)
+    campaign = house.run(tiny(repeats=1, cut="explore"))
+    conclude_run(campaign.record)
+    first, second = RunStore(house.path).load().cells
+    assert first.explored is not None
+    assert (first.explored.file, first.explored.judged, first.explored.outcome) == (None, 0, Outcome.INCONCLUSIVE)
+    assert "did not take place: wsize" in first.explored.reason
+    assert second.explored is not None
+    assert second.explored.outcome is Outcome.PASS
+    assert [cell.rankable for cell in campaign.record.cells] == [False, True]
+
+
+def test_controls_come_once_and_before_any_cut(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    campaign = house.run(matrix)
+    assert campaign.cut[:2] == CONTROLS
+    lying, clean = campaign.record.cycles[:2]
+    assert lying.control is not None
+    assert clean.control is not None
+    assert (lying.control.expects_loss, lying.control.expects_blame, clean.control.expects_loss) == (
+        True,
+        "the disks",
+        False,
+    )
+    conclude_run(campaign.record)
+    assert campaign.record.outcome is Outcome.PASS
+    assert campaign.record.reason.endswith("the controls behaved")
+    # Cells that a resumed run has still to cut are cut under the controls of the same run.
+    campaign.record.cells[1].cycle = None
+    campaign.record.cycles.pop()
+    campaign.store.save(campaign.record)
+    assert house.run(matrix).cut == ["cut-001-2"]
+
+
+def test_a_control_that_misbehaves_makes_the_run_invalid(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.INVALID
+    execution.run()
+    assert campaign.cut == CONTROLS
+    conclude_run(campaign.record)
+    assert (campaign.record.outcome, campaign.record.reason.endswith("control: lying disks: so")) == (
+        Outcome.INVALID,
+        True,
+    )
+    assert {(cell.outcome, cell.rank) for cell in campaign.record.cells} == {(Outcome.INVALID, None)}
+
+
+def test_a_control_that_these_disks_cannot_show_is_said(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.SKIP
+    execution.run()
+    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
+    conclude_run(campaign.record)
+    assert campaign.record.outcome is Outcome.PASS
+    assert "control: lying disks is not possible here: so" in campaign.record.reason
+
+
+def test_a_control_that_the_rig_broke_off_leaves_the_cuts_unproved(house: House) -> None:
+    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
+    campaign.control_ends = Outcome.ERROR
+    execution.run()
+    conclude_run(campaign.record)
+    assert (campaign.record.outcome, campaign.record.reason) == (Outcome.ERROR, "control: lying disks: so")
+
+
+def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> None:
+    axes = {"export": ["async", "sync"], "vers": ["4.0", "4.2"]}
+    plan = read_plan({"axes": axes, "workload": {"tool": "dd"}}, source="here.toml", name="here")
+    cells = matrix_of(plan).cells
+    stack = stack_of_controls(cells)
+    assert (stack.export.sync, stack.export.delegations, stack.mount.vers) == (True, False, "4.2")
+    alone = stack_of_controls([cell for cell in cells if not cell.stack.export.sync])
+    assert (alone.export.sync, alone.mount.vers) == (True, "4.2")
+
+
+def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("raidproof.run.execution.step", said.append)
+    execution, _ = house.execution(tiny(repeats=1, cut="power"))
+    assert execution.forecast.left_s > 4 * CUT_S
+    execution.run()
+    assert execution.forecast.left_s == 0
+    assert "left)" not in said[0]
+    assert [line.partition(" (")[0] for line in said[1:] if line.endswith(" left)")] == [
+        "visit 2 of 2: level=10" if "level=5" in said[0] else "visit 2 of 2: level=5",
+        *("control: lying disks", "control: clean reboot", "power cut: level=5", "power cut: level=10"),
+    ]
+    assert house.execution(tiny(repeats=1, cut="power"))[0].forecast.left_s == 0
+
+
+def test_nothing_is_cut_unless_asked(house: House) -> None:
+    assert house.run(tiny(repeats=1)).cut == []
+
+
+def test_what_was_never_measured_is_not_cut(house: House) -> None:
+    def refuse(cell: Cell, _repeat: Repeat) -> None:
+        if "level=5" in cell.name:
+            raise NotEffective("no")
+
+    house.happens = refuse
+    campaign = house.run(tiny(repeats=1, cut="power"))
+    assert [cell.cycle for cell in campaign.record.cells] == [None, "cut-001"]
+
+
+def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    execution, campaign = house.execution(matrix)
+    campaign.cycle_ends = campaign.control_ends = Outcome.ERROR
+    execution.run()
+    again = house.run(matrix)
+    assert again.cut == [f"{name}-2" for name in (*CONTROLS, "cut-000", "cut-001")]
+    assert [cell.cycle for cell in again.record.cells] == again.cut[2:]
+    assert [one.outcome for one in again.record.cycles] == [Outcome.PASS] * 4
+
+
+def test_a_broken_promise_is_not_cut_away(house: House) -> None:
+    matrix = tiny(repeats=1, cut="power")
+    execution, campaign = house.execution(matrix)
+    campaign.cycle_ends = Outcome.FAIL
+    execution.run()
+    assert house.run(matrix).cut == []
+
+
+def test_a_cut_shared_with_a_cell_that_an_interruption_left_out_is_not_made_twice(house: House) -> None:
+    matrix = tiny(workloads=2, repeats=1, cut="power")
+    campaign = house.run(matrix)
+    campaign.record.cells[-1].cycle = None
+    campaign.store.save(campaign.record)
+    again = house.run(matrix)
+    assert again.cut == []
+    assert again.record.cells[-1].cycle is not None
+
+
+def test_cells_are_also_measured_one_by_one(house: House) -> None:
+    matrix = tiny()
+    execution, campaign = house.execution(replace(matrix, cells=()))
+    cell = matrix.cells[1]
+    assert execution.measure(cell).measured == [100.0]
+    again = execution.measure(cell, repeats=2)
+    assert [one.round for one in again.repeats] == [1, 2, 3]
+    assert (again.outcome, campaign.record.cells) == (Outcome.PASS, [again])
+    assert len(RunStore(house.path).load().cells[0].repeats) == 3

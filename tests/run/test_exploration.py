@@ -1,0 +1,154 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+from raidproof.core.errors import RigError
+from raidproof.crash.checker.checker import Checker
+from raidproof.crash.exploration import Budget
+from raidproof.record.exploration import ExplorationRecord, FailureRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run import exploration as module
+from raidproof.run.exploration import Options, explore_cycle, undated
+from raidproof.run.source import source_of
+
+from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
+
+
+class Ends:
+    """Ends an exploration with an error at one look of those that come after all states were judged."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks: int | None = None
+        self.at = 0
+        self.error: type[BaseException] = KeyboardInterrupt
+        monkeypatch.setattr(module, "step", self._step)
+
+    def _step(self, said: str) -> None:
+        if said == "all judged":
+            self.looks = 0
+
+    def look(self, _number: int) -> None:
+        if self.looks is not None:
+            self.looks += 1
+            if self.looks >= self.at > 0:
+                raise self.error("the end")
+
+
+class Ending(OnFakes):
+    """A source whose exploration may end early."""
+
+    ends: Ends
+
+    @contextmanager
+    def checker(self, number: int, *, logs: Path) -> Iterator[Checker]:
+        checker = HoldingChecker()
+        checker.before_check = self.ends.look
+        yield cast("Checker", checker)
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
+    monkeypatch.setattr(Ending, "ends", one := Ends(monkeypatch), raising=False)
+    return one
+
+
+OPTIONS = Options(Budget(None), checkers=1)
+
+
+def ended(path: Path) -> tuple[ExplorationRecord, FailureRecord]:
+    """Explore; return the record as it was stored, and its failure."""
+    with pytest.raises(KeyboardInterrupt):
+        explore_cycle(Ending.of(source_of(store_run(path))), OPTIONS)
+    record = ExplorationRecord.model_validate_json((path / f"explore-{CYCLE}.json").read_text())
+    (failure,) = record.failures
+    return record, failure
+
+
+def test_what_an_interruption_leaves_of_shrinking_is_kept(tmp_path: Path, ends: Ends) -> None:
+    whole, _ = explore_cycle(Ending.of(source_of(store_run(tmp_path / "whole"))), OPTIONS)
+    looks = ends.looks or 0
+    known = []
+    for ends.at in (1, 2, 3, looks // 2, looks):
+        ends.looks = None
+        record, failure = ended(tmp_path / f"at{ends.at}")
+        assert (record.outcome, record.broken) == (Outcome.FAIL, whole.broken)
+        assert record.ended_early == module.INTERRUPTED
+        assert failure.confirmed == failure.repeated
+        known.append((failure.confirmed, failure.shrunk is not None, failure.shortest is not None))
+    assert known[:3] == [(0, False, False), (1, False, False), (2, False, False)]
+    assert known == sorted(known)
+    # The last look of all is that of the machine that has just booted.
+    assert failure == whole.failures[0].model_copy(update={"replay": failure.replay})
+
+
+def test_an_interruption_tells_what_there_is(
+    tmp_path: Path, ends: Ends, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module, "say", said.append)
+    ends.at = 3
+    record, _ = ended(tmp_path / "run")
+    page = tmp_path / "run" / f"explore-{CYCLE}.html"
+    assert said == [
+        f"{record.judged} states were judged and are kept, {record.broken} of them broken: {page}",
+        "the same command with --resume goes on",
+    ]
+    assert page.is_file()
+
+
+def test_what_a_failing_rig_leaves_of_shrinking_is_kept(tmp_path: Path, ends: Ends) -> None:
+    ends.at, ends.error = 3, RigError
+    record, page = explore_cycle(Ending.of(source_of(store_run(tmp_path / "run"))), OPTIONS)
+    assert page.is_file()
+    assert record.ended_early == "the rig failed: the end"
+    assert [(one.repeated, one.confirmed) for one in record.failures] == [(2, 2)]
+    assert record.outcome is Outcome.FAIL
+
+
+@pytest.mark.usefixtures("ends")
+def test_at_replies_the_power_goes_at_each_acknowledgement_and_nowhere_else(tmp_path: Path) -> None:
+    source = Ending.of(source_of(store_run(tmp_path / "run")))
+    every, _ = explore_cycle(source, OPTIONS)
+    record, _ = explore_cycle(source, Options(Budget(None), checkers=1, at_replies=True))
+    # When the ledger began, three requests had completed; then each third is the flush that ends an operation.
+    assert record.policies == {"at-reply": record.candidates}
+    assert every.policies["at-reply"] == record.candidates
+    assert sorted(mark.at_s for mark in record.marks) == [at / 1e9 for at in (3999, 6999, 9999, 12999, 15999)]
+    # Two flushes are lies; the operation of the second was acknowledged after the end.
+    assert record.broken == 1
+
+
+def test_undated_acknowledgements_are_among_what_it_cannot_prove(tmp_path: Path) -> None:
+    said = []
+    for number, checks in enumerate(({"replies": {"why_not": "host tool not found: dumpcap"}}, {"replies": {}}, {})):
+        store = store_run(tmp_path / str(number), checks=checks)
+        said.append(undated(source_of(store)))
+    assert said[1:] == [[], []]
+    assert "host tool not found: dumpcap" in said[0][0]
+
+
+def test_what_was_explored_to_its_end_is_not_explored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_run(tmp_path)
+    record, _ = explore_cycle(OnFakes.of(source_of(store)), OPTIONS)
+    asked: list[Options] = []
+
+    def again(_source: object, options: Options) -> tuple[ExplorationRecord, Path]:
+        asked.append(options)
+        return record, Path("page")
+
+    monkeypatch.setattr(module, "explore_cycle", again)
+    explored = module.explored(store, CYCLE, 8, 3)
+    assert (explored.judged, explored.outcome, explored.file) == (
+        record.judged,
+        record.outcome,
+        f"explore-{CYCLE}.json",
+    )
+    assert not asked
+    path = tmp_path / f"explore-{CYCLE}.json"
+    path.write_text(record.model_copy(update={"ended_early": module.INTERRUPTED}).model_dump_json())
+    module.explored(store, CYCLE, 8, 3)
+    path.unlink()
+    module.explored(store, CYCLE, 8, 3)
+    assert [(one.seed, one.resume, one.budget) for one in asked] == [(3, True, Budget(8))] * 2

@@ -1,0 +1,226 @@
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+from raidproof.core.errors import NotEffective, RequestError, RigError
+from raidproof.core.layer import parse_read
+from raidproof.storage.server import (
+    GRACE_ENDED,
+    Export,
+    ExportSpec,
+    export_command,
+    nfsd_command,
+    parse_export,
+    parse_tracking,
+    unexport_command,
+)
+
+DATA = Path(__file__).parents[1] / "data" / "nfs"
+NFSD = (DATA / "nfsd-linux-6.1.txt").read_text()
+DMESG = (DATA / "dmesg-linux-6.1.txt").read_text()
+PATH = "/srv/raidproof"
+SPEC = ExportSpec(lease_s=10, grace_s=10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"lease_s": 5}, "10 to 3600"),
+        ({"grace_s": 4000}, "10 to 3600"),
+        ({"threads": 0}, "threads"),
+        ({"fsid": -1}, "fsid"),
+        ({"network": "10.77.0.10/24"}, "network"),
+        ({"network": "everybody"}, "network"),
+        ({"max_block_size": "2MiB"}, "8KiB to 1MiB"),
+        ({"max_block_size": "12KiB"}, "power of two"),
+        ({"asynch": True}, "ExportSpec has no 'asynch'"),
+        ({"subtree": True}, "did you mean 'subtree_check'"),
+    ],
+)
+def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        ExportSpec.model_validate(asked)
+
+
+def test_commands() -> None:
+    spec = ExportSpec(sync=False, wdelay=False, subtree_check=True, root_squash=True, fsid=0, grace_s=20, threads=4)
+    assert export_command(spec) == [
+        *("exportfs", "-o", "rw,async,no_wdelay,subtree_check,root_squash,fsid=0", "10.77.0.0/24:/srv/raidproof")
+    ]
+    assert unexport_command(spec) == ["exportfs", "-u", "10.77.0.0/24:/srv/raidproof"]
+    assert nfsd_command(spec) == ["rpc.nfsd", "-G", "20", "4"]
+    assert nfsd_command(ExportSpec(port=2050)) == ["rpc.nfsd", "-p", "2050", "8"]
+    assert nfsd_command(ExportSpec()) == ["rpc.nfsd", "8"]
+
+
+@given(st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_no_option_is_left_to_a_default(sync: bool, wdelay: bool, subtree_check: bool, root_squash: bool) -> None:
+    spec = ExportSpec(sync=sync, wdelay=wdelay, subtree_check=subtree_check, root_squash=root_squash)
+    assert ("sync" in spec.options()) != ("async" in spec.options())
+    assert ("wdelay" in spec.options()) != ("no_wdelay" in spec.options())
+    assert len(spec.options()) == 5
+
+
+def test_what_a_short_grace_period_means_is_said() -> None:
+    assert ExportSpec().caveats() == ()
+    assert ExportSpec(lease_s=90).caveats() == ()
+    lease, grace = SPEC.caveats()
+    assert lease.startswith("lease is 10 s, not 90")
+    assert grace.startswith("grace is 10 s, not 90")
+
+
+def test_a_real_export_is_read() -> None:
+    state = parse_export(SPEC, PATH, parse_read(NFSD), DMESG)
+    assert {"rw", "sync", "wdelay", "no_subtree_check", "no_root_squash"} <= set(state.options)
+    assert state.kernel_options is not None
+    assert "sync" in state.kernel_options
+    assert (state.threads, state.lease_s, state.grace_s, state.max_block_size) == (8, 10, 10, 2**20)
+    assert state.versions == ("3", "4", "4.1", "4.2")
+    assert state.tracking == "nfsdcld"
+
+
+def test_another_networks_export_is_not_taken_for_ours() -> None:
+    with pytest.raises(RigError, match="not exported to"):
+        parse_export(ExportSpec.model_validate({"network": "10.78.0.0/24"}), PATH, parse_read(NFSD), DMESG)
+    with pytest.raises(RigError, match="not exported to"):
+        parse_export(SPEC, "/srv", parse_read(NFSD), DMESG)
+
+
+@given(st.integers(0, len(NFSD) - 1))
+def test_a_cut_off_answer_is_refused(length: int) -> None:
+    with pytest.raises(RigError):
+        parse_export(SPEC, PATH, parse_read(NFSD[:length]), DMESG)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        "NFSD: Unable to initialize client recovery tracking! (-110)\n",
+        DMESG + "NFSD: Unable to initialize client recovery tracking! (-110)\n",
+    ],
+)
+def test_without_client_records_the_rig_is_at_fault(log: str) -> None:
+    with pytest.raises(RigError, match="client records"):
+        parse_tracking(log)
+
+
+class NfsServer:
+    """A machine that answers with the real output, changed where a test says so."""
+
+    name = "server"
+    address = "10.77.0.10"
+
+    def __init__(self, nfsd: str = NFSD, *, failing: tuple[str, ...] = ()) -> None:
+        self.nfsd = nfsd
+        self.failing = failing
+        self.ran: list[str] = []
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        self.ran.append(argv[0])
+        answer = {"grep": self.nfsd, "dmesg": DMESG}.get(argv[0], "")
+        return Completed(tuple(argv), int(argv[0] in self.failing), answer, "", self.name)
+
+    def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
+        completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
+        if not completed.ok:
+            raise CommandFailed(completed)
+        return completed.stdout
+
+
+def test_nfsdcld_comes_before_nfsd() -> None:
+    server = NfsServer()
+    Export(SPEC, server).activate()
+    assert server.ran.index("nfsdcld") < server.ran.index("rpc.nfsd")
+    assert server.ran.index("exportfs") < server.ran.index("rpc.nfsd")
+    assert server.ran[-2:] == ["grep", "dmesg"]
+
+
+class InGrace(NfsServer):
+    """One whose grace period goes on until somebody ends it, and one reading longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readings = ["N", "N", "Y"]
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        super().run(argv)
+        assert argv[1] == GRACE_ENDED
+        assert stdin in {None, "Y\n"}
+        return Completed(tuple(argv), 0, self.readings.pop(0) if argv[0] == "cat" else "", "", self.name)
+
+
+def test_a_grace_period_is_ended_and_its_end_is_seen() -> None:
+    server = InGrace()
+    Export(SPEC, server).end_grace()
+    assert server.ran == ["cat", "tee", "cat", "cat"]
+
+
+def test_a_grace_period_that_is_over_is_left_alone() -> None:
+    server = InGrace()
+    server.readings = ["Y"]
+    Export(SPEC, server).end_grace()
+    assert server.ran == ["cat"]
+
+
+def test_a_restart_touches_only_nfsd() -> None:
+    server = NfsServer()
+    Export(SPEC, server).restart()
+    assert server.ran == ["rpc.nfsd", "tee", "rpc.nfsd", "grep", "dmesg"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (
+            "no_root_squash,sync,wdelay,no_subtree_check,uuid",
+            "no_root_squash,async,wdelay,no_subtree_check,uuid",
+            "sync",
+        ),
+        ("threads:8", "threads:1", "threads: asked 8, found 1"),
+        ("nfsv4leasetime:10", "nfsv4leasetime:90", "lease_s: asked 10, found 90"),
+        ("leases-enable:1", "leases-enable:0", "delegations: asked True, found False"),
+        ("max_block_size:1048576", "max_block_size:131072", "max_block_size"),
+        ("sync,wdelay,no_subtree_check,uuid", "sync,wdelay,uuid", "no_subtree_check"),
+    ],
+)
+def test_what_did_not_take_effect_is_named(old: str, new: str, field: str) -> None:
+    assert old in NFSD
+    with pytest.raises(NotEffective, match=field):
+        Export(SPEC, NfsServer(NFSD.replace(old, new))).activate()
+
+
+def test_the_kernel_says_subtree_check_by_silence() -> None:
+    spec = SPEC.model_copy(update={"subtree_check": True})
+    with pytest.raises(NotEffective):
+        Export(spec, NfsServer()).require_effective()
+    Export(spec, NfsServer(NFSD.replace("no_subtree_check,", ""))).require_effective()
+
+
+def test_every_server_is_stopped_even_if_one_would_not() -> None:
+    server = NfsServer(failing=("rpc.nfsd", "pkill"))
+    with pytest.raises(ExceptionGroup) as caught:
+        Export(SPEC, server).deactivate()
+    assert server.ran == ["exportfs", "rpc.nfsd", "exportfs", "pkill", "pkill"]
+    assert len(caught.value.exceptions) == 3
+
+
+def test_what_the_kernel_applies_now_is_read_in_full() -> None:
+    assert set(SPEC.options()) <= set(Export(SPEC, NfsServer()).applied())
+    turned = NFSD.replace("no_root_squash,sync,wdelay,no_subtree_check,uuid", "no_root_squash,async,wdelay,uuid")
+    applied = set(Export(SPEC, NfsServer(turned)).applied())
+    assert {"async", "subtree_check"} <= applied
+    assert not {"sync", "no_subtree_check"} & applied
+
+
+def test_what_is_not_exported_has_no_options() -> None:
+    assert Export(SPEC.model_copy(update={"network": IPv4Network("10.0.0.0/24")}), NfsServer()).applied() == ()

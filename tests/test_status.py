@@ -1,6 +1,0 @@
-from harness.status import Status
-from harness.verdict.outcome import Outcome
-
-
-def test_each_outcome_has_a_status() -> None:
-    assert {outcome.name for outcome in Outcome} <= set(Status.__members__)

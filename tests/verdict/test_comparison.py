@@ -1,0 +1,228 @@
+"""Two sides compared: from the stored records of a real A/B run, and from what they could have been."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raidproof.record.cell import CellRecord, Repeat
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import RunRecord
+from raidproof.verdict.comparison import ComparisonRecord, Finding, compare, finding_of, why_nothing_is_compared
+from raidproof.verdict.crash_test import conclude_run
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "run"
+Sides = tuple[RunRecord, RunRecord]
+
+
+@pytest.fixture
+def sides() -> Sides:
+    base, new = (RunRecord.model_validate_json((DATA / f"ab-{side}.json").read_text()) for side in ("base", "new"))
+    return base, new
+
+
+def comparable(sides: Sides, base: Sequence[float] = (10, 11), new: Sequence[float] = (20, 22)) -> Sides:
+    """Return the sides as they would be on a machine that could keep up, with other figures."""
+    for run, values in zip(sides, (base, new), strict=True):
+        for cell in run.cells:
+            cell.repeats = [
+                Repeat(round=number, value=value, limit="disks") for number, value in enumerate(values, start=1)
+            ]
+        conclude_run(run)
+    return sides
+
+
+def compared(sides: Sides) -> ComparisonRecord:
+    return compare(*sides, name="two-ab")
+
+
+def cell(*values: float, limit: str = "disks") -> CellRecord:
+    repeats = [Repeat(round=number, value=value, limit=limit) for number, value in enumerate(values, start=1)]
+    return CellRecord(name="a", settings={}, workload={}, unit="iops", asked={}, repeats=repeats, limit=limit)
+
+
+def test_a_real_run_of_two_kernels(sides: Sides) -> None:
+    found = compared(sides)
+    assert [(one.machine, one.base, one.new) for one in found.different] == [
+        ("server", "6.1.176", "6.12.101"),
+        ("client1", "6.1.176", "6.12.101"),
+    ]
+    assert not found.alike
+    assert found.base.asked == {"server": "kernel=debian/bookworm", "client1": "kernel=debian/bookworm"}
+    assert [pair.name for pair in found.pairs] == ["export=sync", "export=async"]
+    # It was made on a machine too small for it, and says so.
+    assert {pair.finding for pair in found.pairs} == {Finding.NOT_COMPARABLE}
+    assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "2 cells: 2 not comparable")
+    assert found.pairs[0].ratio == pytest.approx(1.167, abs=0.001)
+
+
+def test_what_a_power_cut_cost_stands_on_both_sides(sides: Sides) -> None:
+    sync, async_ = compared(sides).cuts
+    assert sync.base is not None
+    assert sync.new is not None
+    assert (sync.base.lost, sync.new.lost) == (0, 0)
+    assert async_.base is not None
+    assert async_.new is not None
+    assert (async_.base.lost_words, async_.new.lost_words) == ("9,602 of 9,602", "2,897 of 2,897")
+    assert async_.base.recovery_s is not None
+
+
+def test_a_cut_that_only_one_side_has_made_is_shown(sides: Sides) -> None:
+    base, new = sides
+    new.cycles.clear()
+    cut = compare(base, new, name="x").cuts[0]
+    assert cut.base is not None
+    assert cut.new is None
+
+
+def test_a_comparison_survives_its_file(sides: Sides) -> None:
+    found = compared(sides)
+    assert ComparisonRecord.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "finding"),
+    [
+        ((10, 12), (13, 14), Finding.HIGHER),
+        ((10, 12), (8, 9), Finding.LOWER),
+        ((10, 12), (12, 14), Finding.NONE),
+        ((10, 12), (11, 11), Finding.NONE),
+        ((10,), (13, 14), Finding.SINGLE),
+        ((10, 12), (), Finding.ONE_SIDED),
+        ((), (), Finding.ONE_SIDED),
+    ],
+)
+def test_ranges_that_overlap_show_no_difference(base: list[float], new: list[float], finding: Finding) -> None:
+    assert finding_of(cell(*base), cell(*new))[0] is finding
+
+
+FIGURES = st.lists(st.floats(min_value=0.1, max_value=1e6), min_size=2, max_size=6)
+SWAPPED = {Finding.HIGHER: Finding.LOWER, Finding.LOWER: Finding.HIGHER, Finding.NONE: Finding.NONE}
+
+
+@given(FIGURES, FIGURES)
+def test_with_the_sides_swapped_it_shows_the_reverse(base: list[float], new: list[float]) -> None:
+    forth, back = finding_of(cell(*base), cell(*new))[0], finding_of(cell(*new), cell(*base))[0]
+    assert back is SWAPPED[forth]
+
+
+@given(FIGURES)
+def test_equal_figures_never_differ(values: list[float]) -> None:
+    assert finding_of(cell(*values), cell(*values))[0] is Finding.NONE
+
+
+def test_what_this_machine_limited_on_one_side_is_not_compared() -> None:
+    finding, why = finding_of(cell(10, 11), cell(20, 21, limit="engine"))
+    assert finding is Finding.NOT_COMPARABLE
+    assert why.startswith("new: limited by the engine of this machine")
+    finding, why = finding_of(cell(10, 11, limit="engine"), cell(20, 21, limit="engine"))
+    assert why.startswith("both: limited by the engine")
+
+
+def test_an_async_export_compares_with_itself(sides: Sides) -> None:
+    # In a ranking it would stand beside those that keep their promises; here both sides promise nothing.
+    found = compared(comparable(sides))
+    assert [pair.finding for pair in found.pairs] == [Finding.HIGHER, Finding.HIGHER]
+    assert (found.outcome, found.reason) == (Outcome.PASS, "2 cells: 2 faster on new")
+
+
+def test_sides_that_run_the_same_were_not_compared(sides: Sides) -> None:
+    base, new = comparable(sides)
+    assert base.environment is not None
+    new.environment = base.environment
+    found = compared((base, new))
+    assert found.outcome is Outcome.INVALID
+    assert "nothing was compared" in found.reason
+
+
+def test_a_single_package_on_a_single_machine_is_a_difference(sides: Sides) -> None:
+    base, new = sides
+    assert base.environment is not None
+    new.environment = base.environment.model_copy(deep=True)
+    new.environment.machines[0].packages["nfs-kernel-server"] = "1:2.9-1"
+    assert why_nothing_is_compared(base, new) is None
+    [only] = compared(sides).different
+    assert (only.machine, only.what, only.new) == ("server", "nfs-kernel-server", "1:2.9-1")
+
+
+def test_the_same_asked_of_both_is_an_a_a_run(sides: Sides) -> None:
+    base, new = comparable(sides, new=(10, 11))
+    new.topology, new.environment = base.topology, base.environment
+    found = compared((base, new))
+    assert found.alike
+    assert (found.outcome, found.reason) == (
+        Outcome.PASS,
+        "A/A, both sides run the same; 2 cells: 2 without a difference shown",
+    )
+
+
+def test_an_a_a_run_whose_sides_differ_is_none(sides: Sides) -> None:
+    base, new = comparable(sides)
+    new.topology = base.topology
+    found = compared((base, new))
+    assert found.outcome is Outcome.INVALID
+    assert "asked to run the same, and were found to differ" in found.reason
+
+
+def fail_on_new(run: RunRecord) -> None:
+    run.cells[0].repeats = [Repeat(round=1, rig_error="no answer")]
+
+
+def break_on_new(run: RunRecord) -> None:
+    run.cells[0].not_effective = "the server lost what it had promised"
+
+
+@pytest.mark.parametrize(
+    ("happens", "outcome", "said"),
+    [(fail_on_new, Outcome.ERROR, "no answer"), (break_on_new, Outcome.FAIL, "lost what it had promised")],
+)
+def test_the_worse_side_speaks_for_both(
+    sides: Sides, happens: Callable[[RunRecord], None], outcome: Outcome, said: str
+) -> None:
+    base, new = comparable(sides)
+    happens(new)
+    conclude_run(new)
+    found = compared((base, new))
+    assert found.outcome is outcome
+    assert found.reason.startswith("new: export=sync: ")
+    assert said in found.reason
+    assert found.pairs[0].base.outcome is Outcome.PASS
+    assert found.pairs[1].finding is Finding.HIGHER
+
+
+def test_a_cell_that_failed_on_one_side_says_why(sides: Sides) -> None:
+    base, new = comparable(sides)
+    fail_on_new(new)
+    conclude_run(new)
+    first = compared((base, new)).pairs[0]
+    assert (first.finding, first.why, first.ratio) == (Finding.ONE_SIDED, "new: ERROR, no answer", None)
+    assert first.base.median == 10.5
+
+
+def test_what_was_interrupted_is_an_error_and_keeps_its_figures(sides: Sides) -> None:
+    base, new = comparable(sides)
+    base.ended_early = new.ended_early = "SIGINT"
+    found = compared((base, new))
+    assert (found.outcome, found.reason) == (Outcome.ERROR, "ended early: SIGINT")
+    assert found.pairs[0].new.median == 21
+
+
+def test_what_was_interrupted_hides_no_broken_promise(sides: Sides) -> None:
+    base, new = comparable(sides)
+    break_on_new(new)
+    conclude_run(new)
+    base.ended_early = new.ended_early = "SIGINT"
+    found = compared((base, new))
+    assert found.outcome is Outcome.FAIL
+    assert found.reason.endswith("lost what it had promised; ended early: SIGINT")
+
+
+def test_sides_that_never_booted_have_no_versions(sides: Sides) -> None:
+    base, new = sides
+    base.environment = new.environment = None
+    new.cells.clear()
+    found = compared((base, new))
+    assert found.versions == []
+    assert found.base.asked == {"server": "not booted", "client1": "not booted"}
+    assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "no cell was measured")

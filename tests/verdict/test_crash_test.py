@@ -1,0 +1,453 @@
+"""On a small run that was really recorded: RAID5, XFS, sync export, power cut, every promise kept."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
+from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.crash_test import conclude, conditions_of, judge_cycle, judge_run
+from raidproof.workload.history import Ended, History
+from raidproof.workload.replies import write_replies
+
+from tests.crash.conftest import Did, write_log
+
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(Path(shutil.copytree(RECORDED, tmp_path / "run")))
+
+
+@pytest.fixture
+def run(store: RunStore) -> RunRecord:
+    return store.load()
+
+
+@pytest.fixture
+def cycle(run: RunRecord) -> CycleRecord:
+    return run.cycles[0]
+
+
+def change(store: RunStore, cycle: CycleRecord, place: str, tamper: Callable[[dict[str, Any]], None]) -> None:
+    path = store.path / cycle.files[place]
+    found = json.loads(path.read_text())
+    tamper(found)
+    path.write_text(json.dumps(found))
+
+
+def lose_a_block(found: dict[str, Any]) -> None:
+    blocks = next(one for key, one in sorted(found.items()) if "fsync" in key)["blocks"]
+    blocks[0] = 0
+
+
+def test_judging_again_says_the_same(store: RunStore, run: RunRecord) -> None:
+    judge_run(run, store.path)
+    again, before = run.model_dump(), store.load().model_dump()
+    assert again["cycles"] == before["cycles"]
+    assert run.outcome is Outcome.PASS
+
+
+def test_judging_twice_says_the_same(store: RunStore, cycle: CycleRecord) -> None:
+    judge_cycle(cycle, store.path)
+    once = cycle.model_dump()
+    judge_cycle(cycle, store.path)
+    assert cycle.model_dump() == once
+
+
+@pytest.mark.parametrize("place", ["on_server", "on_client"])
+def test_a_lost_block_turns_pass_into_fail(store: RunStore, cycle: CycleRecord, place: str) -> None:
+    change(store, cycle, place, lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "blamed on the stack" in cycle.reason
+    assert place.replace("_", " the ") in cycle.reason
+
+
+def test_the_same_loss_under_an_async_export_is_measured(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    assert cycle.reason.startswith("measured loss: ")
+    assert cycle.loss_window_s
+    assert cycle.loss_window_s > 0
+
+
+def test_the_same_loss_is_blamed_on_a_disk_that_lied(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.disks["disk2"]["broken_promises"] = 3
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "the disks: disk2" in cycle.reason
+
+
+def test_no_loss_under_an_async_export_is_inconclusive(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("control", "outcome"),
+    [
+        (ControlSpec(expects_loss=False), Outcome.PASS),
+        (ControlSpec(expects_loss=True), Outcome.INVALID),
+        (ControlSpec(expects_loss=True, expects_blame="the disks"), Outcome.INVALID),
+    ],
+)
+def test_a_control_is_held_to_what_it_must_show(
+    store: RunStore, run: RunRecord, control: ControlSpec, outcome: Outcome
+) -> None:
+    run.cycles[0].control = control
+    judge_run(run, store.path)
+    assert run.outcome is outcome
+
+
+def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    change(store, cycle, "on_server", lose_a_block)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+
+
+def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "mount: bad superblock"
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert cycle.reason.endswith("blamed on the stack")
+
+
+def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(
+    store: RunStore, cycle: CycleRecord
+) -> None:
+    cycle.not_recovered = "mount: bad superblock"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("field", "outcome"),
+    [
+        ("rig_error", Outcome.ERROR),
+        ("requirement_missing", Outcome.SKIP),
+        ("not_effective", Outcome.FAIL),
+    ],
+)
+def test_what_ended_early_needs_no_observation(
+    cycle: CycleRecord, field: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    setattr(cycle, field, "why")
+    judge_cycle(cycle, tmp_path)
+    assert (cycle.outcome, cycle.reason) == (outcome, "why")
+
+
+def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> None:
+    with (store.path / cycle.files["console server"]).open("a") as console:
+        console.write("BUG: unable to handle page fault for address: 0000000000001000\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "kernel log" in cycle.reason
+
+
+def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
+    judge_cycle(cycle, store.path)
+    return cycle.outcome
+
+
+def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CycleRecord) -> None:
+    with (store.path / cycle.files["console server"]).open("a") as console:
+        console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
+    assert judged(cycle, store) is Outcome.FAIL
+    cycle.checks["alarms"] = ["Disk failure on"]
+    assert judged(cycle, store) is Outcome.PASS
+
+
+def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord) -> None:
+    was = {
+        "array_uuid": "a",
+        "created": "x",
+        "device_uuid": "d",
+        "role": "Active device 0",
+        "events": 7,
+        "state": "clean",
+    }
+    cycle.checks["members"] = {"start": {"disk0": was}, "end": {"disk0": was}, "renewed": []}
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.checks["members"]["end"] = {"disk0": was | {"array_uuid": "b"}}
+    assert judged(cycle, store) is Outcome.FAIL
+    assert "members: disk0: the array was re-created" in cycle.reason
+
+
+def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    assert judged(cycle, store) is Outcome.FAIL
+    assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
+
+
+def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CycleRecord) -> None:
+    change(store, cycle, "on_server", lose_a_block)
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "not there; blamed on the server: its export was changed" in cycle.reason
+
+
+def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["disks"] = {serial: dict(counted) for serial, counted in cycle.disks.items()}
+    for counted in cycle.disks.values():
+        counted["writes"] += 9
+        counted["flushes"] += 9
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.disks["disk1"]["flushes"] -= 9
+    assert judged(cycle, store) is Outcome.FAIL
+    assert "no flush reached disk1 (9 writes)" in cycle.reason
+    # Under an async export nobody waits for a flush.
+    cycle.asked["export"]["sync"] = False
+    judge_cycle(cycle, store.path)
+    assert "flushes reach the disks" not in {verdict.checker for verdict in cycle.verdicts}
+
+
+def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "it does not mount"
+    cycle.checks["export"] = ["async"]
+    judge_cycle(cycle, store.path)
+    assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
+    assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients worked"
+
+
+def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["filesystem"] = cycle.checks["filesystem"] | {"outcome": "damaged", "reasons": ["bad magic"]}
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+
+
+def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: CycleRecord) -> None:
+    path = store.path / cycle.files["history"]
+    whole = History.read(path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 + 3])
+    part = History.read(path)
+    assert 0 < len(part.operations) < len(whole.operations)
+    told = [one for one in part.operations if one.ended is Ended.OK]
+    assert told == [one for one in whole.operations if one in set(told)]
+
+
+def test_a_run_without_cycles_has_not_passed(run: RunRecord) -> None:
+    empty = RunRecord(run="a", started=run.started, command=[])
+    assert conclude(empty)[0] is Outcome.INCONCLUSIVE
+
+
+def test_one_invalid_control_voids_the_run(store: RunStore, run: RunRecord) -> None:
+    other = run.cycles[0].model_copy(deep=True, update={"control": ControlSpec(expects_loss=True), "title": "other"})
+    run.cycles.append(other)
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.INVALID
+    assert run.reason.startswith("other: control")
+
+
+def test_a_run_that_was_killed_has_not_passed(store: RunStore, run: RunRecord) -> None:
+    run.ended = None
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.ERROR
+    assert "killed" in run.reason
+
+
+def test_a_run_that_was_interrupted_has_not_passed(store: RunStore, run: RunRecord) -> None:
+    run.ended_early = "KeyboardInterrupt"
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.ERROR
+
+
+def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "a client hung"
+    ends = []
+    for lost in (False, True):
+        if lost:
+            change(store, cycle, "on_server", lose_a_block)
+        judge_cycle(cycle, store.path)
+        ends.append(cycle.outcome)
+    assert ends == [Outcome.ERROR, Outcome.FAIL]
+    assert "a client hung" in cycle.reason
+
+
+def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.rig_error = "a client hung"
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "sync was asked" in str(cycle.reason)
+
+
+@pytest.mark.parametrize(
+    ("fault", "torn"), [("power-cut", True), ("client-power-cut", False), ("kernel-panic", False)]
+)
+def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: str, torn: bool) -> None:
+    cycle.policy, cycle.fault = "torn", fault
+    assert conditions_of(cycle).torn is torn
+
+
+@pytest.mark.parametrize(
+    ("fault", "vers", "away_s", "once"),
+    [
+        ("network-cut", "4.2", 10, True),
+        ("network-cut", "4.1", 10, True),
+        ("network-cut", "4.0", 10, False),
+        ("network-cut", "3", 10, False),
+        ("network-cut", "4.2", 100, False),
+        ("power-cut", "4.2", 10, False),
+        ("nfsd-restart", "4.2", 10, False),
+    ],
+)
+def test_where_a_session_outlives_a_fault_each_request_is_done_once(
+    cycle: CycleRecord, fault: str, vers: str, away_s: int, once: bool
+) -> None:
+    for mount in cycle.effective["mounts"].values():
+        mount["vers"] = vers
+    cycle.fault, cycle.fault_begun_ns, cycle.resumed_ns = fault, 10**9, (1 + away_s) * 10**9
+    assert conditions_of(cycle).exactly_once is once
+
+
+def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.asked["export"]["sync"] = False
+    change(store, cycle, "on_server", lose_a_block)
+    cycle.checks["write back"] = {"expire_s": 30, "wake_s": 5, "commit_s": 30}
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.fault_at_ns = (cycle.fault_at_ns or 0) + 600 * 10**9
+    assert judged(cycle, store) is Outcome.FAIL
+    assert cycle.reason.startswith("older than write-back allows")
+
+
+OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Trace:\n xlog_recover+0x10/0x20\n"
+
+
+def say(store: RunStore, cycle: CycleRecord, machine: str, text: str) -> None:
+    with (store.path / cycle.files[f"console {machine}"]).open("a") as console:
+        console.write(text)
+
+
+def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
+    assert [one.blame for one in cycle.verdicts] == ["kernel"]
+
+
+def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.rig_error = "server: no answer"
+    say(store, cycle, "client1", "INFO: task agent.py:77 blocked for more than 120 seconds.\n")
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.ERROR
+
+
+def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    change(store, cycle, "on_server", lose_a_block)
+    assert judged(cycle, store) is Outcome.PASS
+    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    assert judged(cycle, store) is Outcome.INVALID
+    assert cycle.reason.startswith("control: export: ")
+
+
+@pytest.mark.parametrize(("lies", "blame"), [(True, "the disks: disk0"), (False, "the stack")])
+def test_a_disk_is_blamed_for_what_its_lie_covers(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, lies: bool, blame: str
+) -> None:
+    cycle.disks["disk0"]["broken_promises"] = 1
+    change(store, cycle, "on_server", lose_a_block)
+    done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=int(Flag.LIED)), *([] if lies else [Did(Kind.FLUSH)])]
+    write_log(store.path / "write.log", done)
+    cycle.files["write log"] = "write.log"
+    # The made-up log is of a time long before the ledger.
+    monkeypatch.setattr("raidproof.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    assert judged(cycle, store) is Outcome.FAIL
+    assert f"blamed on {blame}" in cycle.reason
+
+
+@pytest.mark.parametrize(("generations", "outcome"), [(100, Outcome.PASS), (0, Outcome.INVALID)])
+def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
+    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("raidproof.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    cycle.not_recovered = "mount: bad superblock"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    infos = [MemberInfo("disk0", 1 << 30, CacheMode.VOLATILE, CacheMode.VOLATILE)]
+    log = LogWriter(store.path / "write.log", infos, 0)
+    for at, worker in enumerate(cycle.workers):
+        for place in range(worker["first"], worker["first"] + worker["blocks"]):
+            data = block(worker["file"], place * BLOCK, generations, 7)
+            log.write(0, 0, 0, (at, at + 1), data)
+    log.note(Kind.FLUSH, int(Flag.LIED), 0, (0, 0), (100, 101))
+    log.close(102)
+    cycle.files["write log"] = "write.log"
+    assert judged(cycle, store) is outcome
+    assert (cycle.verdicts[0].blame == "the stack") == (outcome is Outcome.INVALID)
+
+
+def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_recovered = "mount: killed"
+    cycle.disks["disk0"]["broken_promises"] = 1
+    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    say(store, cycle, "server", OOPS)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+    assert cycle.reason.endswith("blamed on kernel")
+
+
+@pytest.mark.parametrize(("fault", "outcome"), [("power-cut", Outcome.PASS), ("member-fails", Outcome.FAIL)])
+def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
+    store: RunStore, cycle: CycleRecord, fault: str, outcome: Outcome
+) -> None:
+    waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
+    say(store, cycle, "client1", waits)
+    (store.path / "away.log").write_text(waits)
+    cycle.files["server away client1"] = "away.log"
+    cycle.fault = fault
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is outcome
+
+
+def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, run: RunRecord) -> None:
+    dead = run.cycles[0].model_copy(deep=True, update={"rig_error": "burned down", "title": "dead"})
+    change(store, run.cycles[0], "on_server", lose_a_block)
+    run.cycles.insert(0, dead.model_copy(update={"files": {}}))
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; the rig failed in 1 other part: dead: burned down")
+    run.ended_early = "SIGINT"
+    judge_run(run, store.path)
+    assert run.outcome is Outcome.FAIL
+    assert run.reason.endswith("; ended early: SIGINT")
+
+
+def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:
+    cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
+    judge_cycle(cycle, store.path)
+    assert cycle.outcome is Outcome.INVALID
+
+
+def test_what_the_server_acknowledged_before_the_cut_binds_though_the_report_came_after_it(
+    store: RunStore, cycle: CycleRecord
+) -> None:
+    cycle.fault_at_ns = fault_ns = (cycle.fault_at_ns or 0) + 1
+    judge_cycle(cycle, store.path)
+    assert cycle.on_server is not None
+    before = cycle.on_server.acknowledged_total
+    history = History.read(store.path / cycle.files["history"])
+    later = next(one for one in history.operations if one.ended is Ended.OK and (one.ended_ns or 0) > fault_ns)
+    cycle.files["replies"] = "replies"
+    write_replies(store.path / "replies", {(later.worker, later.sequence): fault_ns - 1})
+    judge_cycle(cycle, store.path)
+    assert cycle.on_server.acknowledged_total == before + 1

@@ -1,0 +1,242 @@
+from errno import EEXIST, EIO, ENOENT
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raidproof.core.errors import RigError
+from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, UNREADABLE
+from raidproof.record.evidence import BROKEN, BlockClass, Evidence
+from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, classify, weigh
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
+BLOCKS = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
+NAMES = WorkerSpec(number=1, client="client1", kind="metadata", path="m", file=1, blocks=4)
+FILE = [0o100600, 0, 1, "+"]
+DIRECTORY = [0o40755, 0, 2, None]
+
+
+def done(kind: str, place: int, generation: int = 1, *, ended: Ended = Ended.OK, at_ns: int = 10) -> Operation:
+    worker = NAMES.number if kind in METADATA else BLOCKS.number
+    told = None if ended is Ended.UNKNOWN else at_ns
+    return Operation(worker, at_ns, kind, place, generation, at_ns - 1, told, ended, 0)
+
+
+def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) -> Evidence:
+    worker = NAMES if operations and operations[0].kind in METADATA else BLOCKS
+    if worker is BLOCKS:
+        found = {"names": ["f"], **found}
+    return weigh([worker], History(operations), {worker.key: found}, **options)
+
+
+@pytest.mark.parametrize(
+    ("state", "required", "issued", "kind"),
+    [
+        (3, 3, 3, BlockClass.DURABLE),
+        (3, 2, 3, BlockClass.UNSYNCED_KEPT),
+        (1, 0, 1, BlockClass.UNSYNCED_KEPT),
+        (ABSENT, 0, 1, BlockClass.UNSYNCED_LOST),
+        (GARBAGE, 1, 2, BlockClass.GARBAGE),
+        (ABSENT, 1, 1, BlockClass.SYNCED_LOST),
+        (1, 2, 2, BlockClass.STALE),
+        (GARBAGE, 2, 2, BlockClass.GARBAGE),
+        (5, 2, 3, BlockClass.GARBAGE),
+        (MISPLACED, 1, 1, BlockClass.MISPLACED),
+        (UNREADABLE, 1, 1, BlockClass.UNREADABLE),
+        (ABSENT, 0, 0, None),
+        (OLD, 0, 1, BlockClass.OLD),
+        (OLD, 1, 2, BlockClass.OLD),
+    ],
+)
+def test_class_of_a_block(state: int, required: int, issued: int, kind: BlockClass | None) -> None:
+    assert classify(state, required, issued) is kind
+
+
+def test_only_a_disk_that_tears_excuses_a_torn_overwrite() -> None:
+    assert classify(GARBAGE, 1, 2, torn=True) is BlockClass.UNSYNCED_LOST
+    assert classify(GARBAGE, 2, 2, torn=True) is BlockClass.GARBAGE
+
+
+@given(st.integers(-3, 9), st.integers(0, 5), st.integers(0, 5))
+def test_an_acknowledged_block_is_never_excused_unless_it_is_there(state: int, required: int, more: int) -> None:
+    issued = required + more
+    kind = classify(state, required, issued)
+    if required and 0 <= state < required:
+        assert kind in BROKEN
+    if kind is BlockClass.DURABLE:
+        assert state == required
+
+
+def test_all_there() -> None:
+    evidence = weighed([done("fsync", 0), done("fsync", 1)], {"blocks": [1, 1, 0, 0]})
+    assert (evidence.acknowledged_total, evidence.lost_total, evidence.broken_blocks) == (2, 0, 0)
+    assert evidence.invented == []
+
+
+def test_a_lost_block_is_lost_and_dated() -> None:
+    evidence = weighed([done("fsync", 0, at_ns=5), done("fsync", 1, at_ns=7)], {"blocks": [1, 0, 0, 0]})
+    assert evidence.lost == {"fsync": 1}
+    assert evidence.first_lost_ns == 7
+    assert evidence.lost_bytes == 4096
+    assert "block 1 is synced-lost" in evidence.examples[0]
+
+
+def test_a_worker_that_lost_much_leaves_room_for_examples_of_others() -> None:
+    balance = Balance()
+    for number in range(100):
+        balance.say(f"client1-0-fsync: block {number} is stale")
+    balance.say("client2-0-fsync: block 7 is stale")
+    assert balance.examples[-1] == "client2-0-fsync: block 7 is stale"
+    assert len(balance.examples) == EXAMPLES_EACH + 1
+
+
+@given(st.lists(st.integers(UNREADABLE, 2), min_size=4, max_size=4), st.sets(st.integers(0, 3)))
+def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> None:
+    history = History([done("fsync", place, at_ns=place + 5) for place in sorted(told)])
+    balance = balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    evidence = balance.evidence()
+    assert evidence == weigh([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    assert len(balance.losses) == evidence.lost_total
+    assert len(balance.spoilt) == evidence.broken_blocks
+    assert {one.operation.place for one in balance.losses} <= told
+    assert {str(one) for one in (*balance.losses, *balance.spoilt)} >= {*evidence.examples}
+
+
+def test_a_lost_file_is_counted() -> None:
+    assert weighed([done("fsync", 0)], {"names": [], "blocks": [0, 0, 0, 0]}).lost_files == 1
+    assert weighed([done("fsync", 0)], {"blocks": [0, 0, 0, 0]}).lost_files == 0
+
+
+def test_what_was_told_after_the_fault_does_not_bind() -> None:
+    evidence = weighed([done("fsync", 0, at_ns=20)], {"blocks": [0, 0, 0, 0]}, before_ns=20)
+    assert evidence.acknowledged_total == evidence.lost_total == 0
+
+
+@pytest.mark.parametrize("ended", [Ended.UNKNOWN, Ended.FAILED])
+@pytest.mark.parametrize("state", [0, 1])
+def test_an_operation_without_a_good_word_proves_nothing(ended: Ended, state: int) -> None:
+    evidence = weighed([done("fsync", 0, ended=ended)], {"blocks": [state, 0, 0, 0]})
+    assert evidence.lost_total == evidence.broken_blocks == 0
+    assert evidence.invented == []
+
+
+def test_a_block_that_nobody_wrote_is_invented() -> None:
+    assert weighed([done("fsync", 0)], {"blocks": [1, 1, 0, 0]}).invented
+
+
+def test_a_dead_client_may_have_done_more_than_it_told() -> None:
+    found = {"blocks": [1, 1, 9, 0]}
+    assert weighed([done("fsync", 0)], found, unheard=["client1"]).invented == []
+    assert weighed([done("fsync", 0)], {"blocks": [0, 0, 0, 0]}, unheard=["client1"]).lost_total == 1
+    assert classify(9, 1, ANY_GENERATION) is BlockClass.UNSYNCED_KEPT
+
+
+def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
+    with pytest.raises(RigError, match="says nothing"):
+        weigh([BLOCKS], History([]), {})
+
+
+def test_a_name_that_nobody_made_is_invented() -> None:
+    assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d1": DIRECTORY}).invented
+    assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d0/a": FILE}).invented
+    assert not weighed(
+        [done("mkdir", 0), done("create", 0, ended=Ended.UNKNOWN, at_ns=11)], {"d0": DIRECTORY, "d0/a": FILE}
+    ).invented
+
+
+@pytest.mark.parametrize(("error", "invented"), [(ENOENT, False), (EEXIST, False), (EIO, True)])
+def test_a_request_that_was_sent_again_may_have_been_done_the_first_time(error: int, invented: bool) -> None:
+    renamed = done("rename", 0, ended=Ended.FAILED, at_ns=12)._replace(error=error)
+    found = {"d0": DIRECTORY, "d0/c": FILE}
+    evidence = weighed([done("mkdir", 0), done("create", 0, at_ns=11), renamed], found)
+    assert bool(evidence.invented or evidence.lost_total) is invented
+
+
+PAGES = WorkerSpec(number=0, client="c", kind="pages", path="p", file=0, blocks=2, span=3, step=2, files=True)
+
+
+def pages(blocks: list[int], *operations: Operation, **options: Any) -> Evidence:
+    found = {"p": {"blocks": blocks, "names": ["f0", "f1"]}}
+    return weigh([PAGES], History(operations), found, **options)
+
+
+def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
+    first, again = done("pages", 0), done("pages", 0, 2, at_ns=11)
+    other = done("pages", 1, at_ns=12)
+    whole = pages([2, 2, 2, 1, 1, 1], first, again, other)
+    assert (whole.lost_total, whole.judged, whole.acknowledged) == (0, {"pages": 2}, {"pages": 3})
+    part = pages([2, 1, 2, 1, 1, 0], first, again, other)
+    assert part.lost == {"pages": 2}
+    assert part.lost_bytes == 2 * 3 * BLOCK
+    assert part.blocks[BlockClass.STALE] == part.blocks[BlockClass.SYNCED_LOST] == 1
+
+
+def test_only_a_torn_block_is_excused_and_only_while_it_is_overwritten() -> None:
+    first, again = done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)
+    torn = [GARBAGE, 1, 1, 0, 0, 0]
+    assert pages(torn, first, again, torn={(0, 0)}).lost_total == 0
+    assert pages(torn, first, again, torn={(0, BLOCK), (1, 0)}).lost == {"pages": 1}
+    assert pages(torn, first, torn={(0, 0)}).lost == {"pages": 1}
+    assert pages(torn, first, again, torn=True).lost_total == 0
+    assert pages(torn, first, again).lost == {"pages": 1}
+
+
+def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None:
+    worker = PAGES.model_copy(update={"shift": 1000})
+    found = {"p": {"blocks": [GARBAGE, 1, 1, 0, 0, 0], "names": ["f0"]}}
+    both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
+    assert weigh([worker], both, found, torn=frozenset()).lost_total == 0
+    assert weigh([worker], both, found).lost_total == 1
+    assert weigh([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
+
+
+def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
+    cut = 10**12
+    later = done("fsync", 0, 2, ended=Ended.UNKNOWN)._replace(issued_ns=cut + 2 * 10**7)
+    found = {"blocks": [GARBAGE, 0, 0, 0]}
+    for begun_ns, lost in ((cut + 2 * 10**7, 1), (cut - 1, 0), (None, 0)):
+        operations = [done("fsync", 0), later._replace(begun_ns=begun_ns)]
+        assert weighed(operations, found, seen_ns=cut, torn=True).lost_total == lost
+
+
+RECORDS = WorkerSpec(number=0, client="c", kind="o_append", path="a", file=0)
+
+
+def records(found: list[int], count: int, *, under_way: bool = False) -> Evidence:
+    operations = [done("o_append", place, at_ns=10 + place) for place in range(count)]
+    if under_way:
+        operations.append(done("o_append", count, ended=Ended.UNKNOWN, at_ns=10 + count))
+    return weigh([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
+
+
+def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
+    assert records([1, MISPLACED, 2, 3], 3).lost_total == 0
+    assert records([1, MISPLACED, 3], 3).lost == {"o_append": 1}
+    assert records([1, 3, 2], 3).invented
+    assert records([1, 2, 2, 3], 3).invented
+    assert records([1, 2, 3, 4], 3).invented
+    assert not records([1, 2, 3, 4], 3, under_way=True).invented
+    assert records([1, GARBAGE, 2, 3], 3).blocks[BlockClass.GARBAGE] == 1
+    assert records([1, 2, 3, GARBAGE], 3).broken_blocks == 0
+    assert records([1, 2, GARBAGE], 3).lost == {"o_append": 1}
+    assert records([1, OLD, 2, 3], 3).blocks[BlockClass.OLD] == 1
+
+
+def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
+    worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
+    assert weigh([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
+
+
+def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() -> None:
+    worker = WorkerSpec(number=0, client="c", kind="close", path="p", file=0, blocks=1, files=True, span=2, step=2)
+    close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
+    found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
+    for restarted_ns, lost in ((20, 0), (5, 1), (31, 1), (None, 1)):
+        evidence = weigh([worker], History([close]), found, restarted_ns=restarted_ns)
+        assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
+    fsync = weigh([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
+    assert fsync.lost_total == 1
+    # One page goes out as a FILE_SYNC WRITE, which is sent again.
+    page = worker.model_copy(update={"span": 1})
+    alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
+    assert weigh([page], History([close]), alone, restarted_ns=20).lost_total == 1
