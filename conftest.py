@@ -1,3 +1,3 @@
-"""Shared by the harness's own tests and the scenarios."""
+"""Shared by the harness's own tests and the scenarios; its plugin is loaded by its entry point."""
 
-pytest_plugins = ["raidproof.pytest_plugin.plugin", "pytester"]
+pytest_plugins = ["pytester"]

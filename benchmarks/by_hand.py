@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.figures import load, row
 from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB, format_size
 from raidproof.machine.machine import Machine
@@ -19,8 +20,6 @@ from raidproof.provider.registry import Lab, lab_of
 from raidproof.run.demo import demo_stack
 from raidproof.storage.stack import Stack
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
-
-from benchmarks.figures import load, row
 
 BAR = 0.95
 WRITES = 4

@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+
+from benchmarks.figures import load, row
 from raidproof.core.errors import RigError
 from raidproof.core.interrupt import unwinding_on_signals
 from raidproof.core.log import shown_on
@@ -26,8 +28,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CycleSpec
 from raidproof.run.demo import demo_stack, demo_topology
-
-from benchmarks.figures import load, row
 
 BAR_S = 10.0
 POLICIES = (CutPolicy.RANDOM, CutPolicy.TORN, CutPolicy.DROP)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
 from raidproof.core.command import succeed
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.client import EngineClient

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.figures import load, row
 from raidproof.core import command
 from raidproof.core.log import progress
 from raidproof.core.waiting import now_ns
@@ -17,8 +18,6 @@ from raidproof.provider.registry import lab_of, prepare
 from raidproof.run.demo import demo_stack, demo_topology
 from raidproof.run.doctor import require_host
 from raidproof.storage.stack import Stack
-
-from benchmarks.figures import load, row
 
 BAR_S = 8.0
 DEADLINE_S = 180.0

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.figures import load, row
 from raidproof.core.waiting import Deadline, now_ns, pause
 from raidproof.provider.registry import Lab, lab_of
 from raidproof.run.demo import demo_stack, demo_topology
 from raidproof.storage.stack import Stack
 from raidproof.workload.ledger import Ledger, LedgerSpec
-
-from benchmarks.figures import load, row
 
 BAR = 2000.0
 STOP_DEADLINE_S = 60.0

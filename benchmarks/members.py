@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
+
+from benchmarks.figures import load, row
 from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB
 from raidproof.core.waiting import now_ns
@@ -22,8 +24,6 @@ from raidproof.machine.machine import Machine
 from raidproof.provider.registry import EnclosedLab
 from raidproof.provider.uml.lab import Uml
 from raidproof.provider.uml.machine import SHARED_MEMORY, UmlPower
-
-from benchmarks.figures import load, row
 
 SIZE = 192 * MIB
 ENGINE = [f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4)]

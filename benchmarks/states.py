@@ -16,6 +16,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.figures import load, row
 from raidproof.core.log import progress
 from raidproof.core.topology import Platform, SoftwareSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns, wait_until
@@ -29,8 +30,6 @@ from raidproof.run.demo import demo_stack, demo_topology
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import Stack
 from raidproof.workload.ledger import Ledger, LedgerSpec
-
-from benchmarks.figures import load, row
 
 BAR = 300
 OPERATIONS = 1000

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.provider.registry import EnclosedLab
 from raidproof.run.campaign import Campaign
-
 from scenarios.hosts.hardware import Hardware
 
 

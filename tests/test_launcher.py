@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.waiting import Deadline, wait_until
 
 HOME = Path(__file__).resolve().parents[1]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.cli.main import main
 from raidproof.core.exit_status import Status
 from raidproof.core.interrupt import unwinding_on_signals

@@ -1,6 +1,7 @@
 """The bitmap is as fine as was asked, and as fine as mdadm can make it."""
 
 import pytest
+
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB

@@ -1,8 +1,8 @@
 """What keeps parity and data together over a power cut is a choice; none may cost what clients had been told."""
 
 import pytest
-from raidproof.pytest_plugin.fixtures import Cycle
 
+from raidproof.pytest_plugin.fixtures import Cycle
 from scenarios.array.stacks import raid5
 
 

@@ -5,12 +5,12 @@ without a member the blocks beside it depend. All of them are read back. Where m
 """
 
 import pytest
+
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.fault import Fault
 from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
-
 from scenarios.array.stacks import raid5
 
 REFUSED = ControlSpec(expects_loss=True, expects_blame="the stack")

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from functools import partial
 
 import pytest
+
 from raidproof.core.units import KIB
 from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy.bitmap import bitmaps_of, judge_marks
@@ -18,7 +19,6 @@ from raidproof.run.campaign import Campaign
 from raidproof.run.source import Source, source_of
 from raidproof.storage.array.parity import ROW, Assembled, Difference, ReadMember
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
-
 from scenarios.crash.settled import BitmapSettled
 
 REGION = 16 * KIB

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.units import SECTOR
 from raidproof.crash.checker.checker import Checker
 from raidproof.crash.checker.observation import End, ThroughNfsd

@@ -1,6 +1,7 @@
 """One recorded run, and the crashes that it could have had: at every instant, whatever the disks' caches had kept."""
 
 import pytest
+
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.explorations import Explore
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of

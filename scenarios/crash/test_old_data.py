@@ -1,6 +1,7 @@
 """Arrays of disks that hold old data: consistent from the start, and what was never written reads as old data."""
 
 import pytest
+
 from raidproof.core.errors import ProductError, RequirementMissing
 from raidproof.disk.platter import OLD_DATA
 from raidproof.provider.registry import Lab

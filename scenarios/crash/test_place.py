@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.units import KIB, MIB
 from raidproof.crash.owner import owner

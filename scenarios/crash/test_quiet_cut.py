@@ -7,6 +7,7 @@ this operation's own flushes have covered.
 from collections.abc import Iterator
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.units import MIB
 from raidproof.crash.exploration import Budget
@@ -20,7 +21,6 @@ from raidproof.run.crash_test import CycleSpec
 from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.source import source_of
 from raidproof.workload.ledger import LedgerSpec
-
 from scenarios.selftest.deeds import Before, Deed, Places, disks_of
 
 BLOCKS = 16

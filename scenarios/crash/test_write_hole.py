@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+
 from raidproof.core.units import KIB
 from raidproof.crash.states.disk_states import Window
 from raidproof.disk.cache import CacheMode
@@ -17,7 +18,6 @@ from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
-
 from scenarios.crash.ppl import gaps
 
 MINUTES = 5.0

@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import ProductError, RequirementMissing
 from raidproof.core.log import step
 from raidproof.core.units import KIB
@@ -22,7 +23,6 @@ from raidproof.provider.registry import EnclosedLab
 from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
 from raidproof.run.campaign import Campaign
 from raidproof.storage.array import disk_path
-
 from scenarios.durability import nbd_guest
 
 PROGRAM = "/run/nbd_guest.py"

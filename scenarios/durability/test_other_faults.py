@@ -1,6 +1,7 @@
 """Faults that leave the disks their power, or that hit a client: nothing that was acknowledged may go."""
 
 import pytest
+
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 
 

@@ -1,6 +1,7 @@
 """The server loses its power under its clients' hands. What they had been told is safe must be there afterwards."""
 
 import pytest
+
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.storage.filesystem import Ext4Spec

@@ -1,6 +1,7 @@
 """The server's clock jumps under its clients: leases and grace run on, and nothing that was acknowledged is lost."""
 
 import pytest
+
 from raidproof.fault import ClockStep
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 

@@ -1,6 +1,7 @@
 """Member disks fail, vanish, lie, slow down and rot under the clients' hands."""
 
 import pytest
+
 from raidproof.core.units import MIB, SECTOR
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember

@@ -1,6 +1,7 @@
 """Machines are cut off at the lab's bridge and joined again: nothing that was acknowledged may be lost by that."""
 
 import pytest
+
 from raidproof.fault import ClientNetworkCut, Fault, LeaseExpiry, MissedGrace, NetworkCut, NfsdRestart
 from raidproof.namespace.network import Way
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of

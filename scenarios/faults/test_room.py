@@ -1,6 +1,7 @@
 """The exported filesystem runs full under its clients: they are told so, and what they had been told before stays."""
 
 import pytest
+
 from raidproof.core.units import MIB
 from raidproof.fault import FilesystemFull, InodesExhausted
 from raidproof.pytest_plugin.fixtures import Cycle, Ended, stack_of

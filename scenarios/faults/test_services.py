@@ -1,6 +1,7 @@
 """The NFS service goes away, for a moment or for longer than a lease: nothing that was acknowledged may go with it."""
 
 import pytest
+
 from raidproof.fault import NfsdKilled, NfsdRestart, ServerRestart
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.storage.server import ExportSpec

@@ -7,7 +7,6 @@ import subprocess
 
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.pytest_plugin.fixtures import MEMBERS
-
 from scenarios.hosts.hardware import Hardware
 from scenarios.hosts.test_left_as_found import census, differences
 

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.core.waiting import Deadline

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode

@@ -1,6 +1,7 @@
 """When the storage fails under what the server was sent, the client is told, or sends it again."""
 
 import pytest
+
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import pause
 from raidproof.disk.flaw import failed
@@ -9,7 +10,6 @@ from raidproof.storage.filesystem import XfsSpec
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.verdict.wire import failed_s, judge_verifier
-
 from scenarios.nfs.two_clients import Clients, two_clients
 
 LINK = LinkSpec(rate=40_000_000)

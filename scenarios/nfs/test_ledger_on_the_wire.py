@@ -1,6 +1,7 @@
 """What the clients' ledger says, and what was seen on the wire meanwhile, agree."""
 
 import pytest
+
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record.outcome import Outcome
 from raidproof.storage.mount import MountSpec

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+
 from raidproof.core.errors import ProductError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.fault import ClientNetworkCut, Fault, MissedGrace, NfsdRestart, PowerCut
 from raidproof.verdict.wire import judge_late_reclaim, judge_locks_kept
 from raidproof.workload.lock import LockHolder
-
 from scenarios.nfs.two_clients import LEASE_S, Clients, TwoClients, two_clients
 
 RECLAIM_FAILED = "Lock reclaim failed"

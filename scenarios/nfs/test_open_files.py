@@ -1,10 +1,10 @@
 """A file that is open when the server goes stays the same file; what was closed is what the next one opens."""
 
 import pytest
+
 from raidproof.fault import ClientPowerCut, Fault, NfsdRestart, PowerCut
 from raidproof.storage.server import ExportSpec
 from raidproof.verdict.wire import judge_recall
-
 from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
 
 GENERATIONS = 20

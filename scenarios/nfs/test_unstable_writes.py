@@ -1,13 +1,13 @@
 """What the server holds unstable it may lose; it must show that it did, and the clients must send it again."""
 
 import pytest
+
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import pause
 from raidproof.fault import Fault, NfsdRestart, PowerCut
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.verdict.wire import judge_resent, judge_verifier
-
 from scenarios.nfs.two_clients import Clients, two_clients
 
 SIZE = 8 * MIB

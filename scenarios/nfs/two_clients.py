@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+
 from raidproof.core.errors import Inconclusive, ProductError
 from raidproof.fault import Fault, Scene
 from raidproof.machine.kernel_log import moment, said_since

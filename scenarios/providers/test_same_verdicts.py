@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import log
 from raidproof.core.topology import Platform, server_and_clients
 from raidproof.crash.checker.provider import SHOW
@@ -17,7 +18,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.source import source_of
-
 from scenarios.hosts.hardware import Hardware
 
 PROMISES = Path(__file__).with_name("promises.py")

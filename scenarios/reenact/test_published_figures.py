@@ -5,6 +5,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.log import say
 from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import load_plan

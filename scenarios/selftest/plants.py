@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.disk.cache import CacheMode
 from raidproof.guest import ledger_writer as agent
 from raidproof.machine.machine import Machine
@@ -16,7 +17,6 @@ from raidproof.storage.filesystem.write_back import WriteBackState
 from raidproof.storage.server import ExportSpec
 from raidproof.workload import ledger
 from raidproof.workload.ledger import LedgerSpec
-
 from scenarios.selftest import deeds
 from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
 

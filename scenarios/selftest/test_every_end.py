@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
+
 from raidproof.core import log
 from raidproof.record import CycleRecord, RunRecord, RunStore
 from raidproof.record.outcome import Outcome

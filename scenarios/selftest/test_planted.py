@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 import pytest
+
 from raidproof.core.units import MIB
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CycleRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CycleSpec
-
 from scenarios.selftest.deeds import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 

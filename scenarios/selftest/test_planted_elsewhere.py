@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from raidproof.crash.exploration import Budget
 from raidproof.crash.states.sampler import Choices
 from raidproof.disk.writelog import Flag, Kind
@@ -16,7 +17,6 @@ from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.source import Source, source_of
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import judge_locks_kept
-
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
 from scenarios.selftest.test_planted import Cycles, cycles
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Role, Topology
 from raidproof.fault import Scene
@@ -14,7 +15,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.demo import demo_cycles
 from raidproof.verdict.contract import PROMISES
-
 from scenarios.selftest.deeds import Before, Places, TamperedCut
 from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
 from scenarios.selftest.test_planted import all_said

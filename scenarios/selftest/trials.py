@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from raidproof.core.topology import server_and_clients
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import NfsdRestart

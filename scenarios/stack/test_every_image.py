@@ -1,6 +1,7 @@
 """Every user space under the oldest and the newest kernel, and two machines of one lab that differ."""
 
 import pytest
+
 from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
 from raidproof.image import image
 from raidproof.image.software import software_of

@@ -1,6 +1,7 @@
 """Every level under every file system: created, shared between two clients, taken down, and gone without a trace."""
 
 import pytest
+
 from raidproof.provider.registry import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array import Level

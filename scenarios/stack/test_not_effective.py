@@ -1,6 +1,7 @@
 """When the system accepts a request and does something else, the harness says so instead of measuring that."""
 
 import pytest
+
 from raidproof.core.errors import NotEffective
 from raidproof.core.units import KIB, MIB
 from raidproof.provider.registry import Lab

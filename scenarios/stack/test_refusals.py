@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.pytest_plugin.fixtures import stack_of

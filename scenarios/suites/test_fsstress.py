@@ -1,6 +1,7 @@
 """Random operations of several processes: what the client then sees is what the server has."""
 
 import pytest
+
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.run.cell.suite import Suites
 from raidproof.workload.suite import Fsstress

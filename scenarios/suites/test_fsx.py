@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+
 from raidproof.core.waiting import Deadline
 from raidproof.provider.registry import Lab
 from raidproof.pytest_plugin.fixtures import stack_of

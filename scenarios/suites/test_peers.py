@@ -1,6 +1,7 @@
 """Suites that others wrote, for servers and clients that they know nothing of."""
 
 import pytest
+
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.run.cell.suite import Suites
 from raidproof.storage.mount import MountSpec

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.cli.main import main
 from raidproof.core.exit_status import Status
 from raidproof.core.waiting import wall_clock
@@ -11,7 +12,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run import source as module
 from raidproof.run.exploration import Options
 from raidproof.run.source import Source
-
 from tests.crash.stored import OnFakes, store_run
 
 Explore = Callable[..., int]

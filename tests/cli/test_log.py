@@ -3,9 +3,9 @@ import os
 from pathlib import Path
 
 import pytest
+
 from raidproof.cli.main import main
 from raidproof.disk.logwrites import SECTOR
-
 from tests.crash.stored import store_run
 
 

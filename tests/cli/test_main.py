@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
 from raidproof.cli import main as cli
 from raidproof.cli.main import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
 from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError

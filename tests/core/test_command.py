@@ -1,6 +1,7 @@
 import sys
 
 import pytest
+
 from raidproof.core.command import CommandFailed, run, succeed
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.command import run
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.host_packages import (

@@ -4,6 +4,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.layer import (

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from raidproof.core import log
 from rich.console import Console
+
+from raidproof.core import log
 
 
 @pytest.fixture

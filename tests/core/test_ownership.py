@@ -2,6 +2,7 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.ownership import UUID_PREFIX, uuid_of
 
 

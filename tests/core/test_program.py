@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import program
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing

@@ -2,6 +2,7 @@ from ipaddress import IPv4Interface
 
 import pytest
 from pydantic import ValidationError
+
 from raidproof.core.topology import GATEWAY, LONGEST_NAME, DiskSpec, MachineSpec, Role, Topology, server_and_clients
 from raidproof.core.units import MIB
 from raidproof.namespace.network import tap_name

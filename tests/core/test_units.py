@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import (
     GIB,

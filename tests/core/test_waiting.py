@@ -2,6 +2,7 @@ import threading
 from threading import Event
 
 import pytest
+
 from raidproof.core.errors import DeadlineExceeded
 from raidproof.core.waiting import Deadline, at_deadline, now_ns, wait_until
 

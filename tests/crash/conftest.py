@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from raidproof.crash.recording import Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo, WriteLog

@@ -21,7 +21,6 @@ from raidproof.disk.writelog import Flag, Kind
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
-
 from tests.crash.conftest import Did, write_log
 
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)

@@ -17,7 +17,6 @@ from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import OFFSET, Feature
 from raidproof.verdict.contract import Conditions
 from raidproof.workload.history import History
-
 from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock
 

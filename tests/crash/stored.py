@@ -13,7 +13,6 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CycleRecord, RunRecord, RunStore
 from raidproof.run.source import HISTORY, LOG, Source
 from raidproof.workload.history import Recorder
-
 from tests.crash.conftest import write_log
 from tests.crash.made_up import WORKER, FakeChecker, told, written
 

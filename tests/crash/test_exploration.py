@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.crash import exploration as module
 from raidproof.crash.exploration import Budget
@@ -12,7 +13,6 @@ from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
 from raidproof.workload.history import History
-
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored
 

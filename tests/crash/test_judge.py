@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.judge import (
@@ -30,7 +31,6 @@ from raidproof.verdict.contract import Conditions
 from raidproof.verdict.lies import Lies
 from raidproof.verdict.write_back import OLDER
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
-
 from tests.crash.conftest import Did, Record
 
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)

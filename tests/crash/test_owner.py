@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash.owner import (
     UNKNOWN,

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.disk_states import Window
 from raidproof.crash.states.state import CrashState

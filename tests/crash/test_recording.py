@@ -4,11 +4,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.caches import Caches
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, WriteLog
-
 from tests.crash.conftest import Did, Record, write_log
 
 INFO = MemberInfo("disk0", 1 << 16, CacheMode.VOLATILE, CacheMode.VOLATILE)

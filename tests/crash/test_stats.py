@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from raidproof.crash.checker.observation import End, Observation
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.crash.stats import Tally
 from raidproof.disk.writelog import Kind
-
 from tests.crash.conftest import Did, Record
 
 

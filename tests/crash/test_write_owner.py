@@ -3,6 +3,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.checker import Checker, orders_of
@@ -11,7 +12,6 @@ from raidproof.crash.states.state import CrashState
 from raidproof.crash.write_owner import MOST_OWNERS, Belonging, Belongings, Piece, owners_of
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array.parity import ROW
-
 from tests.crash.made_up import FakeChecker
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 

@@ -1,6 +1,7 @@
 """What a topology's disks are to the engine."""
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import ControllerSpec, DiskSpec, Topology, server_and_clients
 from raidproof.core.units import MIB

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
 from raidproof.disk.platter import CHUNK
 from raidproof.disk.sunk import SECTOR

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate
 from raidproof.disk.client import EngineClient

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.disk import harm
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.disk_states import Window
 from raidproof.crash.states.state import CrashState

@@ -4,6 +4,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.disk.image import save_platter
 from raidproof.disk.platter import CHUNK, OLD_DATA, Platter
 

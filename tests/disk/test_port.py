@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.disk import flaw, harm
 from raidproof.disk import port as module
 from raidproof.disk.engine import Engine

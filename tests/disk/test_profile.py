@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.disk.profile import load_profile, profile_names
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.client import EngineClient

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.engine import Engine
 from raidproof.disk.logwrites import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes

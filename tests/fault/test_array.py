@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.fault import Scene
 from raidproof.fault.array import (
@@ -20,8 +21,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.storage.array import Array, ArraySpec, Identity, Leftover, parse_examine, serial_of
 from raidproof.storage.stack import Stack
 from raidproof.verdict.kernel_log import judge_kernel_logs
-
-from tests.test_array_upkeep import Typist
+from tests.storage.array.test_upkeep import Typist
 
 DATA = Path(__file__).parents[1] / "data" / "mdadm"
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.fault import ClockStep, Scene, allowed_by

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
 from raidproof.disk.cache import CacheMode

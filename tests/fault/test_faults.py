@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CutPolicy, Fate

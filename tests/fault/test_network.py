@@ -4,6 +4,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.fault import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut, Scene
 from raidproof.fault import network as faults

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.fault import FilesystemFull, InodesExhausted, Scene, allowed_by

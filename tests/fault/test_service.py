@@ -2,6 +2,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.fault import NfsdKilled, Scene, ServerRestart
 from raidproof.provider.registry import Lab

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.guest import check_agent
 from raidproof.guest.check_agent import (
     DIFFERENT,

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from raidproof.guest import disk_probe as probe
 from raidproof.guest import disk_writer as writer
 from raidproof.provider.hosts.survey import parse_probe

@@ -8,6 +8,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.guest.ledger_reader import names, read_back, read_block, read_blocks
 from raidproof.guest.ledger_writer import (
     ABSENT,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.guest import metadata_agent
 from raidproof.guest.metadata_agent import Clock, Files, phase
 from raidproof.workload.metadata import MetadataSpec, MetadataState, metadata_command, parse_metadata

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.guest import shared_file_agent as agent
 
 RECORD = 4096

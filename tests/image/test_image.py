@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import program
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError

@@ -3,6 +3,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.image import image, image_recipe
 from raidproof.image.image_recipe import ImageRecipe

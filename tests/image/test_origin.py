@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.image import apt, image_recipe, origin
 from raidproof.image.image_recipe import ImageRecipe

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from raidproof.image import preload, recipe
 
 # What the kernel does where it has no memory for a packet, and then with the next one.

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.image.software import Software, parse_software, software_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from raidproof.cli.main import gc
 from raidproof.core.errors import RigError
 from raidproof.core.topology import server_and_clients

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.lab import lab_directory

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.machine.kernel_log import Moment, keep_tasks, moment, said_since, said_until_off, stamp_us
 from raidproof.machine.machine import Machine

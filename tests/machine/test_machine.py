@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.topology import MachineSpec, Role

@@ -1,6 +1,7 @@
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.machine import tasks
 from raidproof.machine.machine import Machine

@@ -11,6 +11,7 @@ from typing import Any
 import paramiko
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline

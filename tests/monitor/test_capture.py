@@ -5,6 +5,7 @@ from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.monitor import capture
 from raidproof.monitor.capture import Capture, capture_command, capturing, connections_command, decode_command, dropped

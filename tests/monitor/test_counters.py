@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.units import KIB
 from raidproof.monitor.counters import (

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.monitor import Application, Recording, derive, moments, parse_recording
 from raidproof.monitor.counters import DiskCount

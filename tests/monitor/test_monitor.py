@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline

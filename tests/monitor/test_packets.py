@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.monitor.packets import (
     Exchange,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.monitor.mountstats import parse_mounts
 from raidproof.monitor.read_back import Fetched, parse_fetched

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.monitor.replies import Clocks, Reply, parse_replies, parse_writes, replies_command
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.lab.lab_directory import ProcessIdentity

@@ -2,6 +2,7 @@ from typing import Any
 from unittest.mock import Mock, call
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.namespace import Traffic

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.plan import Plan, read_plan
 

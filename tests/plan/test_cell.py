@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
 from raidproof.plan.axes import AXES
 from raidproof.plan.cell import matrix_of
 from raidproof.storage.array.spec import Level
 from raidproof.storage.stack import StackSpec
-
 from tests.plan.conftest import Make, plan_of
 
 

@@ -1,10 +1,10 @@
 from io import StringIO
 from typing import Any
 
-from raidproof.plan.axes import AXES
-from raidproof.plan.describe import axis_table, describe
 from rich.console import Console
 
+from raidproof.plan.axes import AXES
+from raidproof.plan.describe import axis_table, describe
 from tests.plan.conftest import Make
 
 

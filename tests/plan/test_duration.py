@@ -1,6 +1,6 @@
 import pytest
-from raidproof.plan.duration import ASSUMED_S, CONTROLS, CUT_S, expect, in_words
 
+from raidproof.plan.duration import ASSUMED_S, CONTROLS, CUT_S, expect, in_words
 from tests.plan.conftest import Make
 
 

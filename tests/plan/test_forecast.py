@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.plan.forecast import CONTROL, CUT, VISIT, Forecast, left_in_words
 
 

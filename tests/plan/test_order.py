@@ -2,9 +2,9 @@ from itertools import groupby
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.plan.cell import Cell, matrix_of
 from raidproof.plan.order import LAYERS, layer_keys, shared_layers, visits_of
-
 from tests.plan.conftest import plan_of
 
 CELLS = matrix_of(

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.plan.parametrize import cells_of
 
 TINY = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
 from raidproof.plan.axes import AXES

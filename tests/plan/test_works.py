@@ -1,6 +1,7 @@
 """The workloads of a plan."""
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.plan import works
 

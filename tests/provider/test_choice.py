@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.provider.choice import QEMU_TOOLS, choose, qemu_lacks
 from raidproof.provider.qemu.kvm import KvmAnswer

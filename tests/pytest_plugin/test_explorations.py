@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import Inconclusive, ProductError, RigError
 from raidproof.pytest_plugin.explorations import Explored
 from raidproof.record.exploration import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.source import Source
-
 from tests.report.test_exploration import exploration, failure
 
 

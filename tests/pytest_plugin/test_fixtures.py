@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.errors import Inconclusive, ProductError, RequestError, RigError
 from raidproof.pytest_plugin.fixtures import Measured
 from raidproof.record.cell import CellRecord, Repeat

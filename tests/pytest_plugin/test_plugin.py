@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
+
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.pytest_plugin.plugin import outcome_of
@@ -25,7 +26,7 @@ def test_pass(): pass
 @pytest.fixture
 def ended(pytester: pytest.Pytester) -> pytest.RunResult:
     pytester.makepyfile(ENDS)
-    return pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", "-v", "--junitxml=junit.xml")
+    return pytester.runpytest_subprocess("-v", "--junitxml=junit.xml")
 
 
 def test_each_end_has_its_word(ended: pytest.RunResult) -> None:
@@ -57,7 +58,7 @@ def test_each_end_has_its_element(ended: pytest.RunResult, pytester: pytest.Pyte
 def test_xml_of_others_is_left_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_plain(): assert False")
     pytester.runpytest_subprocess("--junitxml=without.xml")
-    pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", "--junitxml=with.xml")
+    pytester.runpytest_subprocess("--junitxml=with.xml")
     without, with_plugin = (
         [(type(case.result[0]), case.result[0].type) for suite in JUnitXml.fromfile(str(pytester.path / name))
          for case in suite] for name in ("without.xml", "with.xml")
@@ -70,27 +71,27 @@ def test_xml_of_others_is_left_alone(pytester: pytest.Pytester) -> None:
 )
 def test_what_is_slow_is_left_out_unless_asked_for(pytester: pytest.Pytester, arguments: list[str], ran: int) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.exhaustive\ndef test_slow(): pass\ndef test_quick(): pass\n")
-    ended = pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", "--strict-markers", *arguments)
+    ended = pytester.runpytest_subprocess("--strict-markers", *arguments)
     ended.assert_outcomes(passed=ran, deselected=2 - ran)
 
 
 @pytest.mark.parametrize("capture", ["fd", "sys", "no"])
 def test_progress_shows_whatever_is_captured(pytester: pytest.Pytester, capture: str) -> None:
     pytester.makepyfile("from harness import log\ndef test_it(): log.step('array [md0] assembled')")
-    ended = pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", f"--capture={capture}")
+    ended = pytester.runpytest_subprocess(f"--capture={capture}")
     ended.stdout.fnmatch_lines(["array [[]md0[]] assembled", "*1 passed*"])
 
 
 def test_tests_that_ask_for_no_lab_make_no_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
-    ended = pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", "--results=runs")
+    ended = pytester.runpytest_subprocess("--results=runs")
     assert not (pytester.path / "runs").exists()
     assert "raidproof" not in ended.outlines[-2]
 
 
 @pytest.mark.parametrize(("option", "nearest"), [("--kernel=debian/sdi", "debian/sid"), ("--image=trixie", "debian/")])
 def test_a_typo_in_an_option_names_the_nearest(pytester: pytest.Pytester, option: str, nearest: str) -> None:
-    ended = pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", option)
+    ended = pytester.runpytest_subprocess(option)
     assert ended.ret == pytest.ExitCode.USAGE_ERROR
     ended.stderr.fnmatch_lines([f"ERROR: no *{nearest}*"])
 
@@ -102,7 +103,7 @@ def test_a_missing_requirement_of_the_host_is_a_skip(pytester: pytest.Pytester) 
         "doctor.require_host = missing\n"
     )
     pytester.makepyfile("def test_one(cycle): pass\ndef test_other(lab): pass\n")
-    ended = pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin", "-rs")
+    ended = pytester.runpytest_subprocess("-rs")
     ended.assert_outcomes(skipped=2)
     ended.stdout.fnmatch_lines(["SKIPPED*no user namespaces"])
 

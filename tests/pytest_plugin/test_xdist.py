@@ -26,7 +26,7 @@ def test_others(number):
     pause(0.05)
     note(f"other {number} ends")
 """
-BESIDE = ("-p", "raidproof.pytest_plugin.plugin", "-n", "2", "--dist", "load")
+BESIDE = ("-n", "2", "--dist", "load")
 
 
 def test_what_measures_runs_alone_and_progress_names_the_worker(pytester: pytest.Pytester) -> None:
@@ -43,7 +43,7 @@ def test_what_measures_runs_alone_and_progress_names_the_worker(pytester: pytest
 
 def test_without_workers_nobody_waits(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCENARIOS)
-    pytester.runpytest_subprocess("-p", "raidproof.pytest_plugin.plugin").assert_outcomes(passed=9)
+    pytester.runpytest_subprocess().assert_outcomes(passed=9)
 
 
 def test_ends_of_the_workers_runs_are_told(pytester: pytest.Pytester) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.record.built import apart, built_differently, starred
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord

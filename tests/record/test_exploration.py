@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
     ExplorationRecord,

@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from raidproof.record.cell import CellRecord, PlanRecord, Repeat
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.evidence import BlockClass, Evidence

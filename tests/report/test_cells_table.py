@@ -3,10 +3,11 @@ import io
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+
 from raidproof.record.run import RunRecord
 from raidproof.report import show
 from raidproof.report.cells_table import shares
-from rich.console import Console
 
 ENDS = ("\n1 level=10 chunk=64KiB export=sync: ", "\npostmark: ")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
+
 from raidproof.record.run import RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import comparison_chart, sides
 from raidproof.report.comparison_html import render_comparison, write_comparison
 from raidproof.report.comparison_table import show_comparison
 from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
-from rich.console import Console
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

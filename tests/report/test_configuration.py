@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.record.run import RunRecord
 from raidproof.report.configuration import NOT_ASKED, Case, Setting, caveats, configuration, same
 from raidproof.report.words import UNKNOWN

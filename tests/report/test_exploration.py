@@ -4,6 +4,8 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.exploration import (
@@ -25,7 +27,6 @@ from raidproof.report.exploration_chart import RIGHT, figure
 from raidproof.report.exploration_html import render_exploration, write_exploration
 from raidproof.report.exploration_table import show_exploration
 from raidproof.report.html import render
-from rich.console import Console
 
 
 def failure() -> FailureRecord:

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.report.figures_table import PublishedFigure, comparison_text
 
 ROWS = [

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from raidproof.record.run import RunRecord
 from raidproof.report import write_html
 from raidproof.report.columns import COLUMNS

@@ -4,6 +4,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.report.junit import render, write_junit

@@ -1,12 +1,13 @@
 from io import StringIO
 
+from rich.console import Console
+
 from raidproof.record import RunRecord
 from raidproof.record.suite import SuiteRecord
 from raidproof.report.html import render
 from raidproof.report.suites_table import Case, cases, counts, show_suites
 from raidproof.verdict.suite import judge_suite_record
 from raidproof.workload.suite.outcome import CaseResult, SuiteOutcome
-from rich.console import Console
 
 
 def suite(**changes: object) -> SuiteRecord:

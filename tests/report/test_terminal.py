@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+
 from raidproof.record.run import RunRecord
 from raidproof.report import show
 from raidproof.report.columns import COLUMNS
-from rich.console import Console
 
 REPORT = Path("results/20260504-123000-demo/report.html")
 

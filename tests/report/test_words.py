@@ -3,6 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.cli.main import main
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.exit_status import Status

@@ -1,6 +1,7 @@
 from unittest.mock import create_autospec
 
 import pytest
+
 from raidproof.monitor import capture
 from raidproof.provider.registry import EnclosedLab, Lab
 from raidproof.record.environment import by_role

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
+
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import wall_clock
 from raidproof.plan.cell import Cell, Matrix, matrix_of

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.checker import Checker
 from raidproof.crash.exploration import Budget
@@ -12,7 +13,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run import exploration as module
 from raidproof.run.exploration import Options, explore_cycle, undated
 from raidproof.run.source import source_of
-
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 

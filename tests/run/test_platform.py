@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
 from raidproof.plan.run import RunSpec

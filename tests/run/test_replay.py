@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.crash.exploration import Budget
 from raidproof.crash.states.state import CrashState
@@ -10,7 +11,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.replay import find, replay
 from raidproof.run.source import source_of
-
 from tests.crash.stored import OnFakes, store_run
 
 

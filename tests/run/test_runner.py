@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
 from raidproof.core.waiting import wall_clock

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.lab import lab_directory

@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.verdict.contract import PROMISES
 from raidproof.workload.ledger import LedgerSpec
-
 from scenarios.selftest.nfsd_defects import DEFECTS, edit
 
 FUNCTIONS = {

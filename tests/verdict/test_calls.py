@@ -1,6 +1,7 @@
 """A promise whose call no client sent was not tested."""
 
 import pytest
+
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.calls import calls_of, judge_calls, total
 from raidproof.verdict.contract import PROMISES

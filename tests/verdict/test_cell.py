@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
 from raidproof.record.evidence import Evidence

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.record.cell import CellRecord, Repeat
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord

@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.guest.ledger_writer import KINDS
 from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.guest.ledger_writer import BLOCK, block
@@ -15,7 +16,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.verdict.crash_test import conclude, conditions_of, judge_cycle, judge_run
 from raidproof.workload.history import Ended, History
 from raidproof.workload.replies import write_replies
-
 from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"

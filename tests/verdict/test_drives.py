@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from raidproof.disk.flaw import FlawKind
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import Conditions

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from raidproof.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
 from raidproof.record.outcome import Outcome, worst
 from raidproof.verdict.contract import Conditions

@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, MemberInfo, Record, pack_kept
 from raidproof.guest.ledger_writer import BLOCK, block
@@ -11,7 +12,6 @@ from raidproof.verdict.contract import Conditions
 from raidproof.verdict.ledger import Loss
 from raidproof.verdict.lies import BEGUN_LATE_NS, Lies, Lost, blamed, read_lies
 from raidproof.workload.history import Ended, Operation, WorkerSpec
-
 from tests.crash.conftest import Did, write_log
 
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=3, blocks=4)

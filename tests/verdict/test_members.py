@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import parse_examine, serial_of
 from raidproof.verdict.contract import Conditions

@@ -5,6 +5,7 @@ from errno import EEXIST, EIO, ENOSPC
 from typing import Any
 
 import pytest
+
 from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
 from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome, Verdict, worst

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.read_back import Least, judge_read_back, least_of

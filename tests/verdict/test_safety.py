@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.record.evidence import BlockClass, Evidence
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.safety import Safety, SafetyWord, judge_safety

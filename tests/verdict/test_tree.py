@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import MODE, OTHER_CONTENT, UNCUT
 from raidproof.verdict.tree import LOOSE, Content, course, directories, hold, scanned, shown

@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import Conditions

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.workload.bonnie import Bonnie, BonnieSpec, bonnie_command, bonnie_sample, parse_bonnie
 from raidproof.workload.sample import Place
-
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "bonnie"

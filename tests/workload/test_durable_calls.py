@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS

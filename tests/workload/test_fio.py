@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import KIB, MIB
@@ -9,7 +10,6 @@ from raidproof.workload.fio import Fio, FioSpec, fio_command, fio_in_directory, 
 from raidproof.workload.fio_report import parse_fio
 from raidproof.workload.presets import PRESETS
 from raidproof.workload.sample import Place
-
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "fio"

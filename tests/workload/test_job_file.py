@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import MIB
 from raidproof.workload.fio import Fio, FioSpec, fio_in_directory, fio_job_file

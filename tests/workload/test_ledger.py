@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError
 from raidproof.core.waiting import Deadline, now_ns, wait_until

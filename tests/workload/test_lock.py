@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
+
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.guest import lock_agent
 from raidproof.machine.machine import Machine

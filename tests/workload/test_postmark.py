@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.workload.postmark import (

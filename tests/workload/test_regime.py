@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.units import GIB, MIB
 from raidproof.workload.regime import Memory, Route, Work, regime_of
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.workload.history import Ended, History, Operation
 from raidproof.workload.replies import read_replies, write_replies

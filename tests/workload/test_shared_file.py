@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.workload.sample import Place
@@ -19,7 +20,6 @@ from raidproof.workload.shared_file import (
     require_overlap,
     shared_command,
 )
-
 from tests.workload.guest import Guest, said
 
 SPEC = SharedFileSpec(size=64 * MIB)

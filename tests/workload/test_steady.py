@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.workload.sample import Point
 from raidproof.workload.steady import WINDOW, find_steady

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.workload.tool_size import parse_tool_size

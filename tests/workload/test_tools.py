@@ -2,6 +2,7 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+
 from raidproof.workload import tools
 from raidproof.workload.fio import FioSpec
 from raidproof.workload.tools import WorkloadSpec, workload_of

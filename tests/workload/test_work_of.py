@@ -1,6 +1,7 @@
 from typing import Any, get_args
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Spec
 from raidproof.core.units import KIB, MIB

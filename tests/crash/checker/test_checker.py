@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+
 from raidproof.core.topology import ControllerSpec, server_and_clients
 from raidproof.crash.checker.agent_connection import Lost, Silent
 from raidproof.crash.checker.check import Look, alarming

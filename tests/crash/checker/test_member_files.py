@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from raidproof.crash.checker.member_files import MemberFiles, extents
 from raidproof.crash.states.patch import BLOCK, Patch
 from raidproof.disk.cache import CacheMode

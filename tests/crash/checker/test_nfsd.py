@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
 from raidproof.crash.checker.nfsd import nfsd_orders, start_nfsd
@@ -13,7 +14,6 @@ from raidproof.crash.judge import NFSD
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
-
 from tests.crash.made_up import MadeUp, told, written
 
 ROOT = "/srv/raidproof/ledger"

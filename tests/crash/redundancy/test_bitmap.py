@@ -2,12 +2,12 @@ import re
 import struct
 
 import pytest
+
 from raidproof.crash.redundancy.bitmap import LOCKLESS, Bitmap, bitmaps_of, dirty, judge_marks, parse_bitmap
 from raidproof.storage.array.bitmap import HEADER
 from raidproof.storage.array.parity import ROW, Assembled, Difference
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import IN_SYNC, Feature, parse_superblock
-
 from tests.crash.md_members import MD, Disks, member
 
 NAMES = ("raid5-clean-disk1", "raid5-dirty-disk0", "raid5-dirty-disk1", "raid10-disk1")

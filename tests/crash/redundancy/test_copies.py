@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.crash.checker.observation import Rows
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import Flag
 from raidproof.storage.array.parity import ROW
-
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 
 CHANGED = b"y" * ROW

@@ -1,13 +1,13 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.crash.checker.observation import Rows
 from raidproof.crash.redundancy.redundancy import SEVERAL
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import Flag
 from raidproof.storage.array.parity import ROW
 from raidproof.storage.array.superblock import IN_SYNC, OFFSET, Feature, parse_superblock
-
 from tests.crash.md_members import packed, superblock
 from tests.crash.mirror import DATA, MIRROR, PAGE, MirrorRun
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.waiting import Deadline
 from raidproof.crash.exploration import Budget
 from raidproof.crash.judge import REDUNDANCY, Damage
@@ -14,7 +15,6 @@ from raidproof.crash.stats import Group
 from raidproof.crash.write_owner import Belonging, Piece
 from raidproof.record.exploration import FailureRecord
 from raidproof.workload.history import History
-
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, told, written
 from tests.crash.mirror import mirrored
 

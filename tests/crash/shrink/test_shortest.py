@@ -7,7 +7,6 @@ from raidproof.crash.shrink.shrink import Trials
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import ShortestRecord
-
 from tests.crash.conftest import Did
 from tests.crash.made_up import MadeUp, half_written, told, written
 

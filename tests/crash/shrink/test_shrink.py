@@ -3,11 +3,11 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.crash.shrink.shrink import Trials, absent, earliest, lacking, minimise, only
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import Kind
-
 from tests.crash.conftest import Did
 
 BIG = 10_000

@@ -2,7 +2,6 @@
 
 from raidproof.crash.states.caches import Caches
 from raidproof.disk.writelog import Flag, Kind
-
 from tests.crash.conftest import Did, Record
 
 

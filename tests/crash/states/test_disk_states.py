@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RigError
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.disk_states import Window
@@ -12,7 +13,6 @@ from raidproof.crash.states.sampler import Choices
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.writelog import Flag, Kind
-
 from tests.crash.conftest import SIZE, Did, Record, write_log
 
 requests = st.lists(

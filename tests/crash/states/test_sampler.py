@@ -1,13 +1,13 @@
 from collections import Counter
 
 import pytest
+
 from raidproof.crash.states import sampler as module
 from raidproof.crash.states.caches import Caches
 from raidproof.crash.states.sampler import Choice, Choices, Policy
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Kind
-
 from tests.crash.conftest import Did, Record
 
 LOG = [

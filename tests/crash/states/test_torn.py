@@ -4,7 +4,6 @@ from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.crash.states.torn import Torn, carried
 from raidproof.disk.writelog import Kind
 from raidproof.guest.ledger_writer import BLOCK, block
-
 from tests.crash.conftest import Did, Record
 
 

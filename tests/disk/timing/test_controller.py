@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import load_profile
 from raidproof.disk.timing.closed_loop import drive

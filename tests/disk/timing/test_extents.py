@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
 from raidproof.disk.timing.extents import Extents
 
 ROOM = 60

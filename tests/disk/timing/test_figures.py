@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import load_profile, profile_names
 from raidproof.disk.timing.closed_loop import drive

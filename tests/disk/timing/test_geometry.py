@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, MIB
 from raidproof.disk.profile import load_profile, profile_names

@@ -5,6 +5,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import Profile, load_profile, profile_names
 from raidproof.disk.timing.closed_loop import drive

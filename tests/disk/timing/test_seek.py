@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.disk.profile import Rotational, load_profile, profile_names
 from raidproof.disk.timing.seek import SeekCurve
 

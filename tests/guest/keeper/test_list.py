@@ -6,6 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
 from raidproof.guest.keeper import config, knobs
 from raidproof.monitor import monitor
 from raidproof.provider.hosts.snapshot import DIRECTORIES, RUNTIME

@@ -3,6 +3,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
 from raidproof.guest.keeper import store
 
 PROGRAM = str(Path(store.__file__).parent)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from raidproof.guest.keeper import trees
 
 NAMES = st.sampled_from(["a", "b", "c", "d/e", "d/f", "d/g/h"])

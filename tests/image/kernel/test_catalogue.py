@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.image import kernel
 from raidproof.image.kernel import catalogue

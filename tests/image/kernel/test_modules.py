@@ -4,6 +4,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.image.kernel.modules import ModuleFolder, dependencies, plain_name, release_of
 
 

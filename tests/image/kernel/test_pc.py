@@ -2,6 +2,7 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.image import kernel
 from raidproof.image.kernel import initramfs, pc

@@ -2,6 +2,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import command
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.image import apt

@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.image.kernel.source_edit import SourceEdit, Substitution
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import command
 from raidproof.core.errors import RequestError, RigError
 from raidproof.image import apt, cache, kernel

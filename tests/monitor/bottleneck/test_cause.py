@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.units import KIB, MIB
 from raidproof.monitor import Derived, DiskUse, EngineUse, MachineUse, RpcUse
 from raidproof.monitor.bottleneck import Cause, Limit, find_cause

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.topology import ControllerSpec
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import DriveCache, Flash, Profile, Rotational

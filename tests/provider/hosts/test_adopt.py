@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import Machine

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.ownership import HOMEHOST, UUID_PREFIX
 from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey

@@ -12,6 +12,7 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.waiting import Deadline

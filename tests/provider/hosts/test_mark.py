@@ -1,5 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.guest.disk_probe import MAGIC as SEEN
 from raidproof.guest.disk_probe import MARK as SEEN_BLOCK
 from raidproof.provider.hosts.mark import BLOCK, MAGIC, Identity, Mark, decode, encode

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.waiting import Deadline, now_ns

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CutPolicy

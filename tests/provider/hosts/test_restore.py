@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.provider.hosts.restore import left_as_found, restore, restore_all, restore_from_copy

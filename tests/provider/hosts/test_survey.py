@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.guest import disk_probe as probe

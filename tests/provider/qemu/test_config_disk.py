@@ -2,6 +2,7 @@ import io
 import tarfile
 
 import pytest
+
 from raidproof.core.topology import MachineSpec, server_and_clients
 from raidproof.machine.keys import LabKeys
 from raidproof.provider.qemu.config_disk import BLOCK_BYTES, config_disk

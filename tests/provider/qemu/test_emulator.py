@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from raidproof.core import command
 from raidproof.core.errors import RigError
 from raidproof.image import apt

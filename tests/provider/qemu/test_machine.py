@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import MachineSpec, server_and_clients
 from raidproof.core.units import MIB

@@ -2,6 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB

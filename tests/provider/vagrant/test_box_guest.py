@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.topology import Role

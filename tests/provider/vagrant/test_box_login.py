@@ -10,6 +10,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
+
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
 from raidproof.machine.keys import KeyPair

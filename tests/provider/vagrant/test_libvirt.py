@@ -5,6 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import server_and_clients
 from raidproof.lab.lab_directory import LONGEST_PATH

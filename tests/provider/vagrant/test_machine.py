@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.provider.vagrant.machine import complaint, parse_messages, parse_ssh_config
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "vagrant"

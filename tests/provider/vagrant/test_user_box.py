@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import SoftwareSpec
 from raidproof.provider.vagrant import user_box

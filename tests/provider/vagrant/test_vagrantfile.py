@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.topology import MachineSpec, Platform, Role, client_spec, server_and_clients, server_spec
 from raidproof.core.units import MIB
 from raidproof.disk.client import EngineClient

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import read_plan
 from raidproof.run.cell.expectation import expectation

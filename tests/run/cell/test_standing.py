@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.units import KIB
 from raidproof.provider.registry import Lab
 from raidproof.run.cell.standing import NOTHING, Standing, lowest_difference

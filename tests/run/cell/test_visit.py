@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.units import MIB
 from raidproof.monitor import Monitor

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+
 from raidproof.core.errors import RequestError
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import KernelPanic, NfsdRestart, PowerCut

@@ -7,6 +7,7 @@ from typing import cast
 from unittest.mock import create_autospec
 
 import pytest
+
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import now_ns, realtime_ahead_ns
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, GROUPS, ISSUE

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.run import CycleRecord, Recovery
 from raidproof.run.crash_test import CycleFiles, CycleSpec

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.units import GIB, MIB
 from raidproof.run.doctor import Outcome
 from raidproof.run.doctor.capacity import (

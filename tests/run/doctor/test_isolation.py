@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.run.doctor import Outcome
 from raidproof.run.doctor.isolation import (
     explain_refusal,

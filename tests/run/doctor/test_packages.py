@@ -1,4 +1,5 @@
 import pytest
+
 from raidproof.core.host_packages import INSTALL, WIRE, HostPackage, parse_host_packages
 from raidproof.run.doctor import Outcome
 from raidproof.run.doctor.packages import command_findings, plugin_finding, wire_finding

@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.host_packages import INSTALL
 from raidproof.provider.qemu.kvm import KvmAnswer
 from raidproof.run.doctor import Outcome

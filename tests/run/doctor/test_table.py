@@ -2,9 +2,10 @@ import io
 import json
 
 import pytest
+from rich.console import Console
+
 from raidproof.core.errors import RequirementMissing
 from raidproof.run.doctor import Finding, Outcome, missing, require, show
-from rich.console import Console
 
 FINDINGS = [
     Finding("memory", Outcome.OK, "enough [really]"),

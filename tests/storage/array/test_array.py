@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.storage.array import ArraySpec, Level, assemble_command, capacity, create_commands, data_disks

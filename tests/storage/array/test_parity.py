@@ -1,10 +1,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from raidproof.storage.array.parity import ROW, Assembled, differences
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import Feature
-
 from tests.crash.md_members import Disks, superblock
 
 SHAPES = [

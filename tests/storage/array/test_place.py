@@ -1,11 +1,11 @@
 import pytest
+
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
 from raidproof.storage.array.parity import ROW
 from raidproof.storage.array.place import Area, members_at, place_of
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import Superblock, parse_superblock
-
 from tests.crash.md_members import Disks, member
 
 DATA = 2048 * 512

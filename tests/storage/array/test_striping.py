@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from raidproof.core.errors import RequestError
 from raidproof.storage.array.striping import Part, Striping
-
 from tests.crash.md_members import superblock
 
 CHUNK = 65536

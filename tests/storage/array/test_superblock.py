@@ -1,6 +1,7 @@
 import re
 
 import pytest
+
 from raidproof.storage.array.superblock import (
     FAULTY,
     JOURNAL,
@@ -12,7 +13,6 @@ from raidproof.storage.array.superblock import (
     parse_superblock,
     superblock_of,
 )
-
 from tests.crash.md_members import MD, member
 
 NAMES = sorted(path.name.removeprefix("member-").removesuffix(".od") for path in MD.glob("member-*.od"))

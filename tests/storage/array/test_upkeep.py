@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB

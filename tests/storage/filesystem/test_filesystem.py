@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
+
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.ownership import uuid_of

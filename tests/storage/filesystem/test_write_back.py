@@ -1,6 +1,7 @@
 from typing import Any, cast
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, State
 from raidproof.storage.filesystem.write_back import EXPIRE, WAKE, XFS_SYNC, WriteBackState, commit_of, read_write_back

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.image import cache

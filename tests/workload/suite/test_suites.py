@@ -5,6 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.record.outcome import Outcome

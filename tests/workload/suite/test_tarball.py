@@ -5,6 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from raidproof.core.errors import RigError
 from raidproof.workload.suite.tarball import SOURCE, compile_command, extract
 
