@@ -6,6 +6,7 @@ without a member the blocks beside it depend. All of them are read back. Where m
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.fault import Fault
 from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
@@ -13,7 +14,7 @@ from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from scenarios.array.stacks import raid5
 
-REFUSED = ControlSpec(expects_loss=True, expects_blame="the stack")
+REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
 """An array that does not start is a loss, and here it has to be one."""
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.explorations import Explore
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
@@ -27,7 +28,7 @@ def test_sync_export_keeps_every_promise_in_every_crash(
 
 def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explore: Explore) -> None:
     liars = ("disk1",)
-    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     ended = cycle(
         stack_of(),
         cache_mode=CacheMode.LYING,
@@ -37,7 +38,7 @@ def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explor
     )
     explored = explore(ended, states=120)
     assert (explored.record.outcome, explored.record.reason[:10]) == (Outcome.PASS, "as it must")
-    failure = explored.must_find("write + fsync", blame="the disks: disk1 acknowledged flushes")
+    failure = explored.must_find("write + fsync", blame=Cause.LOST_FLUSHES)
     assert failure.shrunk is not None
     assert failure.missing is not None
     # Only what the liar has lost is needed for it, and the state names where that was.

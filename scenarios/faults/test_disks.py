@@ -2,6 +2,7 @@
 
 import pytest
 
+from raidproof.core.blame import Cause
 from raidproof.core.units import MIB, SECTOR
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
@@ -26,7 +27,7 @@ def test_a_member_that_is_pulled_out_costs_no_promise(cycle: Cycle) -> None:
 
 
 def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_told_otherwise(cycle: Cycle) -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks: a member failed before")
+    control = ControlSpec(expects_loss=True, expects_blame=Cause.SECOND_MEMBER_FAILED)
     ended = cycle(stack_of(), fault=SecondMemberFails("disk2", other="disk1"), control=control).must_pass()
     assert "the array has failed" in (ended.record.not_recovered or "")
     assert not ended.went_on("client1")
@@ -57,7 +58,7 @@ def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> Non
 
 
 def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks: what they gave back")
+    control = ControlSpec(expects_loss=True, expects_blame=Cause.CHANGED_CONTENT)
     ended = cycle(stack_of(), fault=CorruptedAtRest("disk1", MAGIC), control=control).must_pass()
     assert ended.record.on_server
     assert ended.record.on_server.blocks[BlockClass.GARBAGE] > 0
@@ -71,6 +72,6 @@ def test_a_slow_member_costs_time_alone(cycle: Cycle) -> None:
 
 
 def test_a_member_that_drops_flushes_from_a_moment_on_is_blamed_by_name(cycle: Cycle) -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks: disk1 acknowledged flushes")
+    control = ControlSpec(expects_loss=True, expects_blame=Cause.LOST_FLUSHES)
     during = [FlushesDropped("disk1")]
     cycle(stack_of(), during=during, policy=CutPolicy.DROP, control=control).must_pass()

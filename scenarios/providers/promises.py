@@ -1,5 +1,6 @@
 """One scenario file for every provider. `test_same_verdicts.py` runs it; pytest does not collect it by itself."""
 
+from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record import ControlSpec
@@ -14,5 +15,5 @@ def test_async_export_loses_acknowledged_work(cycle: Cycle) -> None:
 
 
 def test_lying_disks_are_found_out(cycle: Cycle) -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     cycle(stack_of(), cache_mode=CacheMode.LYING, control=control).must_pass()

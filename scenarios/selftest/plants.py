@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.guest import ledger_writer as agent
 from raidproof.machine.machine import Machine
@@ -158,7 +159,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         lambda _: {
             "cache_mode": CacheMode.LYING,
             "cache_mode_of": ("disk2",),
-            "control": ControlSpec(expects_loss=True, expects_blame="the disks"),
+            "control": ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
         },
         patch=agents_that_never_write,
     ),

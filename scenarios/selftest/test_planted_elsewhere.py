@@ -57,7 +57,7 @@ def grace_is_skipped(clients: TwoClients) -> None:
 def test_a_skipped_grace_period_is_found(cycles: Cycles) -> None:
     verdict = after_a_restart(Clients(cycles.campaign, "grace-skipped"), grace_is_skipped)
     assert verdict.outcome is Outcome.FAIL, verdict
-    assert verdict.blame == "nfsd"
+    assert str(verdict.blame) == "nfsd"
     assert "held" in verdict.reason
 
 
@@ -120,5 +120,5 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
     monkeypatch.setattr(explorer, "Choices", InDanger)
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
-    assert {one.blame for one in explored.failures} == {places["flush-dropped"]}
+    assert {str(one.blame) for one in explored.failures} == {places["flush-dropped"]}
     assert {one.promise for one in explored.failures} & {PROMISES[kind] for kind in METADATA}, explored.failures

@@ -68,7 +68,7 @@ def test_batches_go_back_to_the_beginning(lying: MadeUp, tmp_path: Path, monkeyp
 
 def test_a_lying_disk_is_found_and_blamed(lying: MadeUp) -> None:
     (group,) = [one for one in lying.explore().tally.failures() if one.damage == STALE]
-    assert group.first.judgement.blame == "the disks: disk0 acknowledged flushes and kept nothing"
+    assert str(group.first.judgement.blame) == "the disks: disk0 acknowledged flushes and kept nothing"
     assert [one.operation.place for one in group.first.judgement.missing] == [0]
 
 

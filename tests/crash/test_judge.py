@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.judge import (
@@ -33,6 +34,8 @@ from raidproof.verdict.write_back import OLDER
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, Record
 
+STACK = Blame(culprit=Culprit.STACK, detail="nothing that was configured or broken explains it")
+ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail="rot")
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
 NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)
 
@@ -115,24 +118,25 @@ def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
 
 def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
     recording = record(Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
-    assert oracle().judge(read(0, 0), 1000).blame == "the stack: nothing that was configured or broken explains it"
+    assert oracle().judge(read(0, 0), 1000).blame == STACK
     lies = Lies(recording.records, recording.members)
     lies.go(3)
     blame = oracle().judge(read(0, 0), 1000, lost=lies.lost()).blame
-    assert blame == "the disks: disk1 acknowledged flushes and kept nothing"
+    assert blame is not None
+    assert (blame.cause, blame.members) == (Cause.LOST_FLUSHES, ("disk1",))
 
 
 @pytest.mark.parametrize(
     "one",
     [
-        replace(oracle(explanation="the disks: rot"), explained_ns=250),
-        replace(oracle(spoilt="the disks: rot"), spoilt_ns=250),
+        replace(oracle(explanation=ROT), explained_ns=250),
+        replace(oracle(spoilt=ROT), spoilt_ns=250),
     ],
 )
 def test_what_was_not_wrong_yet_is_not_to_blame(one: Oracle) -> None:
-    assert one.judge(read(0, 0), 250).blame == "the disks: rot"
-    assert one.judge(read(0, 0), 249).blame == "the stack: nothing that was configured or broken explains it"
-    assert one.judge(Observation(end=End.NOT_MOUNTED), 249).blame == "the stack"
+    assert one.judge(read(0, 0), 250).blame == ROT
+    assert one.judge(read(0, 0), 249).blame == STACK
+    assert one.judge(Observation(end=End.NOT_MOUNTED), 249).blame == Blame(culprit=Culprit.STACK)
 
 
 def test_an_async_export_is_measured_and_not_blamed() -> None:
@@ -226,7 +230,7 @@ def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
     judged = oracle().judge(read(2, 1, rows=Rows(differ=3, unmarked=1, first="row 7 (array byte 28672)")), 1000)
     assert judged.damages == (Damage(REDUNDANCY, "rows differ, and md would not put them right", "read"),)
     assert "1 of 3, the first row 7" in judged.reason
-    assert judged.blame == "the stack"
+    assert judged.blame == Blame(culprit=Culprit.STACK)
 
 
 @pytest.mark.parametrize("rows", [Rows(differ=3), Rows(differ=3, uneven=1), Rows(unchecked="degraded"), None])

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
 from raidproof.disk.cache import CacheMode
@@ -28,6 +29,7 @@ from raidproof.storage.stack import Stack
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.integrity import fault_of, judge_array
 
+DISKS = Blame(culprit=Culprit.DISKS)
 SIZE = 1 << 20
 MEMBERS = ("d0", "d1", "d2", "d3")
 
@@ -258,13 +260,13 @@ def test_rot_at_rest_changes_the_second_half_of_some_blocks(
 
 @pytest.mark.parametrize(
     ("explanation", "left", "outcome"),
-    [("the disks", 0, Outcome.PASS), ("the disks", 8, Outcome.FAIL), (None, 0, Outcome.FAIL)],
+    [(DISKS, 0, Outcome.PASS), (DISKS, 8, Outcome.FAIL), (None, 0, Outcome.FAIL)],
 )
 def test_what_was_made_to_differ_must_be_found_and_repaired(
-    explanation: str | None, left: int, outcome: Outcome
+    explanation: Blame | None, left: int, outcome: Outcome
 ) -> None:
     faults = frozenset({SilentCorruption.name} if explanation else ())
     conditions = Conditions(export_sync=True, explanation=explanation, faults=faults)
     check: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"md0": 8}, "unchecked": {}, "repaired": {"md0": left}}
     assert judge_array(check, conditions).outcome is outcome
-    assert fault_of(conditions) == (explanation or "the stack")
+    assert fault_of(conditions) == (explanation or Blame(culprit=Culprit.STACK))

@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.core.errors import Inconclusive, ProductError, RigError
 from raidproof.pytest_plugin.explorations import Explored
 from raidproof.record.exploration import FailureRecord
@@ -28,7 +29,7 @@ def one(whole: bool | None = True, **changes: object) -> FailureRecord:
 def test_the_first_whose_shrinking_came_to_its_end() -> None:
     shrunk = one(state="4-0")
     others = one(None, state="1-0"), one(whole=False, state="2-0"), one(state="3-0", confirmed=0)
-    assert explored(*others, shrunk, one(state="5-0")).must_find("rename", blame="the stack").state == shrunk.state
+    assert explored(*others, shrunk, one(state="5-0")).must_find("rename", blame=Culprit.STACK).state == shrunk.state
 
 
 def test_the_first_where_none_came_to_its_end() -> None:
@@ -43,7 +44,7 @@ def test_what_was_not_found_or_did_not_come_again(failures: tuple[FailureRecord,
 
 def test_somebody_else_is_to_blame() -> None:
     with pytest.raises(ProductError, match="metadata is blamed on the stack"):
-        explored(one()).must_find("metadata", blame="the disks")
+        explored(one()).must_find("metadata", blame=Culprit.DISKS)
 
 
 def test_nothing_is_claimed_of_a_rig_that_failed() -> None:

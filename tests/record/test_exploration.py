@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raidproof.core.blame import Culprit
 from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
     ExplorationRecord,
@@ -163,7 +164,7 @@ def test_a_control_is_measured_by_what_it_had_to_show(
 
 
 def test_who_else_is_blamed_once_and_never_again_does_not_count_against_a_control() -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     failures = [failure(blame="the disks: disk1"), failure(repeated=2, confirmed=0)]
     assert conclude_exploration(record(control=control, broken=3, failures=failures))[0] is Outcome.PASS
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.record.cell import CellRecord, PlanRecord, Repeat
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.evidence import BlockClass, Evidence
@@ -153,7 +154,7 @@ def lying_row() -> CycleRecord:
         fault="power-cut",
         policy="drop",
         fault_at_ns=10**12,
-        control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+        control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
         recovery=Recovery(boot_s=2.34, assemble_s=0.455),
         on_server=balance(1602, 1411, lost_files=9, first_lost_ns=10**12 - 2_520_000_000),
         timeline=Timeline(begin_s=-3.1, acknowledged=counts(3.1, 46, 0, 0)[:31], last_durable_s=-2.52),

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.core.errors import RequestError
 from raidproof.crash.exploration import Budget
 from raidproof.crash.states.state import CrashState
@@ -26,11 +27,11 @@ def record(source: OnFakes) -> ExplorationRecord:
 
 def test_an_exploration_of_a_stored_cycle_finds_who_lied(record: ExplorationRecord) -> None:
     assert record.outcome is Outcome.FAIL
-    assert record.failures[0].blame == "the disks: disk0 acknowledged flushes and kept nothing"
+    assert str(record.failures[0].blame) == "the disks: disk0 acknowledged flushes and kept nothing"
 
 
 def test_an_exploration_of_a_control_says_that_it_is_one(tmp_path: Path) -> None:
-    control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     source = OnFakes.of(source_of(store_run(tmp_path / "control", control=control)))
     record, page = explore_cycle(source, Options(Budget(None), checkers=1))
     assert record.outcome is Outcome.PASS

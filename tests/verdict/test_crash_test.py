@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.guest.ledger_writer import BLOCK, block
@@ -100,7 +101,7 @@ def test_no_loss_under_an_async_export_is_inconclusive(store: RunStore, cycle: C
     [
         (ControlSpec(expects_loss=False), Outcome.PASS),
         (ControlSpec(expects_loss=True), Outcome.INVALID),
-        (ControlSpec(expects_loss=True, expects_blame="the disks"), Outcome.INVALID),
+        (ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS), Outcome.INVALID),
     ],
 )
 def test_a_control_is_held_to_what_it_must_show(
@@ -112,7 +113,7 @@ def test_a_control_is_held_to_what_it_must_show(
 
 
 def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycle: CycleRecord) -> None:
-    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     change(store, cycle, "on_server", lose_a_block)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
@@ -130,7 +131,7 @@ def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(
 ) -> None:
     cycle.not_recovered = "mount: bad superblock"
     cycle.disks["disk0"]["broken_promises"] = 1
-    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.PASS
 
@@ -340,7 +341,7 @@ def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cy
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
-    assert [one.blame for one in cycle.verdicts] == ["kernel"]
+    assert [str(one.blame) for one in cycle.verdicts] == ["kernel"]
 
 
 def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CycleRecord) -> None:
@@ -352,7 +353,7 @@ def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore
 
 def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleRecord) -> None:
     cycle.disks["disk0"]["broken_promises"] = 1
-    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     change(store, cycle, "on_server", lose_a_block)
     assert judged(cycle, store) is Outcome.PASS
     cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
@@ -382,7 +383,7 @@ def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
     monkeypatch.setattr("raidproof.verdict.lies.BEGUN_LATE_NS", 1 << 62)
     cycle.not_recovered = "mount: bad superblock"
     cycle.disks["disk0"]["broken_promises"] = 1
-    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     infos = [MemberInfo("disk0", 1 << 30, CacheMode.VOLATILE, CacheMode.VOLATILE)]
     log = LogWriter(store.path / "write.log", infos, 0)
     for at, worker in enumerate(cycle.workers):
@@ -393,13 +394,13 @@ def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
     log.close(102)
     cycle.files["write log"] = "write.log"
     assert judged(cycle, store) is outcome
-    assert (cycle.verdicts[0].blame == "the stack") == (outcome is Outcome.INVALID)
+    assert (str(cycle.verdicts[0].blame) == "the stack") == (outcome is Outcome.INVALID)
 
 
 def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
     cycle.not_recovered = "mount: killed"
     cycle.disks["disk0"]["broken_promises"] = 1
-    cycle.control = ControlSpec(expects_loss=True, expects_blame="the disks")
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     say(store, cycle, "server", OOPS)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID

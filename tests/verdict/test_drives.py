@@ -2,12 +2,19 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.flaw import FlawKind
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.drives import LEAST_SYNCS, judge_flushes, spoilt_by
 from raidproof.verdict.integrity import judge_array
 
+MISPLACED = Blame(
+    culprit=Culprit.DISKS,
+    cause=Cause.MISPLACED_WRITES,
+    members=("disk0",),
+    detail="3 writes to disk0 were put elsewhere",
+)
 BEFORE: dict[str, Any] = {"disk0": {"writes": 50, "flushes": 9, "fua": 1}, "disk1": {"writes": 50, "flushes": 9}}
 
 
@@ -48,7 +55,7 @@ def test_too_few_operations_prove_nothing() -> None:
 @pytest.mark.parametrize("kind", [FlawKind.MISDIRECTED, FlawKind.MISDIRECTED.value], ids=["fresh", "read back"])
 def test_drives_that_spoilt_writes_are_named(kind: object) -> None:
     disks: dict[str, Any] = {"disk0": {"struck": [{"kind": kind, "times": 3}]}, "disk1": {"struck": []}}
-    assert spoilt_by(disks) == "the disks: 3 writes to disk0 were put elsewhere"
+    assert spoilt_by(disks) == MISPLACED
 
 
 def test_drives_that_were_slow_or_did_nothing_wrong_are_not() -> None:
@@ -57,7 +64,7 @@ def test_drives_that_were_slow_or_did_nothing_wrong_are_not() -> None:
 
 
 def test_drives_that_spoilt_writes_are_blamed_and_excuse_nothing() -> None:
-    conditions = Conditions(export_sync=True, spoilt="the disks: 3 writes to disk0 were put elsewhere")
+    conditions = Conditions(export_sync=True, spoilt=MISPLACED)
     differs = {"degraded": {}, "mismatch_cnt": {"/dev/md0": 8}, "unchecked": {}, "repaired": {"/dev/md0": 0}}
     verdict = judge_array(differs, conditions)
     assert verdict.outcome is Outcome.FAIL

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
 from raidproof.record.outcome import Outcome, worst
 from raidproof.verdict.contract import Conditions
@@ -58,7 +59,9 @@ DIFFERS = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}}
 
 def by(*faults: str) -> Conditions:
     """Conditions of a cycle with these faults, whose blame is said by them."""
-    return Conditions(export_sync=True, explanation="the disks: on purpose", faults=frozenset(faults))
+    return Conditions(
+        export_sync=True, explanation=Blame(culprit=Culprit.DISKS, detail="on purpose"), faults=frozenset(faults)
+    )
 
 
 @pytest.mark.parametrize("fault", sorted(UNREADABLE))

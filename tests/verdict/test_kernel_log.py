@@ -16,7 +16,7 @@ WAITS = "[  181.2] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
 def test_a_kernel_that_has_failed_is_named_with_its_trace() -> None:
     verdict = judge_wrecks(OOPS)
     assert verdict is not None
-    assert (verdict.outcome, verdict.blame) == (Outcome.FAIL, "kernel")
+    assert (verdict.outcome, str(verdict.blame)) == (Outcome.FAIL, "kernel")
     assert "oops" in verdict.reason
     assert verdict.reason.endswith("trace: xlog_recover_items_pass2 < xlog_recover")
 

@@ -34,7 +34,7 @@ def test_only_blocks_that_hold_something_count_and_each_file_once() -> None:
 def test_what_was_read_must_have_been_fetched(fetched: int, calls: int, outcome: Outcome) -> None:
     verdict = judge_read_back({"client": "client2", "bytes": fetched, "calls": calls}, FOUND)
     assert verdict.outcome is outcome
-    assert (verdict.blame == "the client's cache") is (outcome is Outcome.FAIL)
+    assert (str(verdict.blame) == "the client's cache") is (outcome is Outcome.FAIL)
 
 
 def test_where_nothing_is_left_nothing_need_be_fetched() -> None:

@@ -11,6 +11,7 @@ from raidproof.monitor.packets import Exchange, Operation, parse_connections, pa
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.wire import (
     Range,
+    by_client,
     failed_s,
     judge_late_reclaim,
     judge_locks_kept,
@@ -135,7 +136,7 @@ def test_real_lock_is_reclaimed() -> None:
 def test_verifier_that_stays_is_found_out() -> None:
     verdict = judge_verifier([write(1, 0, "a"), restart(2), write(3, 0, "a")])
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.blame == "nfsd"
+    assert str(verdict.blame) == "nfsd"
 
 
 def test_verifier_that_comes_back_later_is_found_out() -> None:
@@ -164,7 +165,7 @@ def test_verifier_after_a_failed_commit() -> None:
 def test_range_that_is_not_sent_again_is_found_out() -> None:
     verdict = judge_resent([write(1, 0, "a"), write(1.5, 10, "a"), restart(2), write(3, 0, "b")])
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.blame == ONE
+    assert verdict.blame == by_client(ONE)
     assert "bytes 10 to 20" in verdict.reason
 
 
@@ -201,7 +202,7 @@ def test_reclaim_that_is_refused_is_found_out() -> None:
     exchanges = [lock(1, ONE), restart(2), reopen(3, ONE, "NFS4ERR_NO_GRACE")]
     verdict = judge_locks_kept(exchanges)
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.blame == "nfsd"
+    assert str(verdict.blame) == "nfsd"
     assert "NFS4ERR_NO_GRACE" in verdict.reason
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from raidproof.core.blame import Blame
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.observation import End, Observation, ThroughNfsd
 from raidproof.record.outcome import Outcome, Verdict, worst
@@ -70,7 +71,7 @@ class Judgement:
 
     outcome: Outcome
     reason: str
-    blame: str | None = None
+    blame: Blame | None = None
     damages: tuple[Damage, ...] = ()
     """All ways in which it is broken; none where it is not, or where the export's options excuse it."""
     missing: tuple[Missing, ...] = ()
@@ -285,7 +286,7 @@ def incomplete_ns(cycle: CycleRecord) -> int | None:
     return cycle.fault_begun_ns if cycle.fault in INCOMPLETE else None
 
 
-def _beside(observation: Observation, blame: str, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
+def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
     """Yield what is wrong beside the ledger; ``whole``: no array had lost a member before the crash."""
     if observation.degraded and whole:
         what = "md went on without a member"
@@ -315,7 +316,7 @@ def _beside(observation: Observation, blame: str, *, whole: bool) -> Iterator[tu
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
 
 
-def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]) -> tuple[Outcome, str, str | None]:
+def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]) -> tuple[Outcome, str, Blame | None]:
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
         return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame

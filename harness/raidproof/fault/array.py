@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import now_ns
 from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
@@ -17,7 +18,7 @@ from raidproof.storage.array.upkeep import Action, Progress, ended_in
 
 KIB_PER_S = 1000
 """A rate of each member at which 288 MiB take five minutes. It is the least to which md's own default goes down."""
-WRITE_HOLE = "the write hole: the array was started dirty and degraded, as was asked"
+WRITE_HOLE = Blame(culprit=Culprit.WRITE_HOLE, detail="the array was started dirty and degraded, as was requested")
 DISK_FAILURE = r"md/raid\S*: Disk failure on"
 """What a kernel says of a member that was declared faulty."""
 
@@ -48,7 +49,7 @@ class _Incomplete(NobodyGoesDown):
     alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
 
     @property
-    def explains(self) -> str | None:
+    def explains(self) -> Blame | None:
         """Whose fault a loss is."""
         return WRITE_HOLE if self.starts_dirty else None
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import NotRecovered, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.flaw import FlawKind, drop_flushes, failed, slow
@@ -90,7 +91,9 @@ class SecondMemberFails(_Member):
     other: str
     name: ClassVar[str] = "second-member-fails"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
-    explains: ClassVar[str] = "the disks: a member failed before the one that had failed first was rebuilt"
+    explains: ClassVar[Blame] = Blame(
+        culprit=Culprit.DISKS, cause=Cause.SECOND_MEMBER_FAILED, detail=Cause.SECOND_MEMBER_FAILED
+    )
     """Whose fault a loss is."""
 
     def inject(self, scene: Scene) -> Injected:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
 from raidproof.core.layer import read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
@@ -20,7 +21,7 @@ from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.upkeep import Upkeep
 
 BLOCK = 4096
-ROT = "the disks: what they gave back was not what had been written"
+ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail=Cause.CHANGED_CONTENT)
 _PIECE = 1 << 20
 
 
@@ -66,7 +67,9 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
     other: str = ""
     name: ClassVar[str] = "latent-sector-during-rebuild"
-    explains: ClassVar[str] = "the disks: sectors were unreadable that a rebuild needed"
+    explains: ClassVar[Blame] = Blame(
+        culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS, detail=Cause.UNREADABLE_SECTORS
+    )
 
     def inject(self, scene: Scene) -> Injected:
         """Let a member fail, then sectors of another one, and rebuild the first."""
@@ -97,7 +100,7 @@ class SilentCorruption(NobodyGoesDown):
     length: int = BLOCK
     seed: int = 1
     name: ClassVar[str] = "silent-corruption"
-    explains: ClassVar[str] = ROT
+    explains: ClassVar[Blame] = ROT
 
     def inject(self, scene: Scene) -> Injected:
         """Change them, and see that the drive gives back others."""
@@ -134,7 +137,7 @@ class CorruptedAtRest(CleanReboot):
     blocks: int = 64
     seed: int = 1
     name: ClassVar[str] = "corrupted-at-rest"
-    explains: ClassVar[str] = ROT
+    explains: ClassVar[Blame] = ROT
 
     def inject(self, scene: Scene) -> Injected:
         """Stop the server, then change some blocks.

@@ -5,6 +5,7 @@ from typing import Self
 
 import pytest
 
+from raidproof.core.blame import Cause, Culprit
 from raidproof.core.errors import Inconclusive, ProductError, RaidproofError, RequirementMissing
 from raidproof.crash.checker.provider import SHOW, not_shown
 from raidproof.crash.exploration import Budget
@@ -47,11 +48,12 @@ class Explored:
             raise self._as(ProductError)
         return self
 
-    def must_find(self, kind: str, blame: str = "") -> FailureRecord:
+    def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
         """Claim that a failure of this kind was found, that it came again, and who was to blame.
 
         Of several the first is returned whose shrinking came to its end, if there is one.
-        ``kind`` is a part of the promise or of the damage; ``blame`` is how the blame begins.
+        ``kind`` is a part of the promise or of the damage; ``blame`` is the part of the
+        system that must be to blame, or what it did.
 
         Raises:
             RigError: the rig failed, or reuse of a machine has hidden something.
@@ -66,7 +68,7 @@ class Explored:
         if not found:
             raise self._as(Inconclusive, f"nothing like {kind!r} was found, and found again; ")
         first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
-        if not (first.blame or "").startswith(blame):
+        if blame is not None and (first.blame is None or not first.blame.is_of(blame)):
             raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
         return first
 

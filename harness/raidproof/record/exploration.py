@@ -7,6 +7,7 @@ from statistics import median
 
 from pydantic import Field
 
+from raidproof.core.blame import Blame
 from raidproof.record.cell import Strict
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec
@@ -136,7 +137,7 @@ class FailureRecord(Strict):
     at_s: float
     """When the power went, in seconds since the write log began."""
     reason: str
-    blame: str | None = None
+    blame: Blame | None = None
     said: list[str] = Field(default_factory=list)
     repeated: int = 0
     confirmed: int = 0

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from raidproof.core.blame import Blame
+
 
 class Outcome(StrEnum):
     """The end of a cycle or a run."""
@@ -47,5 +49,5 @@ class Verdict(BaseModel):
     checker: str
     outcome: Outcome
     reason: str
-    blame: str | None = None
+    blame: Blame | None = None
     """Which part broke the promise, where that is known."""

@@ -1,10 +1,11 @@
 """The schema of a run. ``SCHEMA`` rises whenever a field changes its meaning."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
+from raidproof.core.blame import Blame, Cause, Culprit, expected_blame
 from raidproof.record.cell import CellRecord, PlanRecord, Strict
 from raidproof.record.environment import Environment
 from raidproof.record.evidence import Evidence
@@ -64,8 +65,8 @@ class ControlSpec(Strict):
     """What a control must show for the rest of the run to count."""
 
     expects_loss: bool
-    expects_blame: str | None = None
-    """How the blame for the loss must begin."""
+    expects_blame: Annotated[Culprit | Cause | None, BeforeValidator(expected_blame)] = None
+    """Which part of the system, or what it did, must be to blame for the loss."""
 
 
 class CycleRecord(Strict):
@@ -99,7 +100,7 @@ class CycleRecord(Strict):
     ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
     """From the ledger's beginning to the fault, or to its last acknowledgement."""
-    explanation: str | None = None
+    explanation: Blame | None = None
     """Whose fault a loss is, as far as the fault itself says."""
     allowed_errors: list[int] = Field(default_factory=list)
     """Errors (errno) of which clients may be told at any time: something is wrong that means them."""

@@ -104,7 +104,7 @@ def note(record: RunRecord, cycle: CycleRecord) -> str:
 
 def blames(cycle: CycleRecord) -> list[str]:
     """Return whom the verdicts of a cycle blame, each once, but for those whom its reason names already."""
-    named = (verdict.blame for verdict in cycle.verdicts if verdict.blame)
+    named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
     return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
 
 

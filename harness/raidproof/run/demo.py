@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from raidproof.core.blame import Culprit
 from raidproof.core.log import progress
 from raidproof.core.topology import Platform, Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
@@ -54,7 +55,7 @@ def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
             stack=demo_stack(sync=True),
             cache_mode=CacheMode.LYING,
             seed=seed,
-            control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+            control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
         ),
         CycleSpec(
             name="clean-reboot",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from pathlib import Path
 
+from raidproof.core.blame import Culprit
 from raidproof.core.errors import ProductError, RequestError, RigError
 from raidproof.core.log import logger, say, step
 from raidproof.core.waiting import now_ns
@@ -335,7 +336,7 @@ def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:
         seed=plan.run.seed,
         ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,
-        control=ControlSpec(expects_loss=True, expects_blame="the disks"),
+        control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
     )
     clean = CycleSpec(
         name="control-clean-reboot",

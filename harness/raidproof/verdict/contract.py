@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from errno import EEXIST, EIO, ENOENT, errorcode
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.guest.ledger_writer import METADATA
 from raidproof.record.evidence import BlockClass, Evidence
 from raidproof.record.outcome import Outcome, Verdict
@@ -71,10 +72,10 @@ class Conditions:
     faults: frozenset[str] = frozenset()
     """Names of the fault, and of what was wrong from before it."""
 
-    explanation: str | None = None
+    explanation: Blame | None = None
     """Whose fault a loss is, where the fault itself says so."""
-    spoilt: str | None = None
-    """What was found to be wrong below, in the words of a blame: it explains a loss, and excuses nothing."""
+    spoilt: Blame | None = None
+    """What was found to be wrong below: it explains a loss, and excuses nothing."""
 
     @property
     def excused(self) -> bool:
@@ -87,15 +88,17 @@ class Conditions:
         return bool(self.lying_disks or self.explanation or self.spoilt)
 
     @property
-    def blame(self) -> str:
+    def blame(self) -> Blame:
         """Whose fault a loss is."""
         if self.lying_disks:
-            return f"the disks: {', '.join(self.lying_disks)} acknowledged flushes and kept nothing"
-        if self.explanation or self.spoilt:
-            return self.explanation or str(self.spoilt)
+            detail = f"{', '.join(self.lying_disks)} {Cause.LOST_FLUSHES}"
+            return Blame(culprit=Culprit.DISKS, cause=Cause.LOST_FLUSHES, members=self.lying_disks, detail=detail)
+        known = self.explanation or self.spoilt
+        if known is not None:
+            return known
         if self.excused:
-            return "the async export: the server answers before its disks have the data"
-        return "the stack: nothing that was configured or broken explains it"
+            return Blame(culprit=Culprit.ASYNC_EXPORT, detail="the server answers before its disks have the data")
+        return Blame(culprit=Culprit.STACK, detail="nothing that was configured or broken explains it")
 
 
 def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
@@ -116,7 +119,7 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         verdicts.append(verdict)
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"
-        blame = "the stack: no fault came after them"
+        blame = Blame(culprit=Culprit.STACK, detail="no fault came after them")
         verdicts.append(
             Verdict(checker=f"after recovery, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)
         )
@@ -154,7 +157,7 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
     if not counted:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="none is garbage, misplaced or unreadable")
     reason = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
-    blame = conditions.blame if conditions.broken_drives else "the stack"
+    blame = conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
 
 
@@ -182,7 +185,7 @@ def judge_errors(
     wrong, when = (early, ", before the fault") if conditions.excused and early else (failed, "")
     first = wrong[0]
     reason = f"{len(wrong):,}, the first of them {errorcode.get(first.error, first.error)} for {first.kind}{when}"
-    blame = "the stack: no fault had begun yet" if when else conditions.blame
+    blame = Blame(culprit=Culprit.STACK, detail="no fault had begun yet") if when else conditions.blame
     outcome = Outcome.PASS if excused else Outcome.FAIL
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
 
@@ -218,5 +221,5 @@ def judge_nothing_invented(evidence: Evidence, conditions: Conditions, where: st
     checker = f"nothing invented, seen {where}"
     if not evidence.invented:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="everything that is there was written")
-    blame = conditions.blame if conditions.lying_disks else "the stack"
+    blame = conditions.blame if conditions.lying_disks else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason="; ".join(evidence.invented[:5]), blame=blame)

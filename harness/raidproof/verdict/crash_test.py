@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.monitor.packets import read_exchanges
 from raidproof.record.evidence import Evidence
@@ -180,10 +181,10 @@ def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) ->
     return verdicts
 
 
-def cause_in(verdict: Verdict) -> str:
+def cause_in(verdict: Verdict) -> Blame:
     """Return what a loss is to be blamed on, where one of `judge_causes` has found something."""
-    blame = verdict.blame or ""
-    return blame if ":" in blame else f"{blame}: {verdict.checker}: {verdict.reason}"
+    blame = verdict.blame or Blame(culprit=Culprit.STACK)
+    return blame if blame.detail else blame.model_copy(update={"detail": f"{verdict.checker}: {verdict.reason}"})
 
 
 def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
@@ -230,13 +231,13 @@ def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, w
 
     ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
     """
-    blame = fault_of(conditions) if wreck is None else str(wreck.blame)
+    blame = fault_of(conditions) if wreck is None or wreck.blame is None else wreck.blame
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
     if wreck is not None:
         cycle.verdicts.append(wreck)
         what = f"{what}; {wreck.checker}: {wreck.reason}"
     control = cycle.control
-    if control is not None and control.expects_loss and blame.startswith(control.expects_blame or ""):
+    if control is not None and control.expects_loss and blame.is_of(control.expects_blame):
         cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
     else:
         cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
@@ -359,7 +360,7 @@ def conclude_control(
         blame = conditions.blame
         if not lost:
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
-        if not blame.startswith(cycle.control.expects_blame or ""):
+        if not blame.is_of(cycle.control.expects_blame):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
         if beside := next((one for one in bad if one.checker.startswith(OF_THE_STACK)), None):
             return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"

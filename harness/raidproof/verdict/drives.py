@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.flaw import FlawKind
 from raidproof.guest.ledger_writer import KINDS, METADATA
 from raidproof.record.outcome import Outcome, Verdict
@@ -39,7 +40,8 @@ def judge_flushes(start: Disks, end: Disks, synced: int) -> Verdict:
     if never := sorted(serial for serial, count in written.items() if count and not grown[serial]):
         said = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
         reason = f"{synced:,} operations were acknowledged as synced, and no flush reached {said}"
-        blame = f"the stack: what is above {', '.join(never)} sends no flushes down"
+        detail = f"what is above {', '.join(never)} sends no flushes down"
+        blame = Blame(culprit=Culprit.STACK, cause=Cause.NO_FLUSHES_SENT, members=tuple(never), detail=detail)
         return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
     reason = f"{sum(grown.values()):,} flushes and forced writes for {synced:,} acknowledged operations"
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
@@ -50,13 +52,16 @@ def flushes_of(counters: Mapping[str, Any]) -> int:
     return int(counters.get("flushes", 0)) + int(counters.get("fua", 0))
 
 
-def spoilt_by(disks: Disks) -> str | None:
+def spoilt_by(disks: Disks) -> Blame | None:
     """Say which drives have put writes elsewhere, or lost them, as the engine counted; None if none has."""
-    said = []
+    said, members = [], []
     for serial, counters in disks.items():
         for struck in counters.get("struck") or ():
             # An enum's member, or its value where the record was read back.
             kind = getattr(struck["kind"], "value", struck["kind"])
             if kind in SPOILS and struck["times"]:
+                members.append(serial)
                 said.append(f"{struck['times']:,} writes to {serial} were {SPOILS[kind]}")
-    return f"the disks: {'; '.join(said)}" if said else None
+    if not said:
+        return None
+    return Blame(culprit=Culprit.DISKS, cause=Cause.MISPLACED_WRITES, members=tuple(members), detail="; ".join(said))

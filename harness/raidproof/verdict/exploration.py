@@ -25,7 +25,7 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
         return outcome, f"control: had to lose acknowledged work, yet {reason}"
     for one in record.failures:
         again = one.confirmed or not one.repeated
-        if again and not (one.blame or "").startswith(record.control.expects_blame or ""):
+        if again and one.blame is not None and not one.blame.is_of(record.control.expects_blame):
             return Outcome.INVALID, f"control: {one.promise}: {one.damage} is blamed on {one.blame} in {one.state}"
     return Outcome.PASS, f"as it must, a control: {reason}"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 
 
@@ -11,6 +12,6 @@ def judge_export(asked: Iterable[str], applied: Iterable[str], path: str) -> Ver
     if gone := sorted(set(asked) - set(applied)):
         found = sorted(set(applied) - set(asked))
         reason = f"{path}: {', '.join(gone)} was asked, and the server applied {', '.join(found) or 'nothing else'}"
-        blame = "the server: its export was changed while clients worked"
+        blame = Blame(culprit=Culprit.SERVER, detail="its export was changed while clients worked")
         return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"{path}: {', '.join(sorted(asked))}")

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.contract import Conditions
 
@@ -64,6 +65,6 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions, mirrors: C
     return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")
 
 
-def fault_of(conditions: Conditions) -> str:
+def fault_of(conditions: Conditions) -> Blame:
     """Return whom to blame for damage below the export: no export option excuses that."""
-    return conditions.blame if conditions.broken_drives else "the stack"
+    return conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Collection, Sequence
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 
 # Each with the words that the kernel's own sources print (lib/bug.c, kernel/hung_task.c, fs/xfs, fs/ext4, block, md).
+KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
     "panic": re.compile(r"Kernel panic"),
@@ -49,7 +51,7 @@ def judge_wrecks(server: str, *, panic_asked_for: bool = False) -> Verdict | Non
         if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
             trace = trace_of(server, line)
             reason = f"server: {sign}: {line}{f'; trace: {trace}' if trace else ''}"
-            return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame="kernel")
+            return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=KERNEL)
     return None
 
 
@@ -94,4 +96,4 @@ def judge_kernel_logs(
     ]
     if not bad:
         return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")
-    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame="kernel")
+    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame=KERNEL)

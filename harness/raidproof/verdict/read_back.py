@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.record.outcome import Outcome, Verdict
 
@@ -43,6 +44,6 @@ def judge_read_back(counted: dict[str, Any], found: dict[str, Any], spans: Mappi
     least = least_of(found, spans)
     said = f"{client} read {least.bytes:,} bytes of {least.calls:,} files and fetched {fetched:,} by {calls:,} READs"
     if fetched < least.bytes or calls < least.calls:
-        reason, blame = f"{said}: the rest is out of its own cache", "the client's cache"
+        reason, blame = f"{said}: the rest is out of its own cache", Blame(culprit=Culprit.CLIENT_CACHE)
         return Verdict(checker="read back", outcome=Outcome.FAIL, reason=reason, blame=blame)
     return Verdict(checker="read back", outcome=Outcome.PASS, reason=said)

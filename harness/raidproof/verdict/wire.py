@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.monitor.packets import OK, Exchange, Operation, operations_of, whole
 from raidproof.record.outcome import Outcome, Verdict
 
+NFSD = Blame(culprit=Culprit.NFSD)
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
 """What a server says to a client that it knows no more."""
 NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
@@ -68,7 +70,12 @@ class Answered(NamedTuple):
     unstable: bool
 
 
-def _of(name: str, reason: str, outcome: Outcome, blame: str | None = None) -> Verdict:
+def by_client(name: str) -> Blame:
+    """Return the blame of one client."""
+    return Blame(culprit=Culprit.CLIENT, members=(name,), detail=name)
+
+
+def _of(name: str, reason: str, outcome: Outcome, blame: Blame | None = None) -> Verdict:
     return Verdict(checker=name, outcome=outcome, reason=reason, blame=blame)
 
 
@@ -154,9 +161,9 @@ def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = Non
         when = "before" if not before else "after"
         return _of(name, f"no WRITE or COMMIT was answered {when} it", Outcome.INCONCLUSIVE)
     if same := before & after:
-        return _of(name, f"still {min(same)}, as before", Outcome.FAIL, "nfsd")
+        return _of(name, f"still {min(same)}, as before", Outcome.FAIL, NFSD)
     if len(after) > 1 and after_s is None:
-        return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, "nfsd")
+        return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, NFSD)
     return _of(name, f"{min(before)} before, {min(after)} after", Outcome.PASS)
 
 
@@ -188,7 +195,9 @@ def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
     if missing:
         (client, handle), ranges = next(iter(missing.items()))
         said = f"{client} did not send bytes {ranges[0].begin} to {ranges[0].end} of file {handle} again"
-        return _of(name, f"{said}, nor {sum(map(len, missing.values())) - 1} other ranges", Outcome.FAIL, client)
+        return _of(
+            name, f"{said}, nor {sum(map(len, missing.values())) - 1} other ranges", Outcome.FAIL, by_client(client)
+        )
     if not resent:
         return _of(name, "nothing was unstable when the verifier changed", Outcome.INCONCLUSIVE)
     return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
@@ -255,7 +264,7 @@ def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
         if one.at_s < at_s:
             continue
         if wrong := _wrong_with(one, waiting):
-            return _of(name, wrong, Outcome.FAIL, "nfsd")
+            return _of(name, wrong, Outcome.FAIL, NFSD)
         if one.name == "LOCK" and one.reclaim:
             waiting.discard((one.client, one.handle))
         put_off += one.status == "NFS4ERR_GRACE"
@@ -285,7 +294,7 @@ def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
         return _of(name, f"{client} tried to reclaim nothing", Outcome.INCONCLUSIVE)
     if granted := [one for one in tried if one.status == OK]:
         said = f"{client} reclaimed file {granted[0].handle} by {granted[0].name} after the grace period"
-        return _of(name, said, Outcome.FAIL, "nfsd")
+        return _of(name, said, Outcome.FAIL, NFSD)
     statuses = sorted({str(one.status) for one in tried})
     return _of(name, f"{len(tried)} reclaims refused: {', '.join(statuses)}", Outcome.PASS)
 
@@ -302,7 +311,7 @@ def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verd
         return _of(name, f"{holder} was lent nothing", Outcome.INCONCLUSIVE)
     asked = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
     if OK not in asked:
-        return _of(name, f"{other} could not open it: {', '.join(map(str, asked))}", Outcome.FAIL, "nfsd")
+        return _of(name, f"{other} could not open it: {', '.join(map(str, asked))}", Outcome.FAIL, NFSD)
     if asked.index(OK) == 0:
-        return _of(name, f"{other} opened it at once, while {holder} had it", Outcome.FAIL, "nfsd")
+        return _of(name, f"{other} opened it at once, while {holder} had it", Outcome.FAIL, NFSD)
     return _of(name, f"{other} opened it after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)

@@ -1,5 +1,6 @@
 """How old a loss may be that an async export explains."""
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.contract import Conditions
@@ -25,5 +26,5 @@ def judge_age(evidence: Evidence, conditions: Conditions, until_ns: int | None, 
     age_s = (until_ns - first_ns) / 1e9
     reason = f"an operation is lost that had been acknowledged {age_s:,.0f} s before the fault"
     reason = f"{reason}; what is not synced is in memory for {conditions.write_back_s:,.0f} s at most"
-    blame = "the stack: an async export delays what the kernel writes, and excuses no more"
+    blame = Blame(culprit=Culprit.STACK, detail="an async export delays what the kernel writes, and excuses no more")
     return [Verdict(checker=f"{OLDER}, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)]

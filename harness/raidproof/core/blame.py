@@ -1,0 +1,70 @@
+"""Which part of the system broke a promise."""
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Culprit(StrEnum):
+    """A part of the system that can break a promise."""
+
+    DISKS = "the disks"
+    STACK = "the stack"
+    """What runs on the server between its disks and its network, where nothing more is known."""
+    ASYNC_EXPORT = "the async export"
+    SERVER = "the server"
+    NFSD = "nfsd"
+    KERNEL = "kernel"
+    WRITE_HOLE = "the write hole"
+    """Parity that did not reach the disks together with data, in an array that may not rely on it."""
+    CLIENT = "a client"
+    CLIENT_CACHE = "the client's cache"
+
+
+class Cause(StrEnum):
+    """What a part of the system did, where the harness knows it: it planted or counted it."""
+
+    LOST_FLUSHES = "acknowledged flushes and kept nothing"
+    MISPLACED_WRITES = "writes were not put where they belong"
+    SECOND_MEMBER_FAILED = "a member failed before the one that had failed first was rebuilt"
+    UNREADABLE_SECTORS = "sectors were unreadable that a rebuild needed"
+    CHANGED_CONTENT = "what they gave back was not what had been written"
+    NO_FLUSHES_SENT = "no flushes were sent to the disks"
+
+
+class Blame(BaseModel):
+    """Which part broke a promise, how, and which of its members."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    culprit: Culprit
+    cause: Cause | None = None
+    members: tuple[str, ...] = ()
+    """Serials of the disks, or names of the machines, where it is some of them."""
+    detail: str = ""
+    """A sentence for a reader; nothing depends on it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_older_record(cls, value: Any) -> Any:
+        """Take what records of before were: the culprit's name, a colon, and a sentence."""
+        if not isinstance(value, str):
+            return value
+        culprit, _, detail = value.partition(": ")
+        known = next((one for one in Culprit if one.value == culprit), None)
+        return {"culprit": Culprit.STACK, "detail": value} if known is None else {"culprit": known, "detail": detail}
+
+    def __str__(self) -> str:
+        return f"{self.culprit}: {self.detail}" if self.detail else self.culprit.value
+
+    def is_of(self, expected: Culprit | Cause | None) -> bool:
+        """Return whether this is what was expected; None expects nothing."""
+        return expected is None or expected in (self.culprit, self.cause)
+
+
+def expected_blame(value: Any) -> Any:
+    """Return the culprit or the cause that a control names; one of an older record begins as a sentence did."""
+    if isinstance(value, str) and value not in {*Culprit, *Cause}:
+        return Blame.model_validate(value).culprit
+    return value
