@@ -101,9 +101,9 @@ def lint_imports(home: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def small_house(tmp_path: Path) -> Path:
     shutil.copy(HOME / "pyproject.toml", tmp_path)
-    (tmp_path / "harness").mkdir()
-    for name in ("__init__", "errors", "report", "disk", "workload", "fault"):
-        (tmp_path / "harness" / f"{name}.py").write_text("")
+    (tmp_path / "raidproof").mkdir()
+    for name in ("__init__", "core", "report", "disk", "workload", "fault"):
+        (tmp_path / "raidproof" / f"{name}.py").write_text("")
     return tmp_path
 
 
@@ -113,22 +113,22 @@ def test_layers_are_kept() -> None:
 
 
 def test_layers_accept_a_downward_import(small_house: Path) -> None:
-    (small_house / "harness" / "report.py").write_text("import raidproof.disk")
+    (small_house / "raidproof" / "report.py").write_text("import raidproof.disk")
     assert lint_imports(small_house).returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("module", "imported"), [("disk", "report"), ("workload", "fault"), ("fault", "workload"), ("errors", "disk")]
+    ("module", "imported"), [("disk", "report"), ("workload", "fault"), ("fault", "workload"), ("core", "disk")]
 )
 def test_layers_refuse(small_house: Path, module: str, imported: str) -> None:
-    (small_house / "harness" / f"{module}.py").write_text(f"import harness.{imported}")
+    (small_house / "raidproof" / f"{module}.py").write_text(f"import raidproof.{imported}")
     ended = lint_imports(small_house)
     assert ended.returncode == 1
-    assert f"harness.{module} is not allowed to import harness.{imported}" in ended.stdout
+    assert f"raidproof.{module} is not allowed to import raidproof.{imported}" in ended.stdout
 
 
 def test_layers_name_a_module_without_a_layer(small_house: Path) -> None:
-    (small_house / "harness" / "stray.py").write_text("")
+    (small_house / "raidproof" / "stray.py").write_text("")
     ended = lint_imports(small_house)
     assert ended.returncode == 1
     assert "stray" in ended.stdout

@@ -57,7 +57,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
         for old, new in changed.get(machine.name, ()):
             assert old in source, f"the ledger's program has no {old!r}: nothing would be planted"
             source = source.replace(old, new)
-        machine.put(source, ledger.AGENT)
+        machine.put(source, ledger.WRITER)
 
     patch.setattr(ledger, "install", planted)
 
@@ -77,7 +77,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
             for old, new in changed.items():
                 assert source.count(old) == 1, old
                 source = source.replace(old, new)
-            machine.put(source, ledger.AGENT)
+            machine.put(source, ledger.WRITER)
 
     patch.setattr(ledger, "install", planted)
 

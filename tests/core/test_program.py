@@ -38,7 +38,7 @@ def test_a_program_that_does_not_end_is_ended() -> None:
 PARENT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from harness.machine import program
+from raidproof.core import program
 program.follow(["sh", "-c", "sh -c 'echo $$; exec sleep 1000' | cat"], lambda line: print(line, flush=True),
                environment={}, deadline_s=1000)
 """

@@ -26,7 +26,7 @@ def test_nbdkit_runs_in_the_foreground_and_finds_the_package() -> None:
     )
     assert command[0] == "env"
     folder = next(word for word in command if word.startswith("PYTHONPATH=")).removeprefix("PYTHONPATH=")
-    assert (Path(folder) / "harness" / "disk" / "engine.py").is_file()
+    assert (Path(folder) / "raidproof" / "disk" / "engine.py").is_file()
     for word in (
         "--foreground",
         "--exit-with-parent",

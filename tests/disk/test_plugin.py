@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HOME = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).resolve().parents[2] / "harness"
 LOAD = """
 import sys, types
 sys.modules["nbdkit"] = types.SimpleNamespace(FLAG_FUA=2)
@@ -17,8 +17,8 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     # -S: without site-packages.
     ended = subprocess.run(
         [sys.executable, "-S", "-c", LOAD],
-        cwd=HOME,
-        env={**os.environ, "PYTHONPATH": str(HOME)},
+        cwd=SOURCES,
+        env={**os.environ, "PYTHONPATH": str(SOURCES)},
         capture_output=True,
         text=True,
         check=False,

@@ -126,7 +126,7 @@ def test_two_at_once_build_it_once() -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from harness.machine import cache
+from raidproof.image import cache
 
 def builder(partial):
     (partial / "half").write_text("half")

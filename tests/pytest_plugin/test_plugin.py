@@ -77,7 +77,7 @@ def test_what_is_slow_is_left_out_unless_asked_for(pytester: pytest.Pytester, ar
 
 @pytest.mark.parametrize("capture", ["fd", "sys", "no"])
 def test_progress_shows_whatever_is_captured(pytester: pytest.Pytester, capture: str) -> None:
-    pytester.makepyfile("from harness import log\ndef test_it(): log.step('array [md0] assembled')")
+    pytester.makepyfile("from raidproof.core import log\ndef test_it(): log.step('array [md0] assembled')")
     ended = pytester.runpytest_subprocess(f"--capture={capture}")
     ended.stdout.fnmatch_lines(["array [[]md0[]] assembled", "*1 passed*"])
 
@@ -98,7 +98,7 @@ def test_a_typo_in_an_option_names_the_nearest(pytester: pytest.Pytester, option
 
 def test_a_missing_requirement_of_the_host_is_a_skip(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
-        "from harness import doctor\nfrom raidproof.core.errors import RequirementMissing\n"
+        "from raidproof.run import doctor\nfrom raidproof.core.errors import RequirementMissing\n"
         "def missing(): raise RequirementMissing('no user namespaces')\n"
         "doctor.require_host = missing\n"
     )

@@ -49,7 +49,7 @@ def test_without_workers_nobody_waits(pytester: pytest.Pytester) -> None:
 def test_ends_of_the_workers_runs_are_told(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
 import pytest
-from harness import plugin
+from raidproof.pytest_plugin import plugin
 
 def ends_of(config):
     return [f"report: results/{config.workerinput['workerid']}/report.html"] if hasattr(config, "workerinput") else []

@@ -266,4 +266,4 @@ def serve(orders: dict[str, Any], scan: Scan) -> None:
 
 if __name__ == "__main__":
     with open(sys.argv[1]) as orders_file:
-        serve(json.load(orders_file), import_module("scan").read_back)
+        serve(json.load(orders_file), import_module("ledger_reader").read_back)

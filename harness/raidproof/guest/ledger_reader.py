@@ -1,7 +1,7 @@
-"""The ledger's program that reads back, on any machine, what `agent` has written on the clients.
+"""The ledger's program that reads back, on any machine, what `ledger_writer` has written on the clients.
 
-The file is copied into machines beside agent.py, and runs there on a minimal Python: standard library only. Run as
-``scan.py CONFIG``.
+The file is copied into machines beside ledger_writer.py: standard library only. Run as
+``ledger_reader.py CONFIG``.
 """
 
 import errno
@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 # In a machine the two stand beside each other in a folder, in the harness in a package.
-agent = import_module("raidproof.guest.ledger_writer" if __package__ else "agent")
-BLOCK = agent.BLOCK
+writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
+BLOCK = writer.BLOCK
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
@@ -23,10 +23,10 @@ def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -
     ``shift``: where it begins in its first page. One that straddles two pages is two requests to the disks: if it is
     there in two generations, it is in the older one.
     """
-    found = agent.identity(data, seed)
-    if found == agent.GARBAGE and shift and len(data) == BLOCK:
+    found = writer.identity(data, seed)
+    if found == writer.GARBAGE and shift and len(data) == BLOCK:
         return oldest(data, file, offset, seed, BLOCK - shift)
-    return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else agent.MISPLACED
+    return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else writer.MISPLACED
 
 
 def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
@@ -34,19 +34,19 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
     found = []
     for start, end in ((0, first), (first, BLOCK)):
         part = data[start:end]
-        generation = agent.generation_of(data, start, seed) if any(part) else agent.ABSENT
-        if generation and part != agent.block(file, offset, generation, seed)[start:end]:
-            return int(agent.GARBAGE)
+        generation = writer.generation_of(data, start, seed) if any(part) else writer.ABSENT
+        if generation and part != writer.block(file, offset, generation, seed)[start:end]:
+            return int(writer.GARBAGE)
         found.append(generation)
     return int(min(found))
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
     """Return what identifies a block of an extents worker's file: its own place and generation, or what is wrong."""
-    found = agent.identity(data, seed)
+    found = writer.identity(data, seed)
     if isinstance(found, int):
-        return str({agent.ABSENT: "-", agent.OLD: "old"}.get(found, agent.OTHER_CONTENT))
-    return str(agent.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
+        return str({writer.ABSENT: "-", writer.OLD: "old"}.get(found, writer.OTHER_CONTENT))
+    return str(writer.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def read_back(config: dict[str, Any]) -> dict[str, Any]:
         path = os.path.join(config["root"], worker["path"])
         file, count, span = worker["file"], worker["blocks"], worker.get("span", 1)
         # Workers that were recorded before there were rounds: of `close`, too, each had files of its own.
-        if worker["kind"] in agent.TREES:
+        if worker["kind"] in writer.TREES:
             found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
         elif worker.get("files") or worker["kind"] == "close":
             blocks: list[int] = []
@@ -85,19 +85,19 @@ def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed:
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return [agent.ABSENT] * count
+        return [writer.ABSENT] * count
     except OSError:
-        return [agent.UNREADABLE] * count
+        return [writer.UNREADABLE] * count
     if not count:
         return []
-    start = agent.position_of(worker, index)
-    places = [(one, agent.position_of(worker, one)) for one in range(index, index + count)]
+    start = writer.position_of(worker, index)
+    places = [(one, writer.position_of(worker, one)) for one in range(index, index + count)]
     try:
         try:
             data = pread_all(fd, places[-1][1] + BLOCK - start, start)
         except OSError:
             if count == 1:
-                return [agent.UNREADABLE]
+                return [writer.UNREADABLE]
             return [read_blocks(worker, path, one, 1, seed)[0] for one, _ in places]
         return [
             read_block(data[position - start :][:BLOCK], worker["file"], one * BLOCK, seed, position % BLOCK)
@@ -125,14 +125,14 @@ def records(path: str, file: int, seed: int) -> list[int]:
     `MISPLACED` stands for a whole record of another worker.
     """
     try:
-        with agent.opened(path, os.O_RDONLY) as fd:
+        with writer.opened(path, os.O_RDONLY) as fd:
             data = pread_all(fd, os.fstat(fd).st_size, 0)
     except FileNotFoundError:
         return []
     except OSError:
-        return [agent.UNREADABLE]
-    found = [agent.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
-    mine = [one if isinstance(one, int) or one[0] == file else agent.MISPLACED for one in found]
+        return [writer.UNREADABLE]
+    found = [writer.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
+    mine = [one if isinstance(one, int) or one[0] == file else writer.MISPLACED for one in found]
     return [one if isinstance(one, int) else one[1] // BLOCK + 1 for one in mine]
 
 
@@ -150,22 +150,22 @@ def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
     Of one that is at least a block long the signature of each block; else whether it is what append wrote, that and
     zeroes behind it, or something else.
     """
-    with agent.opened(path, os.O_RDONLY) as fd:
+    with writer.opened(path, os.O_RDONLY) as fd:
         if size >= BLOCK:
             data = pread_all(fd, size, 0)
             return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
         # Of one that is longer its size tells enough.
-        data = os.read(fd, agent.APPENDED + 1)
+        data = os.read(fd, writer.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
-    uncut = b"+" * agent.TRUNCATED + bytes(agent.APPENDED - agent.TRUNCATED)
-    return str(agent.UNCUT if data == uncut else agent.OTHER_CONTENT)
+    uncut = b"+" * writer.TRUNCATED + bytes(writer.APPENDED - writer.TRUNCATED)
+    return str(writer.UNCUT if data == uncut else writer.OTHER_CONTENT)
 
 
 def attribute(path: str) -> str | None:
     """Return the extended attribute of a file that setxattr sets, if it has one."""
     try:
-        return os.getxattr(path, agent.XATTR).decode(errors="replace")
+        return os.getxattr(path, writer.XATTR).decode(errors="replace")
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
             return None

@@ -17,14 +17,13 @@ from pydantic import BaseModel, ConfigDict
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
-from raidproof.guest import ledger_reader as scan
-from raidproof.guest import ledger_writer as agent
+from raidproof.guest import ledger_reader, ledger_writer
 from raidproof.machine.machine import Machine
 from raidproof.machine.transport import RemoteCommand
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
-AGENT = "/run/raidproof/agent.py"
-SCAN = "/run/raidproof/scan.py"
+WRITER = "/run/raidproof/ledger_writer.py"
+READER = "/run/raidproof/ledger_reader.py"
 START_DEADLINE_S = 60.0
 ENOUGH_DEADLINE_S = 30.0
 """For as long clients go on working until each kind of operation has been done often enough to be judged."""
@@ -137,7 +136,7 @@ class LedgerSpec(BaseModel):
             if kind not in WORKER_KINDS:
                 raise RequestError(f"no such ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
         for kind in self.omit:
-            if kind not in (known := (*WORKER_KINDS, *agent.KINDS)):
+            if kind not in (known := (*WORKER_KINDS, *ledger_writer.KINDS)):
                 raise RequestError(f"the ledger has no {kind!r} to leave out", remedy=nearest(kind, known))
         workers: list[WorkerSpec] = []
         for place, client in enumerate(clients[:1] if self.quiet_s else clients):
@@ -216,7 +215,7 @@ class Ledger:
                     install(client, self.config(client.name, self._ear.heard_at(listener, client)))
                 for name, client in self.clients.items():
                     self._boots[name] = client.boot_id
-                    self._commands[name] = client.start_command(["python3", AGENT, f"{AGENT}.json"])
+                    self._commands[name] = client.start_command(["python3", WRITER, f"{WRITER}.json"])
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
                     Deadline.after(START_DEADLINE_S),
@@ -301,15 +300,15 @@ class Ledger:
         """Read everything back on a machine that has the file system mounted at ``root``."""
         orders = json.loads(self.config(None)) | {"root": root}
         install(machine, json.dumps(orders))
-        machine.put(Path(scan.__file__).read_bytes(), SCAN)
-        found: Found = json.loads(machine.succeed(["python3", SCAN, f"{AGENT}.json"], deadline_s=SCAN_DEADLINE_S))
+        machine.put(Path(ledger_reader.__file__).read_bytes(), READER)
+        found: Found = json.loads(machine.succeed(["python3", READER, f"{WRITER}.json"], deadline_s=SCAN_DEADLINE_S))
         return found
 
 
 def install(machine: Machine, config: str) -> None:
     """Put the agent and its orders into a machine's memory."""
-    machine.put(Path(agent.__file__).read_bytes(), AGENT)
-    machine.put(config, f"{AGENT}.json")
+    machine.put(Path(ledger_writer.__file__).read_bytes(), WRITER)
+    machine.put(config, f"{WRITER}.json")
 
 
 class Receiver(threading.Thread):
@@ -369,10 +368,10 @@ class Receiver(threading.Thread):
             self.open_connections -= 1
 
     def _count(self, data: bytes) -> None:
-        for what, code, worker, *_ in agent.FRAME.iter_unpack(data):
-            if what == agent.ACKNOWLEDGE:
-                self.ended[agent.KINDS[code]] += 1
-            elif what == agent.END:
+        for what, code, worker, *_ in ledger_writer.FRAME.iter_unpack(data):
+            if what == ledger_writer.ACKNOWLEDGE:
+                self.ended[ledger_writer.KINDS[code]] += 1
+            elif what == ledger_writer.END:
                 self.done.add(worker)
 
     def stop(self) -> None:

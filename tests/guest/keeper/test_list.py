@@ -17,11 +17,8 @@ from raidproof.storage.link import INGRESS
 from raidproof.storage.tuning.knob import DIRTY, QUEUE, VM
 from raidproof.workload import fio, ledger, shared_file
 
-HARNESS = Path(export.__file__).parent
-LAYERS = (
-    *("array", "cell", "cycle", "export.py", "fault", "filesystem", "layer.py", "link.py", "monitor", "mount.py"),
-    *("stack.py", "tuning", "workload"),
-)
+ROOMS = Path(export.__file__).parents[1]
+LAYERS = ("core/layer.py", "fault", "monitor", "run/cell", "run/crash_test", "storage", "workload")
 PLACES = ("/etc/", "/var/", "/usr/", "/opt/", "/root", "/home/", "/boot/", "/tmp", "/lib/")
 UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
 """HOME and PATH."""
@@ -29,7 +26,7 @@ UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
 
 def sources() -> Iterator[Path]:
     for name in LAYERS:
-        path = HARNESS / name
+        path = ROOMS / name
         yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
@@ -47,7 +44,7 @@ def test_directories_are_watched() -> None:
 
 
 def test_agents_and_orders_lie_where_all_is_put_back() -> None:
-    paths = (monitor.AGENT, monitor.OUTPUT, ledger.AGENT, shared_file.AGENT, fio.JOB_FILE)
+    paths = (monitor.AGENT, monitor.OUTPUT, ledger.WRITER, shared_file.AGENT, fio.JOB_FILE)
     assert all(path.startswith(f"{RUNTIME}/") for path in paths)
 
 

@@ -9,9 +9,7 @@ from typing import Any, Self
 
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
-from raidproof.guest import check_agent
-from raidproof.guest import ledger_reader as scan
-from raidproof.guest import ledger_writer as agent
+from raidproof.guest import check_agent, ledger_reader, ledger_writer
 from raidproof.machine.console import cause_of_death
 from raidproof.machine.machine import Machine
 from raidproof.machine.transport import RemoteCommand
@@ -48,8 +46,8 @@ class AgentLine:
             RigError: it does not.
         """
         host, port = lab.heard_at(listener, machine)
-        machine.put(Path(agent.__file__).read_bytes(), f"{FOLDER}/agent.py")
-        machine.put(Path(scan.__file__).read_bytes(), f"{FOLDER}/scan.py")
+        machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
+        machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
         machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
         machine.put(json.dumps({**orders, "host": host, "port": port}), f"{FOLDER}/orders.json")
         command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"])

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RigError
+from raidproof.guest import keeper
 
 ROOT = "/var/lib/raidproof"
 """On the machine."""
@@ -127,7 +128,7 @@ def bring(machine: Remote, where: str) -> None:
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
-        for path in sorted((Path(__file__).parent / "keeper").glob("*.py")):
+        for path in sorted(Path(keeper.__file__).parent.glob("*.py")):
             entry = tarfile.TarInfo(f"keeper/{path.name}")
             entry.size = path.stat().st_size
             with path.open("rb") as file:
