@@ -223,6 +223,25 @@ def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
     assert records([1, OLD, 2, 3], 3).blocks[BlockClass.OLD] == 1
 
 
+def test_zeros_between_records_are_places_of_records_that_are_lost() -> None:
+    lost = records([1, ABSENT, 3], 3)
+    assert (lost.lost, lost.broken_blocks, lost.invented) == ({"o_append": 1}, 1, [])
+    assert lost.blocks[BlockClass.SYNCED_LOST] == 1
+    # The lost one may be another client's.
+    other = RECORDS.model_copy(update={"number": 1, "client": "client2", "file": 1})
+    done_there = done("o_append", 0, at_ns=5)._replace(worker=1)
+    found = {
+        RECORDS.key: {"records": [ABSENT, 1], "names": ["a"]},
+        other.key: {"records": [ABSENT, MISPLACED], "names": ["a"]},
+    }
+    both = weigh([RECORDS, other], History([done_there, done("o_append", 0)]), found)
+    assert (both.lost, both.invented) == ({"o_append": 1}, [])
+
+
+def test_zeros_between_records_of_which_none_is_missing_are_found() -> None:
+    assert records([1, ABSENT, 2, 3], 3).invented
+
+
 def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
     worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
     assert weigh([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}

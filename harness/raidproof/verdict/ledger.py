@@ -159,7 +159,7 @@ def balance_of(
     Raises:
         RigError: the scan says nothing of a worker.
     """
-    balance = Balance(resumed_ns)
+    balance, appending = Balance(resumed_ns), list[Case]()
     by_worker: dict[int, list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if operation.begun_before(seen_ns):
@@ -182,6 +182,9 @@ def balance_of(
         case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn, unsure)
         weigh_ = {**dict.fromkeys(TREES, weigh_names), "o_append": weigh_records}.get(worker.kind, weigh_blocks)
         weigh_(case, balance)
+        if weigh_ is weigh_records:
+            appending.append(case)
+    weigh_holes(appending, balance)
     return balance
 
 
@@ -275,7 +278,6 @@ def weigh_files(case: Case, required: Collection[int], issued: Collection[int], 
 
 
 SPECIAL = {
-    ABSENT: BlockClass.GARBAGE,
     GARBAGE: BlockClass.GARBAGE,
     MISPLACED: BlockClass.MISPLACED,
     UNREADABLE: BlockClass.UNREADABLE,
@@ -293,7 +295,7 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
         return None
     if state > issued:
         return BlockClass.GARBAGE
-    if state in SPECIAL and state not in {ABSENT, GARBAGE}:
+    if state in SPECIAL and state != GARBAGE:
         return SPECIAL[state]
     if state == GARBAGE:
         # Disks that tear may tear a block that was being overwritten when the power went; others write it whole.
@@ -343,6 +345,23 @@ def weigh_records(case: Case, balance: Balance) -> None:
     if not case.unheard and (more := sorted(set(mine) - issued)):
         balance.invented.append(f"{worker.path}: record {more[0]}, which nobody wrote")
     balance.lost_files += bool(bound and not case.found["names"])
+
+
+def weigh_holes(appending: Sequence[Case], balance: Balance) -> None:
+    """Judge blocks of zeros between the records of a file: each is the place of a record that is not there.
+
+    A client appends behind the end of the file that it knows, also after the server has lost that end. Cases of one
+    file are those of its workers; a scan says the same of it for each, but for whose record is at a place.
+    """
+    by_file: dict[str, list[Case]] = defaultdict(list)
+    for case in appending:
+        by_file[case.worker.path].append(case)
+    for path, cases in by_file.items():
+        records = list(cases[0].found["records"])
+        holes = records[:-1].count(ABSENT)
+        missing = sum(len({one.place + 1 for one in case.operations} - {*case.found["records"]}) for case in cases)
+        if holes > missing and not any(case.unheard for case in cases):
+            balance.invented.append(f"{path}: {holes} blocks of zeros between records, and {missing} records missing")
 
 
 def weigh_names(case: Case, balance: Balance) -> None:
