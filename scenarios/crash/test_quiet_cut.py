@@ -21,13 +21,10 @@ from raidproof.run.crash_test import CycleSpec
 from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.source import source_of
 from raidproof.workload.ledger import LedgerSpec
+from scenarios.crash.quiet import quiet
 from scenarios.selftest.deeds import Before, Deed, Places, disks_of
 
-BLOCKS = 16
-"""So few that each is overwritten again and again."""
 EVERY_KIND = LedgerSpec()
-QUIET_S = 0.005
-"""After each operation: longer than what it leaves behind it may take."""
 EARLY_US = 1500
 DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
@@ -39,11 +36,6 @@ FLAWED = "disk1"
 CULPRIT = f"the disks: {FLAWED} "
 
 SLOW = pytest.mark.exhaustive
-
-
-def quiet(*kinds: str) -> LedgerSpec:
-    """Return a ledger of one operation at a time."""
-    return LedgerSpec(kinds=kinds or EVERY_KIND.kinds, blocks=BLOCKS, files=BLOCKS, quiet_s=QUIET_S)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.demo import demo_cycles
 from raidproof.verdict.contract import PROMISES
+from scenarios.crash.quiet import quiet
 from scenarios.selftest.deeds import Before, Places, TamperedCut
 from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
 from scenarios.selftest.test_planted import all_said
@@ -26,6 +27,15 @@ STATES = 400
 CULPRIT = "the stack"
 """No disk lied, and no option allows a loss: what is left is what runs on the server."""
 NONE = "clean"
+
+
+MADE_FOR_EXTENTS = ("mkdir", "create", "pages")
+"""What makes the files whose extents an operation changes."""
+
+
+def is_hidden(defect: str) -> bool:
+    """Return whether only a quiet ledger shows a defect, cut at its replies."""
+    return defect in DEFECTS and DEFECTS[defect].hidden
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,7 @@ class Defective:
             "name": defect,
             "title": f"nfsd: {DEFECTS[defect].says if defect in DEFECTS else 'no defect'}",
             "fio": None,
+            "ledger": quiet(*MADE_FOR_EXTENTS, *DEFECTS[defect].kinds) if is_hidden(defect) else SYNC.ledger,
             "during": (Before(plant),),
             "fault": TamperedCut(places=places, at_work=count),
         }
@@ -88,7 +99,7 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
         found = {plain(one.checker): one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     else:
         assert record.outcome is Outcome.PASS, all_said(record)
-        explored = Explore(defective.campaign)(record, STATES)
+        explored = Explore(defective.campaign)(record, STATES, at_replies=is_hidden(defect))
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
         found = {plain(one.promise): one.blame for one in explored.record.failures if one.confirmed}
     promised = {plain(PROMISES[kind]) for kind in DEFECTS[defect].kinds}
