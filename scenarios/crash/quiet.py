@@ -1,5 +1,7 @@
 """A ledger of one operation at a time: no other operation's flush makes durable what this one's should have."""
 
+from collections.abc import Iterable
+
 from raidproof.workload.ledger import LedgerSpec
 
 BLOCKS = 16
@@ -8,6 +10,8 @@ QUIET_S = 0.005
 """Seconds without an operation after each: longer than the work that an operation may leave behind."""
 
 
-def quiet(*kinds: str) -> LedgerSpec:
-    """Return such a ledger of these kinds of operation, or of every kind."""
-    return LedgerSpec(kinds=kinds or LedgerSpec().kinds, blocks=BLOCKS, files=BLOCKS, quiet_s=QUIET_S)
+def quiet(*workers: str, omit: Iterable[str] = ()) -> LedgerSpec:
+    """Return such a ledger with these kinds of workers, or all, of which none does what is left out."""
+    left_out = (*LedgerSpec().omit, *omit)
+    kinds = workers or LedgerSpec().kinds
+    return LedgerSpec(kinds=kinds, omit=left_out, blocks=BLOCKS, files=BLOCKS, quiet_s=QUIET_S)

@@ -29,8 +29,8 @@ CULPRIT = "the stack"
 NONE = "clean"
 
 
-MADE_FOR_EXTENTS = ("mkdir", "create", "pages")
-"""What makes the files whose extents an operation changes."""
+EXTENTS = {"allocate", "punch", "copy", "clone", "unlink"}
+"""What a worker does with a file that it has written."""
 
 
 def is_hidden(defect: str) -> bool:
@@ -59,7 +59,7 @@ class Defective:
             "name": defect,
             "title": f"nfsd: {DEFECTS[defect].says if defect in DEFECTS else 'no defect'}",
             "fio": None,
-            "ledger": quiet(*MADE_FOR_EXTENTS, *DEFECTS[defect].kinds) if is_hidden(defect) else SYNC.ledger,
+            "ledger": quiet("extents", omit=EXTENTS - DEFECTS[defect].kinds) if is_hidden(defect) else SYNC.ledger,
             "during": (Before(plant),),
             "fault": TamperedCut(places=places, at_work=count),
         }
@@ -98,7 +98,8 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     if record.outcome is Outcome.FAIL:
         found = {plain(one.checker): one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     else:
-        assert record.outcome is Outcome.PASS, all_said(record)
+        # Of some kinds a quiet ledger does too few, or sends no COMMIT: nothing is claimed of those.
+        assert record.outcome is Outcome.PASS or is_hidden(defect), all_said(record)
         explored = Explore(defective.campaign)(record, STATES, at_replies=is_hidden(defect))
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
         found = {plain(one.promise): one.blame for one in explored.record.failures if one.confirmed}
