@@ -93,7 +93,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
         with pytest.MonkeyPatch.context() as inner:
             for step in ("deactivate", "activate"):
                 inner.setattr(mount, step, lambda: None)
-            inner.setattr("raidproof.run.crash_test.cycle.DROP_CACHES", ["tee", "/dev/null"])
+            inner.setattr("raidproof.run.crash_test.cycle.DROP_CACHES", "/dev/null")
             look(cycle, work)
 
     patch.setattr(Cycle, "_look_through_client", planted)

@@ -13,12 +13,12 @@ from raidproof.core.layer import (
     differences,
     found_in,
     one_of,
-    parse_read,
     power_of_two,
-    read_command,
+    read_files,
     require_effective,
     try_all,
 )
+from tests.guest_files import FilesByCommands
 
 
 class Tool(Spec):
@@ -84,15 +84,27 @@ def test_every_step_is_tried() -> None:
     assert len(caught.value.exceptions) == 2
 
 
-def test_files_are_read_in_one_go() -> None:
-    assert read_command(["/a", "/b"]) == ["grep", "-sH", "", "/a", "/b"]
-    assert parse_read("/a:1\n/b:x:y\n/b:z\n/c:\n") == {"/a": "1", "/b": "x:y\nz", "/c": ""}
+class Reader(FilesByCommands):
+    name = "server"
+    address = "10.77.0.10"
+
+    def __init__(self, printed: str) -> None:
+        self.printed = printed
+
+    def run(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 0) -> Completed:
+        return Completed(tuple(argv), 0, self.printed, "", self.name)
+
+    def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 0) -> str:
+        return self.run(argv).stdout
 
 
-@pytest.mark.parametrize("text", ["", "/a:1\n/b:2", "nonsense\n"])
-def test_a_cut_off_answer_is_the_rigs_fault(text: str) -> None:
-    with pytest.raises(RigError):
-        parse_read(text)
+def test_files_that_are_there_are_read() -> None:
+    assert read_files(Reader("/a:1\n/b:x:y\n/b:z\n"), ["/a", "/b", "/c"]) == {"/a": "1", "/b": "x:y\nz"}
+
+
+def test_files_none_of_which_is_there_are_the_rigs_fault() -> None:
+    with pytest.raises(RigError, match="server: none of these files can be read: /a /b"):
+        read_files(Reader(""), ["/a", "/b"])
 
 
 def test_what_is_missing_is_named() -> None:
@@ -101,7 +113,7 @@ def test_what_is_missing_is_named() -> None:
         found_in(r"^x=(\d+)$", "", "the x")
 
 
-class FakeMachine:
+class FakeMachine(FilesByCommands):
     """Answers commands from a table, and remembers what it was asked; anything else ends with status 1."""
 
     def __init__(self, answers: dict[str, str] | None = None) -> None:

@@ -16,6 +16,7 @@ from raidproof.crash.owner import (
     parse_ncheck,
 )
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
+from tests.guest_files import FilesByCommands
 
 TEXTS = Path(__file__).parents[1] / "data"
 XFS = {path.stem: path.read_text() for path in (TEXTS / "xfsprogs").glob("*.txt")}
@@ -23,7 +24,7 @@ EXT4 = {path.stem.removeprefix("debugfs-1.47.2-"): path.read_text() for path in 
 FSMAP, NO_RMAPBT = XFS["fsmap-6.13"], XFS["fsmap-6.13-no-rmapbt"]
 
 
-class Server:
+class Server(FilesByCommands):
     """A machine that answers as a real one has, by the beginning of the command."""
 
     name = "server"

@@ -14,12 +14,13 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array.parity import ROW
 from tests.crash.made_up import FakeChecker
 from tests.crash.mirror import DATA, PAGE, MirrorRun
+from tests.guest_files import FilesByCommands
 
 LOG = "XFS log"
 FSMAP = "\t0: 9:0 [0..1000000]: journalling log 1000001\n"
 
 
-class Server:
+class Server(FilesByCommands):
     """A machine that does what it is told, but for what it refuses."""
 
     name = "server"

@@ -8,9 +8,10 @@ from raidproof.core.waiting import now_ns
 from raidproof.fault import ClockStep, Scene, allowed_by
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
+from tests.guest_files import FilesByCommands
 
 
-class Server:
+class Server(FilesByCommands):
     """A server with a clock of its own, that can be set or not."""
 
     name = "server"

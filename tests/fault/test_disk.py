@@ -28,13 +28,14 @@ from raidproof.storage.array.upkeep import Upkeep
 from raidproof.storage.stack import Stack
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.integrity import fault_of, judge_array
+from tests.guest_files import FilesByCommands
 
 DISKS = Blame(culprit=Culprit.DISKS)
 SIZE = 1 << 20
 MEMBERS = ("d0", "d1", "d2", "d3")
 
 
-class FakeServer:
+class FakeServer(FilesByCommands):
     """A kernel with files in memory, that runs one request to each member for every write of its file system."""
 
     name = "server"

@@ -9,11 +9,12 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.fault import FilesystemFull, InodesExhausted, Scene, allowed_by
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
+from tests.guest_files import FilesByCommands
 
 REFUSED = "fallocate: fallocate failed: No space left on device\n"
 
 
-class Server:
+class Server(FilesByCommands):
     """A server whose filesystem has so much room, of which the last part is given to nobody."""
 
     name = "server"

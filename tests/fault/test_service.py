@@ -7,13 +7,14 @@ from raidproof.core.errors import RigError
 from raidproof.fault import NfsdKilled, Scene, ServerRestart
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
+from tests.guest_files import FilesByCommands
 
 IGNORED = "Name:\tnfsd\nSigBlk:\t0000000000000000\nSigIgn:\tffffffffffffffff\nSigCgt:\t0000000000000000\n"
 """Of nfsd on Linux 6.1.176."""
 TAKEN = IGNORED.replace("SigIgn:\tffffffffffffffff", "SigIgn:\tfffffffffffffef8")
 
 
-class Server:
+class Server(FilesByCommands):
     """A server with so many nfsd threads, which end when they are asked to, or by a signal."""
 
     name = "server"

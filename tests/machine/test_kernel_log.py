@@ -7,11 +7,12 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.machine.kernel_log import Moment, keep_tasks, moment, said_since, said_until_off, stamp_us
 from raidproof.machine.machine import Machine
+from tests.guest_files import FilesByCommands
 
 RING = "<6>[    0.000000] Linux version\n<4>[   12.345678] md0: array\n"
 
 
-class FakeMachine:
+class FakeMachine(FilesByCommands):
     def __init__(self, *consoles: Path, ring: str = "", boot_id: str | None = "a") -> None:
         self.consoles = consoles
         self.console = consoles[-1] if consoles else None
@@ -66,7 +67,7 @@ def test_a_line_without_a_stamp_tells_no_time() -> None:
     assert stamp_us("[ 1234.000001] x") == 1_234_000_001
 
 
-class Answering:
+class Answering(FilesByCommands):
     def __init__(self, console: Path, *, answers: bool) -> None:
         self.console = console
         self.answers = answers

@@ -1,6 +1,7 @@
 """A machine's own logic, over a switch and a connection that only pretend."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class Computer:
         self.answers: dict[str, Completed] = {}
         self.asked: list[tuple[str, ...]] = []
         self.inputs: list[bytes] = []
+        self.files: dict[str, bytes] = {}
         self.events: list[str] = []
 
     # Power
@@ -54,23 +56,28 @@ class Computer:
     def connect(self, deadline: Deadline, still_possible: Callable[[], None]) -> None:
         still_possible()
 
-    def start(self, argv: Sequence[str], deadline: Deadline) -> Any:
+    def start(self, argv: Sequence[str], deadline: Deadline) -> None:
         self.asked.append(tuple(argv))
-        computer = self
 
-        class Running:
-            def wait(self, deadline: Deadline, stdin: bytes) -> Completed:
-                computer.inputs.append(stdin)
-                return computer.answer(tuple(argv))
-
-        return Running()
-
-    def answer(self, argv: tuple[str, ...]) -> Completed:
+    def run(self, argv: Sequence[str], deadline: Deadline, stdin: bytes = b"") -> Completed:
+        self.asked.append(tuple(argv))
+        self.inputs.append(stdin)
         if BOOT_ID in argv:
             assert self.said is not None
             boot_id, ready = self.said
-            return Completed(argv, 0 if ready else 1, f"{boot_id}\n{ready}\n", "", "server")
-        return self.answers.get(argv[0], Completed(argv, 0, "", "", "server"))
+            return Completed(tuple(argv), 0 if ready else 1, f"{boot_id}\n{ready}\n", "", "server")
+        return self.answers.get(argv[0], Completed(tuple(argv), 0, "", "", "server"))
+
+    def read(self, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
+        return [self.files.get(path, "No such file or directory") for path in paths]
+
+    def write(self, files: Mapping[str, bytes], deadline: Deadline) -> dict[str, str]:
+        refused = {path: "Read-only file system" for path in files if path.startswith("/sys/")}
+        self.files |= {path: content for path, content in files.items() if path not in refused}
+        return refused
+
+    def resolve(self, paths: Sequence[str], deadline: Deadline) -> list[str | None]:
+        return [{"/dev/link": "/dev/vda"}.get(path) for path in paths]
 
     def close(self) -> None:
         self.events.append("close")
@@ -147,9 +154,51 @@ def test_success_and_failure_are_what_was_expected() -> None:
         machine.fail(["true"])
 
 
-def test_what_is_put_is_the_commands_input() -> None:
+def test_a_commands_input_is_passed_on() -> None:
     computer = Computer()
-    machine_on(computer).put("text", "/etc/file")
-    machine_on(computer).put(b"\0\1", "/etc/file")
-    assert computer.inputs == [b"text", b"\0\1"]
-    assert all("/etc/file" in " ".join(argv) for argv in computer.asked)
+    machine_on(computer).run(["cat"], stdin="é")
+    machine_on(computer).run(["cat"], stdin=b"\xff")
+    assert computer.inputs == ["é".encode(), b"\xff"]
+
+
+def test_files_are_put_and_got() -> None:
+    machine = machine_on(Computer())
+    machine.put("text\n", "/etc/file")
+    machine.put(b"", "/etc/empty")
+    assert machine.get("/etc/file") == "text\n"
+    assert machine.read_files(["/etc/file", "/etc/empty", "/etc/none", "/etc/file"]) == {"/etc/file": "text"}
+    with pytest.raises(CommandFailed, match="server: status 1 from: cat /etc/none\n/etc/none: No such file"):
+        machine.get("/etc/none")
+
+
+def test_a_file_that_is_refused_is_named() -> None:
+    machine = machine_on(Computer())
+    assert machine.put_all({"/sys/a": "1", "/etc/b": "2"}) == {"/sys/a": "Read-only file system"}
+    assert machine.get("/etc/b") == "2"
+    with pytest.raises(CommandFailed, match="server: status 1 from: tee /sys/a\n/sys/a: Read-only file system"):
+        machine.put("1", "/sys/a")
+
+
+def test_links_are_resolved() -> None:
+    machine = machine_on(Computer())
+    assert machine.resolve(["/dev/link"]) == ["/dev/vda"]
+    assert (machine.exists("/dev/link"), machine.exists("/dev/none")) == (True, False)
+    with pytest.raises(CommandFailed, match="realpath /dev/none"):
+        machine.resolve(["/dev/link", "/dev/none"])
+
+
+def test_what_is_done_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    machine = machine_on(Computer())
+    machine.run(["echo", "a b"])
+    machine.put_all({"/sys/a": "1\n", "/etc/b": bytes(100)})
+    machine.read_files(["/etc/b"])
+    machine.exists("/dev/link")
+    said = [re.sub(r"\d\.\d+ s", "N s", record.message) for record in caplog.records]
+    assert said == [
+        "server: N s, status 0: echo 'a b'",
+        r"server: N s: wrote '1\n' to /sys/a, refused: Read-only file system",
+        "server: N s: wrote 100 bytes to /etc/b",
+        "server: N s: read /etc/b",
+        "server: N s: resolved /dev/link",
+    ]

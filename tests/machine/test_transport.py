@@ -6,6 +6,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -13,12 +14,13 @@ import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded, RigError
-from raidproof.core.waiting import Deadline
+from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
+from raidproof.core.waiting import Deadline, LongWait
 from raidproof.machine import transport as transport_module
 from raidproof.machine.keys import KeyPair, LabKeys
 from raidproof.machine.login import LabLogin
-from raidproof.machine.transport import SHOWN, Transport
+from raidproof.machine.remote_command import SHOWN
+from raidproof.machine.transport import Transport
 
 KEYS = LabKeys.generate()
 OPENED = 0
@@ -30,8 +32,9 @@ PLENTY = 3 << 20
 class Login(paramiko.ServerInterface):
     """Lets the lab's user in and runs what is asked for on this host."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_python: bool) -> None:
         self.silent = threading.Event()
+        self.has_python = has_python
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         right = username == "root" and key.asbytes() == KEYS.user.for_paramiko().asbytes()
@@ -43,14 +46,15 @@ class Login(paramiko.ServerInterface):
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         if command == b"'fall silent'":
             self.silent.wait()
-        threading.Thread(target=carry_out, args=(channel, command.decode()), daemon=True).start()
+        text = command.decode()
+        if text.startswith("python3 ") and not self.has_python:
+            # Not at once: this server's reply that the command has begun comes after its first bytes.
+            text = "echo sh: 1: python3: not found >&2; sleep 0.1; exit 127"
+        threading.Thread(target=carry_out, args=(channel, text), daemon=True).start()
         return True
 
 
 def carry_out(channel: paramiko.Channel, command: str) -> None:
-    if command == "vanish":
-        channel.get_transport().close()
-        return
     with subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -108,6 +112,7 @@ class Server:
         self.address = self.listener.getsockname()
         self.transports: list[paramiko.Transport] = []
         self.accepted = 0
+        self.has_python = True
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
@@ -119,7 +124,7 @@ class Server:
             self.accepted += 1
             transport = paramiko.Transport(connection)
             transport.add_server_key(self.host_key)
-            transport.start_server(event=threading.Event(), server=Login())
+            transport.start_server(event=threading.Event(), server=Login(has_python=self.has_python))
             self.transports.append(transport)
 
     def close(self) -> None:
@@ -145,17 +150,27 @@ def transport_to(server: Server, keys: LabKeys = KEYS) -> Transport:
     return Transport("server", LabLogin("10.77.0.10", keys, server.socket))
 
 
-@pytest.fixture
-def transport(server: Server) -> Iterator[Transport]:
+@pytest.fixture(params=["agent", "without python3"])
+def transport(server: Server, request: pytest.FixtureRequest) -> Iterator[Transport]:
+    server.has_python = request.param == "agent"
     made = transport_to(server)
     made.connect(Deadline.after(20))
     yield made
     made.close()
 
 
+@pytest.fixture
+def agent(server: Server) -> Iterator[Transport]:
+    made = transport_to(server)
+    made.connect(Deadline.after(20))
+    assert run(made, "true").ok
+    yield made
+    made.close()
+
+
 def run(transport: Transport, *argv: str, stdin: bytes = b"", deadline_s: float = 20) -> Completed:
     deadline = Deadline.after(deadline_s)
-    return transport.start(argv, deadline).wait(deadline, stdin)
+    return transport.run(argv, deadline, stdin)
 
 
 def test_a_command_says_and_ends(transport: Transport) -> None:
@@ -203,7 +218,84 @@ def test_what_runs_long_is_named_once(transport: Transport, monkeypatch: pytest.
     assert said == [f"waiting for {transport.where}: echo {'x' * (SHOWN - 5)}"]
 
 
-def test_a_machine_that_never_says_that_it_has_begun(transport: Transport) -> None:
+def test_a_command_that_was_started_is_waited_for(transport: Transport) -> None:
+    command = transport.start(["sh", "-c", "read word; echo $word; exit 3"], Deadline.after(20))
+    assert not command.ended
+    completed = command.wait(Deadline.after(20), b"hello\n")
+    assert (completed.status, completed.stdout) == (3, "hello\n")
+    assert command.ended
+
+
+def test_a_command_that_outlives_its_deadline_is_killed_with_what_it_has_started(
+    agent: Transport, tmp_path: Path
+) -> None:
+    late = tmp_path / "late"
+    with pytest.raises(DeadlineExceeded, match="server: still running at its deadline: sh -c"):
+        run(agent, "sh", "-c", f"(sleep 1; touch {late}) & wait", deadline_s=0.2)
+    assert not run(agent, "sh", "-c", f"sleep 2; ls {late}").ok
+
+
+def test_a_command_whose_wait_is_interrupted_is_killed(
+    agent: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = agent.start(["sh", "-c", f"sleep 1; touch {tmp_path}/late"], Deadline.after(20))
+
+    def interrupted(_: LongWait) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as inner:
+        inner.setattr(LongWait, "goes_on", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            command.wait(Deadline.after(20))
+    assert not run(agent, "sh", "-c", f"sleep 2; ls {tmp_path}/late").ok
+
+
+def test_commands_run_side_by_side(transport: Transport) -> None:
+    slow = transport.start(["sleep", "60"], Deadline.after(20))
+    assert run(transport, "echo", "done").stdout == "done\n"
+    assert not slow.ended
+
+
+def test_a_command_that_was_killed_says_so(agent: Transport) -> None:
+    assert run(agent, "sh", "-c", "kill -9 $$").status == 137
+
+
+def test_files_are_read_written_and_resolved(agent: Transport, tmp_path: Path) -> None:
+    deadline = Deadline.after(20)
+    (tmp_path / "link").symlink_to("file")
+    file, link, nothing = (f"{tmp_path}/{name}" for name in ("file", "link", "nothing"))
+    assert agent.resolve([nothing, link], deadline) == [None, None]
+    refused = agent.write({f"{nothing}/x": b"1", file: b"\0\xff" * 100_000}, deadline)
+    assert refused == {f"{nothing}/x": "No such file or directory"}
+    assert agent.read([nothing, link], deadline) == ["No such file or directory", b"\0\xff" * 100_000]
+    assert agent.resolve([link], deadline) == [str((tmp_path / "file").resolve())]
+
+
+def test_files_need_an_agent(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    server.has_python = False
+    transport = transport_to(server)
+    transport.connect(Deadline.after(20))
+    assert run(transport, "true").ok
+    with pytest.raises(RequirementMissing, match=r"server: cannot read /etc/fstab: its agent .*python3: not found"):
+        transport.read(["/etc/fstab"], Deadline.after(20))
+    transport.close()
+    assert [record.message for record in caplog.records if "no agent" in record.message] == [
+        "server: no agent, so each command takes a channel of its own: the agent ended with status 127 "
+        "(sh: 1: python3: not found)"
+    ]
+
+
+def test_an_agent_that_ends_is_named_and_another_one_started(agent: Transport) -> None:
+    with pytest.raises(RigError, match=r"server: the agent ended with status .* during: sh -c"):
+        # Its parent is the agent.
+        run(agent, "sh", "-c", "kill -9 $PPID; sleep 5")
+    assert run(agent, "true").ok
+
+
+def test_a_machine_that_never_says_that_it_has_begun(server: Server) -> None:
+    server.has_python = False
+    transport = transport_to(server)
+    transport.connect(Deadline.after(20))
     with pytest.raises(RigError, match="server: cannot start: 'fall silent'"):
         run(transport, "fall silent", deadline_s=0.2)
 
@@ -218,9 +310,11 @@ def test_a_command_that_closes_its_output_is_still_waited_for(transport: Transpo
     assert run(transport, "sh", "-c", "exec >&- 2>&-; sleep 0.1; exit 5").status == 5
 
 
-def test_a_connection_that_breaks_is_the_rigs_fault(transport: Transport) -> None:
-    with pytest.raises(RigError, match=r"server: (the connection broke during|cannot start): vanish"):
-        run(transport, "vanish")
+def test_a_connection_that_breaks_is_the_rigs_fault(server: Server, transport: Transport) -> None:
+    command = transport.start(["sleep", "5"], Deadline.after(20))
+    server.transports[0].close()
+    with pytest.raises(RigError, match="server: the connection broke during: sleep 5"):
+        command.wait(Deadline.after(20))
     with pytest.raises(RigError, match="server: no connection"):
         run(transport, "true")
 

@@ -35,14 +35,10 @@ class Watched(Machine):
     """A machine whose agent says what a real one has said."""
 
     def __init__(self, name: str, output: str, status: int = 0) -> None:
-        self._name = name
+        self.name = name
         self.boot_id = "first"
         self.command = Command(output, status)
         self.puts = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     def put(self, content: str | bytes, path: str) -> None:
         self.puts += 1

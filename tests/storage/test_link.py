@@ -20,6 +20,7 @@ from raidproof.storage.link import (
     parse_link,
     parse_qdisc,
 )
+from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[1] / "data" / "tc"
 
@@ -113,7 +114,7 @@ def test_qdiscs_of_something_else(text: str) -> None:
         parse_qdisc(text)
 
 
-class Tools:
+class Tools(FilesByCommands):
     """A machine whose tc and ip say what a test lets them say."""
 
     name = "client1"

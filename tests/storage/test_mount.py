@@ -10,6 +10,7 @@ from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.mount import Mount, MountSpec, mount_command, parse_mountstats
+from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[1] / "data" / "nfs"
 SOURCE = "10.77.0.10:/srv/raidproof"
@@ -122,7 +123,7 @@ def test_what_is_mounted_elsewhere_is_not_taken_for_ours() -> None:
         parse_mountstats(stats("4.2"), "/tmp")
 
 
-class Client:
+class Client(FilesByCommands):
     """A machine that has mounted what the real output says."""
 
     name = "client1"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
-from raidproof.core.layer import parse_read
 from raidproof.storage.server import (
     GRACE_ENDED,
     Export,
@@ -20,6 +19,7 @@ from raidproof.storage.server import (
     parse_tracking,
     unexport_command,
 )
+from tests.guest_files import FilesByCommands, parse_read
 
 DATA = Path(__file__).parents[1] / "data" / "nfs"
 NFSD = (DATA / "nfsd-linux-6.1.txt").read_text()
@@ -111,7 +111,7 @@ def test_without_client_records_the_rig_is_at_fault(log: str) -> None:
         parse_tracking(log)
 
 
-class NfsServer:
+class NfsServer(FilesByCommands):
     """A machine that answers with the real output, changed where a test says so."""
 
     name = "server"

@@ -11,6 +11,7 @@ from raidproof.core.units import KIB, MIB
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import Stack, StackSpec
+from tests.guest_files import FilesByCommands
 
 ARRAY = {"level": 5, "members": ("disk0", "disk1", "disk2", "disk3"), "chunk_size": "64KiB", "assume_clean": True}
 DISKS = {f"disk{number}": 256 * MIB for number in range(6)}
@@ -78,7 +79,7 @@ def test_a_record_of_a_request_reads_back() -> None:
     assert StackSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-class Silent:
+class Silent(FilesByCommands):
     """A machine on which every command succeeds, or fails where a test says so, and nothing is said."""
 
     def __init__(self, name: str, address: str, ran: list[tuple[str, str]], failing: frozenset[str] = frozenset()):

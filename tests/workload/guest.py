@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+from tests.guest_files import FilesByCommands
 
 Answer = Callable[[tuple[str, ...]], Completed | None]
 
@@ -13,7 +14,7 @@ def said(
     return Completed(tuple(argv), status, stdout, stderr, where)
 
 
-class Guest:
+class Guest(FilesByCommands):
     """Answers what ``answer`` says, and where it says nothing, nothing."""
 
     def __init__(self, name: str = "client1", answer: Answer = lambda _: None) -> None:

@@ -22,7 +22,7 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.machine.machine import Machine
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.record.evidence import BlockClass, Evidence
 from raidproof.verdict.ledger import weigh
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec

@@ -19,7 +19,7 @@ from raidproof.workload.lock import Answer, LockHolder, read_answer
 
 def machine() -> Machine:
     fake: Machine = create_autospec(Machine, instance=True)
-    fake.name = "client1"  # type: ignore[misc]
+    fake.name = "client1"
     return fake
 
 

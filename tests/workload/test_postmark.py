@@ -18,13 +18,14 @@ from raidproof.workload.postmark import (
     require_all_done,
 )
 from raidproof.workload.sample import Place
+from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[1] / "data" / "postmark"
 REPORT = (DATA / "report.txt").read_text()
 SPEC = PostmarkSpec(number=1000, transactions=20_000)
 
 
-class Guest:
+class Guest(FilesByCommands):
     """A machine that says what it is told to say."""
 
     address = "10.0.0.1"

@@ -35,6 +35,24 @@ class Machine(Protocol):
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
         """Run a command that must end with status 0, and return its standard output."""
 
+    def get(self, path: str) -> str:
+        """Read a text file."""
+
+    def read_files(self, paths: Iterable[str]) -> dict[str, str]:
+        """Read text files, without the last end of line. What cannot be read, or is empty, is left out."""
+
+    def put(self, content: str, path: str) -> None:
+        """Write a file."""
+
+    def put_all(self, files: Mapping[str, str]) -> dict[str, str]:
+        """Write each of these files, and return why those that were not could not be."""
+
+    def resolve(self, paths: Iterable[str]) -> list[str]:
+        """Return paths, all of which lead to something, without symbolic links."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path leads to something."""
+
 
 class Spec(BaseModel):
     """A request: frozen, without unknown fields, refused with a RequestError that says why."""
@@ -144,39 +162,16 @@ def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
         raise ExceptionGroup(failure, failed)
 
 
-def read_command(paths: Iterable[str]) -> list[str]:
-    """Read many small files with one program, each line led by its path; a file that is not there is left out.
-
-    A process start costs the guest 7 to 20 ms, so a layer reads all that it wants in one go.
-    """
-    return ["grep", "-sH", "", *paths]
-
-
-def parse_read(text: str) -> dict[str, str]:
-    """Read what ``read_command`` printed into path and content; lines of one file are joined again.
-
-    Raises:
-        RigError: the last line is not whole, so the output was cut off.
-    """
-    if not text.endswith("\n"):
-        raise RigError(f"nothing was read, or not all of it: {text[-200:]!r}")
-    content: dict[str, str] = {}
-    for line in text.splitlines():
-        path, colon, value = line.partition(":")
-        if not colon:
-            raise RigError(f"not a path and a line of it: {line!r}")
-        content[path] = f"{content[path]}\n{value}" if path in content else value
-    return content
-
-
 def read_files(machine: Machine, paths: Iterable[str]) -> dict[str, str]:
-    """Read many small files of a machine; files that are not there are left out.
+    """Read small files of a machine; files that are not there are left out.
 
     Raises:
         RigError: none of them could be read.
     """
-    # Status 2 says that some file was missing, which is for the parser to judge.
-    return parse_read(machine.run(read_command(paths)).stdout)
+    wanted = list(paths)
+    if content := machine.read_files(wanted):
+        return content
+    raise RigError(f"{machine.name}: none of these files can be read: {' '.join(wanted)}")
 
 
 def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:

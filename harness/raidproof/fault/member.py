@@ -35,8 +35,9 @@ class Place(NamedTuple):
 
     def words(self, scene: Scene) -> tuple[str, ...]:
         """Return the kernel's words for the member's state; none if md has it no more."""
-        found = scene.lab.server.run(["cat", f"{self.directory}/state"])
-        return tuple(found.stdout.strip().split(",")) if found.ok else ()
+        path = f"{self.directory}/state"
+        found = scene.lab.server.read_files([path])
+        return tuple(found[path].split(",")) if path in found else ()
 
     def degraded(self, scene: Scene) -> int:
         """Return how many members the array misses."""
@@ -98,7 +99,7 @@ def drop(scene: Scene, serial: str) -> None:
 
     def gone() -> bool | None:
         # Busy as long as a request to it is on its way.
-        server.run(["tee", f"{place.directory}/state"], stdin="remove\n")
+        server.put_all({f"{place.directory}/state": "remove\n"})
         return not place.words(scene) or None
 
     wait_until(gone, Deadline.after(NOTICE_DEADLINE_S), f"{place.md} to let go of {serial}", 0.1)
@@ -111,9 +112,10 @@ def detach(scene: Scene, place: Place) -> None:
         RigError: its block device is still there.
     """
     server, block = scene.lab.server, f"/sys/block/{place.disk}"
-    device = server.succeed(["realpath", f"{block}/device"]).strip().rpartition("/")[2]
-    server.succeed(["tee", f"{DRIVERS}/unbind"], stdin=f"{device}\n")
-    if server.run(["test", "-e", block]).ok:
+    (path,) = server.resolve([f"{block}/device"])
+    device = path.rpartition("/")[2]
+    server.put(f"{device}\n", f"{DRIVERS}/unbind")
+    if server.exists(block):
         raise RigError(f"{server.name}: {place.disk} was unbound, and {block} is still there")
 
 
@@ -125,15 +127,15 @@ def attach(scene: Scene, serial: str) -> None:
     """
     server = scene.lab.server
     listed = server.succeed(["find", f"{DEVICES}/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f\\n"]).split()
-    idle = [one for one in listed if not server.run(["test", "-e", f"{DEVICES}/{one}/driver"]).ok]
+    idle = [one for one in listed if not server.exists(f"{DEVICES}/{one}/driver")]
     if len(idle) != 1:
         raise RigError(f"{server.name}: one disk should be without a driver, found {', '.join(idle) or 'none'}")
-    server.succeed(["tee", f"{DRIVERS}/bind"], stdin=f"{idle[0]}\n")
+    server.put(f"{idle[0]}\n", f"{DRIVERS}/bind")
     names = server.succeed(
         ["find", f"{DEVICES}/{idle[0]}/block/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f"]
     )
     # A vhost-user disk comes up "write through" in User-mode Linux: then the guest would send no flush at all.
-    server.succeed(["tee", f"/sys/block/{names}/cache_type"], stdin="write back\n")
+    server.put("write back\n", f"/sys/block/{names}/cache_type")
     cache = server.get(f"/sys/block/{names}/queue/write_cache").strip()
     if cache != "write back":
         raise RigError(f"{server.name}: {serial} ({names}) has its cache {cache}: nothing would be flushed")

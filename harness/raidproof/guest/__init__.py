@@ -1,1 +1,1 @@
-"""Programs that are copied into machines. Each is one file of the standard library alone, for Python 3.9."""
+"""Programs that run in a machine: standard library only, Python 3.9 or newer, each in a file of its own."""

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH118, PTH119, PTH123, PTH211
 # A minimal Python, where each import costs: no pathlib, no subprocess.
 """The checker's hand in a machine: brings the array online, mounts it, reads the ledger, and takes all down again.
 

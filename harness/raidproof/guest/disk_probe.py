@@ -1,4 +1,3 @@
-# ruff: noqa: PTH110, PTH112, PTH115, PTH116, PTH119, PTH123, PTH208, T201
 # A minimal Python, where each import costs: no pathlib.
 """Looks at disks on the machine that has them, and changes nothing: it opens nothing for writing.
 

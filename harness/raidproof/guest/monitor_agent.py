@@ -1,4 +1,3 @@
-# ruff: noqa: PTH103, PTH108, PTH115, PTH123, PTH208
 # A minimal Python, where each import costs: no pathlib.
 """The monitor's eye in a machine: copies the kernel's counters into memory at each interval, and hands them over.
 

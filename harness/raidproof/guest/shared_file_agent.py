@@ -1,4 +1,3 @@
-# ruff: noqa: PTH116, PTH123, T201
 # A minimal Python, where each import costs: no pathlib.
 """One writer of a file that several machines share, and the check of what another one wrote.
 

@@ -4,14 +4,15 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
+from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.core.log import logger
 from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.power import Cut, Power
-from raidproof.machine.transport import RemoteCommand, Transport
+from raidproof.machine.remote import Remote
+from raidproof.machine.remote_command import RemoteCommand
+from raidproof.machine.transport import Transport
 
 BOOT_DEADLINE_S = 150.0
 """An emulated machine beside others takes half a minute."""
@@ -19,7 +20,7 @@ BOOT_ID, READY = "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"
 """The second is written by our own init at its end; on other systems to answer is to be ready."""
 
 
-class Machine:
+class Machine(Remote):
     """One computer, in the role that its specification names."""
 
     def __init__(
@@ -32,6 +33,8 @@ class Machine:
         on_boot: Callable[[], object] = lambda: None,
     ) -> None:
         self.spec = spec
+        self.name = spec.name
+        """The machine's host name."""
         self.power = power
         self.transport = transport
         self._on_boot = on_boot
@@ -42,11 +45,6 @@ class Machine:
         self.boot_s: float | None = None
         """How long the last start took, from power to an answer."""
         self._last_boot_id: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The machine's host name."""
-        return self.spec.name
 
     @property
     def address(self) -> str:
@@ -91,6 +89,7 @@ class Machine:
 
     def _read_boot(self) -> tuple[str, str] | None:
         self.power.require_on()
+        # By a command: a machine without an agent is refused later, by who knows what else it lacks.
         said = self.run(["cat", *self._boot_files])
         if not said.ok:
             return None
@@ -100,30 +99,6 @@ class Machine:
     def start_command(self, argv: Sequence[str], deadline_s: float = DEFAULT_DEADLINE_S) -> RemoteCommand:
         """Start a command and return at once; the deadline is that of the start."""
         return self.transport.start(argv, Deadline.after(deadline_s))
-
-    def run(
-        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
-    ) -> Completed:
-        """Run a command to its end, whatever its status."""
-        deadline, begun = Deadline.after(deadline_s), now_ns()
-        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        completed = self.transport.start(argv, deadline).wait(deadline, data)
-        seconds = (now_ns() - begun) / 1e9
-        logger.debug("%s: %.3f s, status %d: %s", self.name, seconds, completed.status, shlex.join(argv))
-        return completed
-
-    def succeed(
-        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
-    ) -> str:
-        """Run a command that must end with status 0, and return its standard output.
-
-        Raises:
-            CommandFailed: it ended otherwise.
-        """
-        completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
-        if not completed.ok:
-            raise CommandFailed(completed)
-        return completed.stdout
 
     def fail(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
         """Run a command that must not end with status 0.
@@ -144,14 +119,6 @@ class Machine:
         """
         if not self.run(["which", program]).ok:
             raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
-
-    def put(self, content: str | bytes, path: str) -> None:
-        """Write a file in the machine."""
-        self.succeed(["dd", f"of={path}", "bs=64K", "status=none"], stdin=content)
-
-    def get(self, path: str) -> str:
-        """Read a text file of the machine."""
-        return self.succeed(["cat", path])
 
     def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
         """Stop it in good order: file systems unmounted, arrays stopped, caches flushed."""

@@ -1,100 +1,29 @@
-"""Commands in a machine over SSH: pinned host keys, a deadline on everything, both streams drained in one loop."""
+"""Commands in a machine over SSH: pinned host keys, a deadline on everything, by an agent that runs in the machine."""
 
 import logging
-import select
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded, RigError
-from raidproof.core.waiting import Deadline, LongWait, at_deadline, wait_until
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.log import logger
+from raidproof.core.waiting import Deadline, at_deadline, wait_until
+from raidproof.machine import agent
+from raidproof.machine.agent import Agent, NoAgent
 from raidproof.machine.login import Login, Way
+from raidproof.machine.remote_command import ChannelCommand, RemoteCommand
 
-CHUNK = 1 << 16
-SHOWN = 100
-"""Characters of a command that are shown where it takes long."""
 ATTEMPT_S = 5.0
 """What one attempt to log in may take, once the machine has accepted the connection."""
 
 # It prints tracebacks of connections that are refused while a machine boots.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-
-
-class RemoteCommand:
-    """A command that runs in a machine."""
-
-    def __init__(self, where: str, argv: Sequence[str], channel: paramiko.Channel) -> None:
-        self.where = where
-        self.argv = tuple(argv)
-        self._channel = channel
-
-    @property
-    def ended(self) -> bool:
-        """Whether its exit status has arrived, or its machine has gone."""
-        return self._channel.exit_status_ready() or self._channel.closed
-
-    def feed(self, data: bytes) -> None:
-        """Give it input, and leave its input open; a machine that is gone takes none."""
-        with suppress(OSError):
-            self._channel.sendall(data)
-
-    def close_input(self) -> None:
-        """Tell it that there is no more input."""
-        if not self._channel.eof_sent:
-            self._channel.shutdown_write()
-
-    def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
-        """Feed it its input, collect both its streams, and return how it ended.
-
-        Raises:
-            DeadlineExceeded: it still runs; its channel is closed.
-            RigError: the connection broke before it ended.
-        """
-        channel = self._channel
-        channel.setblocking(0)
-        streams = (bytearray(), bytearray())
-        try:
-            wait = LongWait(f"{self.where}: {shlex.join(self.argv)[:SHOWN]}")
-            while True:
-                wait.goes_on()
-                stdin = self._feed(stdin)
-                # Ask before draining: what is said before the end is in the buffers once the end is known.
-                over = channel.exit_status_ready() or channel.closed
-                while channel.recv_ready() and (chunk := channel.recv(CHUNK)):
-                    streams[0].extend(chunk)
-                while channel.recv_stderr_ready() and (chunk := channel.recv_stderr(CHUNK)):
-                    streams[1].extend(chunk)
-                if over and channel.eof_received:
-                    break
-                if over and channel.closed:
-                    raise RigError(f"{self.where}: the connection broke during: {shlex.join(self.argv)}")
-                if deadline.passed:
-                    raise DeadlineExceeded(f"{self.where}: still running at its deadline: {shlex.join(self.argv)}")
-                # The channel's descriptor does not tell of an exit status; at the end of file it stays ready.
-                if channel.eof_received:
-                    channel.status_event.wait(min(0.01, deadline.remaining_s))
-                else:
-                    select.select([channel], [], [], min(0.01, deadline.remaining_s))
-            stdout, stderr = (bytes(stream).decode(errors="replace") for stream in streams)
-            return Completed(self.argv, channel.recv_exit_status(), stdout, stderr, self.where)
-        finally:
-            channel.close()
-
-    def _feed(self, stdin: bytes) -> bytes:
-        channel = self._channel
-        while stdin and channel.send_ready():
-            try:
-                stdin = stdin[channel.send(stdin) :]
-            except OSError:  # it closed its input without reading the rest
-                return b""
-        if not stdin:
-            self.close_input()
-        return stdin
 
 
 class Transport:
@@ -106,6 +35,10 @@ class Transport:
         self._client: paramiko.SSHClient | None = None
         self._attempted: Way | None = None
         self._closed = False
+        self._starting = threading.Lock()
+        self._agent: Agent | None = None
+        self._no_agent: str | None = None
+        """Why the machine runs none."""
 
     def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
         """Log in, retrying while the machine boots.
@@ -114,6 +47,7 @@ class Transport:
         """
 
         self._closed = False
+        self._agent = self._no_agent = None
 
         def attempt() -> paramiko.SSHClient | None:
             still_possible()
@@ -142,20 +76,82 @@ class Transport:
             return None
         return client
 
+    def run(self, argv: Sequence[str], deadline: Deadline, stdin: bytes = b"") -> Completed:
+        """Run a command to its end, whatever its status.
+
+        Raises:
+            DeadlineExceeded: it still ran, and was killed.
+            RigError: there is no connection, or it broke before the command ended.
+        """
+        running = self._agent_for(shlex.join(argv), deadline)
+        if running is None:
+            return self._exec(argv, deadline).wait(deadline, stdin)
+        return agent.run(running, argv, deadline, stdin)
+
     def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
-        """Start a command without waiting for its end.
+        """Start a command, and return when it runs.
 
         Raises:
             RigError: there is no connection, it broke, or nobody has answered by the deadline.
         """
-        channel = self.session(deadline, shlex.join(argv))
+        running = self._agent_for(shlex.join(argv), deadline)
+        if running is None:
+            return self._exec(argv, deadline)
+        return agent.start(running, argv, deadline)
+
+    def read(self, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
+        """Return the content of files, each read whole; as text, why one cannot be read.
+
+        Raises:
+            DeadlineExceeded: a file system gives no answer.
+            RigError: there is no connection, or it broke.
+            RequirementMissing: the machine cannot run the agent.
+        """
+        return agent.read(self._agent_to(f"read {shlex.join(paths)}", deadline), paths, deadline)
+
+    def write(self, files: Mapping[str, bytes], deadline: Deadline) -> dict[str, str]:
+        """Write files, each in one go, and return why those that were not could not be. Raises as `read`."""
+        return agent.write(self._agent_to(f"write {shlex.join(files)}", deadline), files, deadline)
+
+    def resolve(self, paths: Sequence[str], deadline: Deadline) -> list[str | None]:
+        """Return paths without symbolic links; None for what is not there. Raises as `read`."""
+        return agent.resolve(self._agent_to(f"resolve {shlex.join(paths)}", deadline), paths, deadline)
+
+    def _agent_to(self, purpose: str, deadline: Deadline) -> Agent:
+        running = self._agent_for(purpose, deadline)
+        if running is None:
+            raise RequirementMissing(
+                f"{self.where}: cannot {purpose}: its agent does not start: {self._no_agent}",
+                remedy="install python3, version 3.9 or newer, in it",
+            )
+        return running
+
+    def _agent_for(self, purpose: str, deadline: Deadline) -> Agent | None:
+        """Return the machine's agent, started if none runs; None where it cannot."""
+        with self._starting:
+            if self._no_agent is not None:
+                return None
+            if self._agent is not None and self._agent.alive:
+                return self._agent
+            if self._agent is not None and self.alive:
+                logger.warning("%s: starting another agent: %s", self.where, self._agent.end)
+            try:
+                self._agent = agent.begin(self.where, self._exec(agent.ARGV, deadline, purpose).channel, deadline)
+            except NoAgent as error:
+                self._no_agent = str(error)
+                logger.warning("%s: no agent, so each command takes a channel of its own: %s", self.where, error)
+            return self._agent
+
+    def _exec(self, argv: Sequence[str], deadline: Deadline, purpose: str | None = None) -> ChannelCommand:
+        purpose = purpose or shlex.join(argv)
+        channel = self.session(deadline, purpose)
         try:
             # paramiko waits for the answer without a limit; a machine that went meanwhile never gives it.
             with at_deadline(deadline, channel.close):
                 channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise RigError(f"{self.where}: cannot start: {shlex.join(argv)}: {error}") from error
-        return RemoteCommand(self.where, argv, channel)
+            raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
+        return ChannelCommand(self.where, argv, channel)
 
     def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
         """Return a channel on which nothing runs yet; what is sent on it waits until the deadline.
@@ -196,6 +192,7 @@ class Transport:
                 way.shutdown(socket.SHUT_RDWR)
         elif way is not None:
             way.close()
+        self._agent = None
         if self._client is not None:
             self._client.close()
             self._client = None

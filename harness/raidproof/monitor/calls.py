@@ -14,4 +14,4 @@ def parse_calls(mountstats: str, directory: str) -> Counter[str]:
 
 def calls(client: Machine, directory: str) -> Counter[str]:
     """Return what a client has sent for one of its mounts since it was mounted. Raises as `mount_at`."""
-    return parse_calls(client.succeed(["cat", MOUNTSTATS]), directory)
+    return parse_calls(client.get(MOUNTSTATS), directory)

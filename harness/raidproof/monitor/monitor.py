@@ -10,7 +10,7 @@ from raidproof.core.units import MIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import monitor_agent as agent
 from raidproof.machine.machine import Machine
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.monitor.host import host_busy, host_times
 from raidproof.monitor.recording import Recording, parse_recording
 

@@ -29,4 +29,4 @@ def parse_fetched(mountstats: str, directory: str) -> Fetched:
 
 def fetched(client: Machine, directory: str) -> Fetched:
     """Return what a client has fetched for one of its mounts. Raises as `mount_at`."""
-    return parse_fetched(client.succeed(["cat", MOUNTSTATS]), directory)
+    return parse_fetched(client.get(MOUNTSTATS), directory)

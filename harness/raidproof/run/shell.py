@@ -18,7 +18,8 @@ from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline
 from raidproof.lab.lab_directory import LabDirectory, LabEntry, all_labs
 from raidproof.machine.login import LabLogin
-from raidproof.machine.transport import CHUNK, Transport
+from raidproof.machine.remote_command import CHUNK
+from raidproof.machine.transport import Transport
 from raidproof.namespace import Enclosure
 from raidproof.provider.vagrant import box_login
 

@@ -220,7 +220,7 @@ class Mount:
         Raises:
             RigError: nothing is.
         """
-        return parse_mountstats(self.machine.succeed(["cat", "/proc/self/mountstats"]), self.directory)
+        return parse_mountstats(self.machine.get("/proc/self/mountstats"), self.directory)
 
     def require_effective(self) -> MountState:
         """Return its state, if that is what was asked.

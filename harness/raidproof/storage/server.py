@@ -226,7 +226,7 @@ class Export:
             NotEffective: it is not.
             RigError: nfsd keeps no client records.
         """
-        self.machine.succeed(["tee", _LEASES], stdin=f"{int(self.spec.delegations)}\n")
+        self.machine.put(f"{int(self.spec.delegations)}\n", _LEASES)
         # Before rpc.nfsd: without a listener nfsd waits for it, gives up, and keeps no client records.
         self.machine.succeed(["nfsdcld"])
         if self.spec.root_squash:
@@ -250,7 +250,7 @@ class Export:
         nfsd ends its own when all clients have reclaimed, and then NFSv4 locks wait for lockd's (lock_in_grace in the
         kernel's fs/nfs_common/grace.c).
         """
-        self.machine.succeed(["tee", _LOCKD_GRACE], stdin="Y\n")
+        self.machine.put("Y\n", _LOCKD_GRACE)
 
     def end_grace(self) -> None:
         """End the grace period of an export that no client has mounted: nothing of it can be reclaimed.
@@ -265,11 +265,11 @@ class Export:
         if self._grace_ended():
             return
         # Refused (EBUSY) if it ended meanwhile, and otherwise done by another thread of the kernel.
-        self.machine.run(["tee", GRACE_ENDED], stdin="Y\n")
+        self.machine.put_all({GRACE_ENDED: "Y\n"})
         wait_until(self._grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
 
     def _grace_ended(self) -> bool:
-        return self.machine.succeed(["cat", GRACE_ENDED]).strip().upper().startswith("Y")
+        return self.machine.get(GRACE_ENDED).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
         """Stop exporting, and the servers; every step is tried even if another failed.
@@ -331,5 +331,5 @@ class Export:
 
     def _start_nfsd(self) -> None:
         # It can only be set while no thread runs.
-        self.machine.succeed(["tee", f"{_NFSD}/max_block_size"], stdin=f"{self.spec.max_block_size}\n")
+        self.machine.put(f"{self.spec.max_block_size}\n", f"{_NFSD}/max_block_size")
         self.machine.succeed(nfsd_command(self.spec))

@@ -285,7 +285,7 @@ class Fio:
             if place.device is not None:
                 return run_limited(machine, fio_on_device(spec, place.device), limit)
             if spec.job_file is not None:
-                machine.succeed(["tee", JOB_FILE], stdin=fio_job_file(spec, directory, layout=layout))
+                machine.put(fio_job_file(spec, directory, layout=layout), JOB_FILE)
             ended = run_limited(machine, fio_in_directory(spec, directory, layout=layout), limit)
             if layout and not ended.ok:
                 parse_fio(f"{ended.stdout}\n{ended.stderr}")

@@ -177,7 +177,7 @@ class SharedFile:
         place.machines[0].succeed(["touch", *_paths(place)])
         source = Path(shared_agent.__file__).read_text()
         on_all(place.machines, lambda machine: machine.succeed(["mkdir", "-p", AGENT.rpartition("/")[0]]))
-        on_all(place.machines, lambda machine: machine.succeed(["tee", AGENT], stdin=source))
+        on_all(place.machines, lambda machine: machine.put(source, AGENT))
 
     def run(self, place: Place) -> Sample:
         """Write on all machines at the same time; when all have closed the file, check every byte of it.

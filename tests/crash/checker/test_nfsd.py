@@ -15,11 +15,12 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
 from tests.crash.made_up import MadeUp, told, written
+from tests.guest_files import FilesByCommands
 
 ROOT = "/srv/raidproof/ledger"
 
 
-class Server:
+class Server(FilesByCommands):
     """Has an address, and runs what it is told."""
 
     name = "server"

@@ -18,6 +18,7 @@ from raidproof.provider.hosts.gate import Permission, judge
 from raidproof.provider.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
 from raidproof.provider.hosts.mark import Mark, decode, encode
 from raidproof.provider.hosts.write import blank, discard_command, write_marks, writer_command
+from tests.guest_files import FilesByCommands
 
 GIB = 1 << 30
 PATHS = (f"{BY_ID}ata-A", f"{BY_ID}ata-B")
@@ -45,7 +46,7 @@ def blank_disks() -> Survey:
     return Survey(machine="server", machine_id="abc", links=dict(zip(PATHS, disks, strict=True)), disks=disks)
 
 
-class Server:
+class Server(FilesByCommands):
     """Keeps the marks that it is told to write, and notes what else it is told."""
 
     name = address = "server"

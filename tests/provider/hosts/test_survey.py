@@ -23,6 +23,7 @@ from raidproof.provider.hosts.survey import (
     survey,
     wipefs_command,
 )
+from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[2] / "data" / "hosts"
 PROBE = (DATA / "probe-in-use.txt").read_text()
@@ -157,7 +158,7 @@ def test_both_tools_are_heard() -> None:
     assert kinds(disk("vda", found(blkid=""))) == {"ext4"}
 
 
-class Server:
+class Server(FilesByCommands):
     """Answers with what a machine printed."""
 
     name = address = "server"

@@ -11,12 +11,13 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.topology import Role
 from raidproof.machine.machine import Machine
 from raidproof.provider.vagrant.box_guest import CLIENT_ID, CONSOLE, PROGRAMS, BoxGuest
+from tests.guest_files import FilesByCommands
 
 SERIALS = ("disk0", "disk1")
 THREADS = "/proc/fs/nfsd/threads"
 
 
-class Box:
+class Box(FilesByCommands):
     """Notes what it is told."""
 
     name = "server"
@@ -40,8 +41,6 @@ class Box:
             case ["realpath", _, *links]:
                 said = "".join(f"/dev/vd{'bcdef'[at]}\n" for at in range(len(links)))
                 return Completed(tuple(argv), 0, said, "", self.name)
-            case ["cat", *caches]:
-                return Completed(tuple(argv), 0, f"{self.cache}\n" * len(caches), "", self.name)
             case ["mdadm", *_]:
                 return Completed(tuple(argv), 1, "", "mdadm: stopped /dev/md127\n", self.name)
         return Completed(tuple(argv), 0, "", "", self.name)
@@ -53,10 +52,10 @@ class Box:
         return completed.stdout
 
     def get(self, path: str) -> str:
-        return self.files[path]
+        return f"{self.cache}\n" if path.endswith("/queue/write_cache") else self.files[path]
 
-    def put(self, content: str, path: str) -> None:
-        self.files[path] = content
+    def put(self, content: str | bytes, path: str) -> None:
+        self.files[path] = str(content)
 
     def at(self, *words: str) -> int:
         return next(at for at, argv in enumerate(self.asked) if argv[: len(words)] == words)

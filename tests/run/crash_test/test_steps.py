@@ -30,12 +30,15 @@ class Fake:
         self.disks = SimpleNamespace(set_mode=lambda *_: None, counters=dict)
 
     def machine(self, name: str) -> Any:
-        def succeed(argv: list[str], stdin: str = "", **_: object) -> str:
-            dropped = argv == ["tee", "/proc/sys/vm/drop_caches"] and stdin.strip() == "3"
-            self.did.append(f"{name} drops its caches" if dropped else f"{name}: {argv[0]}")
+        def put(content: str, path: str) -> None:
+            dropped = (content, path) == ("3\n", "/proc/sys/vm/drop_caches")
+            self.did.append(f"{name} drops its caches" if dropped else f"{name}: {content} into {path}")
+
+        def succeed(argv: list[str], **_: object) -> str:
+            self.did.append(f"{name}: {argv[0]}")
             return ""
 
-        return SimpleNamespace(name=name, succeed=succeed, start_command=self.note(f"{name} asks"))
+        return SimpleNamespace(name=name, put=put, succeed=succeed, start_command=self.note(f"{name} asks"))
 
     def note(self, what: str) -> Any:
         return lambda *_, **__: self.did.append(what)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import NotEffective
-from raidproof.core.layer import parse_read
 from raidproof.storage.array import Array, Leftover
 from raidproof.storage.array.state import parse_md
+from tests.guest_files import parse_read
 from tests.storage.array.test_state import DATA, RAID5, TEXT, ArrayMachine, change, disks, names_of, read, spec_of
 
 WHOLE = Leftover()

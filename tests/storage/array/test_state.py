@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RigError
-from raidproof.core.layer import differences, parse_read
+from raidproof.core.layer import differences
 from raidproof.storage.array import Array, ArraySpec, Level, MdState, parse_md
 from raidproof.storage.array.state import asked_of, found_of, state_paths
+from tests.guest_files import FilesByCommands, parse_read
 
 DATA = Path(__file__).parents[2] / "data" / "md"
 LETTERS = "defghi"
@@ -138,7 +139,7 @@ def test_unclean(file: str, value: str) -> None:
     assert not parse_md(RAID5.devices[0], names_of(RAID5, "7.2"), parse_read(change(TEXT, file, value))).clean
 
 
-class ArrayMachine:
+class ArrayMachine(FilesByCommands):
     """A machine whose array is what a list of texts says, one after the other."""
 
     name = "server"
@@ -157,7 +158,12 @@ class ArrayMachine:
             order = {path: f"/dev/{name}" for path, name in names_of(RAID5, "7.2").items()}
             answer = "".join(f"{order[path]}\n" for path in argv[2:])
         elif argv[0] == "grep":
-            answer = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
+            answer = self.texts[0]
+            if all(path.endswith("/sync_action") for path in argv[3:]):
+                answer = "".join(line for line in answer.splitlines(True) if "/sync_action:" in line)
+            # What is only asked whether it is idle is read whole after that.
+            if len(self.texts) > 1 and not answer.endswith("/sync_action:idle\n"):
+                self.texts.pop(0)
         return Completed(tuple(argv), 0, answer, "", self.name)
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
@@ -230,7 +236,7 @@ def test_a_wait_looks_up_the_disks_once() -> None:
     machine = ArrayMachine(waiting, waiting, waiting, TEXT)
     Array(RAID5, machine).wait_clean()
     # Once for what it finds at first, once for all readings after that.
-    assert [command[0] for command in machine.ran] == ["realpath", "grep", "realpath", "grep", "grep", "grep"]
+    assert [command[0] for command in machine.ran] == ["realpath", "grep", "realpath", "grep", "grep", "grep", "grep"]
 
 
 def test_an_array_that_does_not_resync_by_itself_is_made_to_and_read_again() -> None:

@@ -7,11 +7,12 @@ from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
 from raidproof.storage.array import Array, ArraySpec, Upkeep
 from raidproof.storage.array.upkeep import Progress, ended_in, parse_progress
+from tests.guest_files import FilesByCommands
 
 PATH = "/dev/disk/by-id/raidproof-"
 
 
-class Typist:
+class Typist(FilesByCommands):
     """A machine that notes what is typed, and refuses the first ``busy`` removals."""
 
     name = "server"

@@ -196,15 +196,16 @@ def test_without_a_kernels_release_nothing_is_guessed(said: str) -> None:
 
 def test_mkfs_is_asked_for_its_plan_only_under_an_old_kernel() -> None:
     machine: Any = Mock()
-    machine.succeed.side_effect = lambda argv, **_: {"uname": "6.1.176\n", "mkfs.xfs": PLANNED}[argv[0]]
+    machine.get.return_value = "6.1.176\n"
+    machine.succeed.return_value = PLANNED
     Filesystem(XfsSpec(), machine, "/dev/md0").create()
     *_, planned, made = (call.args[0] for call in machine.succeed.call_args_list)
     assert planned[1] == "-N"
     assert made == ["mkfs.xfs", *planned[2:], *("-n", "parent=0", "-i", "exchange=0", "-i", "nrext64=0")]
     machine.succeed.reset_mock()
-    machine.succeed.side_effect = lambda *_, **__: "6.12.101\n"
+    machine.get.return_value = "6.12.101\n"
     Filesystem(XfsSpec(), machine, "/dev/md0").create()
-    assert [call.args[0][0] for call in machine.succeed.call_args_list] == ["uname", "mkfs.xfs"]
+    assert [call.args[0][0] for call in machine.succeed.call_args_list] == ["mkfs.xfs"]
 
 
 def test_a_kernel_that_is_too_old_for_its_own_mkfs_says_so() -> None:

@@ -1,4 +1,5 @@
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import cast
 
 import pytest
 
@@ -18,9 +19,8 @@ class Files:
     def __init__(self, **files: str) -> None:
         self.files = {EXPIRE: "3000\n", WAKE: "500\n", XFS_SYNC: "3000\n"} | files
 
-    def succeed(self, argv: list[str], **_: Any) -> str:
-        assert argv[0] == "cat"
-        return "".join(self.files[path] for path in argv[1:])
+    def read_files(self, paths: Iterable[str]) -> dict[str, str]:
+        return {path: self.files[path] for path in paths if self.files[path]}
 
 
 def found(mounted: Mounted, **files: str) -> WriteBackState:

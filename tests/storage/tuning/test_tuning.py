@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
-from raidproof.core.layer import parse_read
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec
 from raidproof.storage.tuning.knob import (
@@ -21,8 +20,8 @@ from raidproof.storage.tuning.knob import (
     parse_queue,
     queue_restoring,
     queue_values,
-    write_command,
 )
+from tests.guest_files import FilesByCommands, parse_read
 
 FOUND = (Path(__file__).parents[2] / "data" / "tuning" / "linux-6.12-raid5.txt").read_text()
 CONTENT = parse_read(FOUND)
@@ -86,7 +85,6 @@ def test_what_is_written() -> None:
     }
     assert dirty_values(SPEC, "client") == {"/proc/sys/vm/dirty_bytes": str(16 * MIB)}
     assert dirty_values(SPEC, "server") == {}
-    assert write_command({"/a": "1", "/b": "2"})[3:] == ["/a", "1", "/b", "2"]
 
 
 def test_nothing_is_written_that_was_not_asked() -> None:
@@ -136,7 +134,7 @@ def test_what_was_before_is_put_back() -> None:
     assert dirty_restoring(SPEC, "client", in_bytes) == {"/proc/sys/vm/dirty_bytes": str(7 * MIB)}
 
 
-class Kernel:
+class Kernel(FilesByCommands):
     """A machine whose files can be written, but for those that a test makes stubborn."""
 
     name = "server"
@@ -152,11 +150,9 @@ class Kernel:
     ) -> Completed:
         self.ran.append(argv[0])
         said = ""
-        if argv[0] == "perl":
-            for path, value in zip(argv[3::2], argv[4::2], strict=True):
-                if not path.endswith(self.stubborn or ("//",)):
-                    shown = f"none [{value}]" if path.endswith("scheduler") else value
-                    self.files[path] = shown
+        if argv[0] == "tee":
+            if not argv[1].endswith(self.stubborn or ("//",)):
+                self.files[argv[1]] = f"none [{stdin}]" if argv[1].endswith("scheduler") else str(stdin)
         elif argv[0] == "realpath":
             said = "/dev/vda\n"
         else:
@@ -184,7 +180,7 @@ def test_the_server_is_tuned_and_put_back() -> None:
     state = tuning.activate()
     assert state is not None
     assert (state.members[DISK].scheduler, state.arrays["/dev/md0"].stripe_cache_size) == ("none", 4096)
-    assert kernel.ran == ["realpath", "grep", "perl", "grep"]
+    assert [*dict.fromkeys(kernel.ran)] == ["realpath", "grep", "tee"]
     assert tuning.require_effective() == tuning.activate()
     tuning.deactivate()
     assert parse_queue("vda", kernel.files) == parse_queue("vda", CONTENT)

@@ -21,6 +21,7 @@ from raidproof.workload.suite.outcome import failed, passed, skipped, unknown
 from raidproof.workload.suite.place import step_command
 from raidproof.workload.suite.pynfs import parse_pynfs
 from raidproof.workload.suite.suites import _SUITES, suite_of
+from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[2] / "data" / "suites"
 PLACE = SuitePlace(
@@ -41,7 +42,7 @@ def real(name: str) -> str:
     return (DATA / name).read_text()
 
 
-class Machine:
+class Machine(FilesByCommands):
     """Answers by the first word."""
 
     name, address = "client1", "10.77.0.21"

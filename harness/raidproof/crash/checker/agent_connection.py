@@ -12,7 +12,7 @@ from raidproof.core.waiting import Deadline
 from raidproof.guest import check_agent, ledger_reader, ledger_writer
 from raidproof.machine.console import cause_of_death
 from raidproof.machine.machine import Machine
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.provider.registry import Lab
 
 FOLDER = "/run/raidproof"

@@ -200,7 +200,7 @@ class Checker:
         """Boot a lab that has a state on its disks, ready to bring it up, and let it go on without us."""
         with self._primed(patch, keep=True) as lab:
             for path, value in self.orders["parameters"]:
-                lab.server.succeed(["tee", path], stdin=value)
+                lab.server.put(value, path)
             return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
 
     def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:

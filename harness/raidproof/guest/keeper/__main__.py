@@ -1,4 +1,3 @@
-# ruff: noqa: PTH100, PTH120
 # A minimal Python: no pathlib.
 """Run as ``python3 -m keeper COMMAND [RUN]`` on the machine, as root; prints one JSON object.
 
@@ -223,4 +222,4 @@ COMMANDS: dict[str, Callable[[str], Answer]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(COMMANDS[sys.argv[1]](sys.argv[2])))  # noqa: T201
+    print(json.dumps(COMMANDS[sys.argv[1]](sys.argv[2])))

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH100, PTH106, PTH108, PTH110, PTH119, PTH120, PTH123, PTH207, PTH208
 # A minimal Python: no pathlib.
 """Mounts, and the devices that are made of the member disks."""
 

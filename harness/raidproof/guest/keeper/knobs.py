@@ -1,4 +1,3 @@
-# ruff: noqa: PTH110, PTH113, PTH116, PTH119, PTH123, PTH207
 # A minimal Python: no pathlib.
 """Values of the kernel: sysctls, the queues of disks, the queues of a network interface."""
 

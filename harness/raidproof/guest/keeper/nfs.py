@@ -1,4 +1,3 @@
-# ruff: noqa: PTH112
 # A minimal Python: no pathlib.
 """The machine's own NFS server: described, stopped so that ours can run, started again."""
 

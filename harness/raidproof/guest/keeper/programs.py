@@ -1,4 +1,3 @@
-# ruff: noqa: PTH115, PTH119, PTH123, PTH208
 # A minimal Python: no pathlib.
 """Programs that are run, and processes that run already."""
 

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104, PTH105, PTH106, PTH118, PTH119, PTH120, PTH123, PTH208
 # A minimal Python: no pathlib.
 """Where a snapshot is on its machine, and how it survives a power cut at any moment."""
 

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH101, PTH103, PTH105, PTH106, PTH108, PTH112, PTH115, PTH118, PTH120, PTH123, PTH208, PTH211
 # A minimal Python: no pathlib.
 """Files and folders: saved with all that makes them what they are, and put back."""
 

@@ -50,8 +50,7 @@ class HostDisks:
         """
         permissions = require_adopted(self._inventory, self._server)
         links = [f"{BY_ID}{OURS}{one.serial}" for one in permissions]
-        found = self._server.succeed(["realpath", "--canonicalize-existing", *(one.path for one in permissions)])
-        devices = found.split()
+        devices = self._server.resolve(one.path for one in permissions)
         for device, link in zip(devices, links, strict=True):
             self._server.succeed(["ln", "--symbolic", "--force", "--no-dereference", device, link])
         self._require_same(permissions, links)

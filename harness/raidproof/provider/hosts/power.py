@@ -7,7 +7,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.power import Cut
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.provider.hosts.control import CommandControl, IpmiControl, PowerControl, RedfishControl
 from raidproof.provider.hosts.ipmi import IpmiSwitch
 from raidproof.provider.hosts.redfish import RedfishSwitch

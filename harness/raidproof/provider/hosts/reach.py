@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.waiting import Deadline
+from raidproof.machine.remote import Remote
 from raidproof.machine.transport import Transport
 from raidproof.provider.hosts.inventory import HostSpec
 from raidproof.provider.hosts.login import HostLogin, require_root
@@ -14,33 +14,12 @@ REACH_DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Reached:
+class Reached(Remote):
     """A machine that exists, over an open connection."""
 
     name: str
     address: str
     transport: Transport
-
-    def run(
-        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
-    ) -> Completed:
-        """Run a command to its end, whatever its status."""
-        deadline = Deadline.after(deadline_s)
-        data = stdin.encode() if isinstance(stdin, str) else stdin or b""
-        return self.transport.start(argv, deadline).wait(deadline, data)
-
-    def succeed(
-        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
-    ) -> str:
-        """Run a command that must end with status 0, and return its standard output.
-
-        Raises:
-            CommandFailed: it ended otherwise.
-        """
-        ended = self.run(argv, stdin=stdin, deadline_s=deadline_s)
-        if not ended.ok:
-            raise CommandFailed(ended)
-        return ended.stdout
 
 
 def login_of(host: HostSpec) -> HostLogin:

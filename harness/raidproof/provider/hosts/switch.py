@@ -7,7 +7,7 @@ from typing import Protocol
 from raidproof.core import command
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.provider.hosts.control import CommandControl
 
 COMMAND_DEADLINE_S = 60.0

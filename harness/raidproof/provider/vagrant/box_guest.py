@@ -107,11 +107,11 @@ class BoxGuest:
         if not self._serials:
             return
         shown = [f"{BY_ID}virtio-{serial}" for serial in self._serials]
-        devices = machine.succeed(["realpath", "--canonicalize-existing", *shown]).split()
+        devices = machine.resolve(shown)
         for serial, device in zip(self._serials, devices, strict=True):
             # Not after udev's link, which goes and comes with each event of the disk.
             machine.succeed(["ln", "--symbolic", "--force", "--no-dereference", device, f"{BY_ID}{OURS}{serial}"])
         caches = [f"/sys/block/{device.removeprefix('/dev/')}/queue/write_cache" for device in devices]
-        for serial, cache in zip(self._serials, machine.succeed(["cat", *caches]).splitlines(), strict=True):
-            if cache != "write back":
+        for serial, path in zip(self._serials, caches, strict=True):
+            if (cache := machine.get(path).strip()) != "write back":
                 raise RigError(f"{machine.name}: {serial} has its cache {cache}: nothing would be flushed")

@@ -10,7 +10,6 @@ from raidproof.plan.works import CLIENTS, SERVER
 from raidproof.provider.registry import Lab
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import Stack, StackSpec, on_disks
-from raidproof.storage.tuning.knob import write_command
 from raidproof.workload.sample import Place
 
 NOTHING = "nothing"
@@ -65,9 +64,9 @@ class Standing:
     def _slow_md(self, stack: Stack) -> None:
         """Let md wait as much longer before it marks an idle array clean: it would be idle between slow requests."""
         delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
-        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.run(["test", "-e", "/sys/block/md0"]).ok:
+        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists("/sys/block/md0"):
             files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
-            self.lab.server.run(write_command(dict.fromkeys(files, f"{delay_s:.3f}")))
+            self.lab.server.put_all(dict.fromkeys(files, f"{delay_s:.3f}"))
 
     def _keep_no_notes(self) -> None:
         """Spare the engine the notes of what a power cut would take: none comes while something is measured."""

@@ -45,7 +45,7 @@ RESUME_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 60.0
 """Both beyond the time that NFS itself may take; see `protocol_s`."""
 CLIENT_RECORDS = "/var/lib/nfs"
-DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
+DROP_CACHES = "/proc/sys/vm/drop_caches"
 FIO_DEADLINE_S = 300.0
 _AT_ONCE = """
 import os, sys, threading
@@ -313,7 +313,7 @@ class Cycle:
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")
-        self.lab.server.succeed(DROP_CACHES, stdin="3\n")
+        self.lab.server.put("3\n", DROP_CACHES)
         found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
         self.files.write("on_server", "on-server.json", json.dumps(found))
 
@@ -324,7 +324,7 @@ class Cycle:
         mount = self.stack.mounts[client.name]
         mount.deactivate()
         mount.activate()
-        on_all([self.lab.server, client], lambda machine: machine.succeed(DROP_CACHES, stdin="3\n"))
+        on_all([self.lab.server, client], lambda machine: machine.put("3\n", DROP_CACHES))
         before = fetched(client, mount.directory)
         found = ledger.scan(client, ledger.root)
         counted = fetched(client, mount.directory).since(before)

@@ -79,7 +79,7 @@ class Array:
             NotEffective: what was on the members is not what was asked, or a member that should be is not in sync.
         """
         if dirty := self.leftover.starts_dirty:
-            self.machine.succeed(["tee", START_DIRTY], stdin="1\n")
+            self.machine.put("1\n", START_DIRTY)
         for md in self.spec.devices:
             self.machine.succeed(assemble_command(md, starts_dirty=dirty))
         state = self.require_effective()
@@ -208,13 +208,17 @@ class Array:
     def _wait(
         self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
     ) -> ArrayState:
-        """Wait until a condition holds for all md devices; ``state`` was read just before."""
+        """Wait until a condition holds for all md devices, each of them idle; ``state`` was read just before."""
         if state is not None and all(map(condition, state.devices)):
             return state
         # They stay what they are for as long as this waits.
         names = self._names()
+        actions = [f"/sys/block/{md.name}/md/sync_action" for md in self.spec.devices]
 
         def reached() -> ArrayState | None:
+            # One file as long as md works: reading the dozens of others takes turns with the work itself.
+            if any(action != "idle" for action in self.machine.read_files(actions).values()):
+                return None
             found = self._state(names)
             return found if all(map(condition, found.devices)) else None
 
@@ -224,9 +228,7 @@ class Array:
         """The kernel's name of every disk: another one after each boot."""
         paths = [path for md in self.spec.devices for path in md.inputs]
         disks = [path for path in paths if path.startswith(disk_path(""))]
-        found = self.machine.succeed(["realpath", "--canonicalize-existing", *disks]).split()
-        if len(found) != len(disks):
-            raise RigError(f"{self.machine.name}: {len(disks)} disks were looked up, {len(found)} found")
+        found = self.machine.resolve(disks)
         legs = {path: path for path in paths if path not in disks}
         return {
             path: real.removeprefix("/dev/") for path, real in {**dict(zip(disks, found, strict=True)), **legs}.items()

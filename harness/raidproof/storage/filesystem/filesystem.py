@@ -90,7 +90,7 @@ class Filesystem:
 
     def _left_off(self, command: list[str]) -> list[str]:
         """Return options without which a mkfs.xfs newer than the kernel would make what that cannot mount."""
-        features = xfs.beyond(self.machine.succeed(["uname", "-r"]))
+        features = xfs.beyond(self.machine.get("/proc/sys/kernel/osrelease").strip())
         if not features:
             return []
         planned = self.machine.succeed([command[0], "-N", *command[1:]], deadline_s=MKFS_DEADLINE_S)
@@ -137,7 +137,7 @@ class Filesystem:
             raise NotEffective(f"{self.directory} is not as asked: type: asked ext4, found {mounted.type}")
         superblock = ext4.parse_info(self.machine.succeed(ext4.info_command(self.device)))
         # The mount table leaves out what is the default; this file does not.
-        effective = self.machine.succeed(["cat", f"/proc/fs/ext4/{self.device.removeprefix('/dev/')}/options"])
+        effective = self.machine.get(f"/proc/fs/ext4/{self.device.removeprefix('/dev/')}/options")
         data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
         return _state(mounted, superblock, data, effective.split())
 

@@ -49,7 +49,7 @@ def read_write_back(machine: Machine, found: Found) -> WriteBackState:
         RigError: a file or an option is not there.
     """
     files = [EXPIRE, WAKE, *([XFS_SYNC] if found.type == "xfs" else [])]
-    expire, wake, *commit = centiseconds(machine.succeed(["cat", *files]), files)
+    expire, wake, *commit = centiseconds("\n".join(machine.read_files(files).values()), files)
     return WriteBackState(expire_s=expire, wake_s=wake, commit_s=commit[0] if commit else commit_of(found.options))
 
 

@@ -88,7 +88,8 @@ def mount_options(spec: XfsSpec) -> tuple[str, ...]:
 
 def info_command(directory: str) -> list[str]:
     """Describe a mounted filesystem."""
-    return ["xfs_info", directory]
+    # What the script xfs_info runs in the end, without its shell and its programs.
+    return ["xfs_spaceman", "-p", "xfs_info", "-c", "info", directory]
 
 
 def parse_info(text: str) -> Superblock:

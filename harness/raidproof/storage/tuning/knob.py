@@ -22,15 +22,6 @@ WRITE_BACK = {
 XFS_SYNC_DEFAULT_S = 30.0
 Whose = Literal["server", "client"]
 
-# All in one process, each file on its own: what the kernel refuses shows when it is read back.
-_WRITE = """
-while (@ARGV) {
-    my ($path, $value) = splice @ARGV, 0, 2;
-    my $file;
-    open($file, ">", $path) && syswrite($file, $value) or print STDERR "$path: $value: $!\\n";
-}
-"""
-
 
 class QueueState(State):
     """The queue of a member, as found."""
@@ -108,11 +99,6 @@ def asked_of_md(spec: TuningSpec, knob: Knob) -> str | int | None:
     """What was asked of an md device's knob."""
     value: str | int | None = getattr(spec, "array_read_ahead" if knob.name == "read_ahead" else knob.name)
     return value
-
-
-def write_command(values: Mapping[str, str]) -> list[str]:
-    """Write values into files of the kernel, by path; what it refuses is said, and does not stop the others."""
-    return ["perl", "-e", _WRITE, *(word for path, value in values.items() for word in (path, value))]
 
 
 def queue_values(spec: TuningSpec, kernel_names: Iterable[str]) -> dict[str, str]:

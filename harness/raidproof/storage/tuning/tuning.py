@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, Value, read_files, require_effective
 from raidproof.storage.tuning.knob import (
     DIRTY,
@@ -24,7 +23,6 @@ from raidproof.storage.tuning.knob import (
     queue_values,
     write_back_restoring,
     write_back_values,
-    write_command,
 )
 from raidproof.storage.tuning.spec import TuningSpec
 
@@ -67,7 +65,8 @@ class ServerTuning:
         names = self._names()
         if self._before is None:
             self._before = self._state(names)
-        self.machine.run(write_command(queue_values(self.spec, names.values()) | values))
+        # What the kernel refuses shows when it is read back.
+        self.machine.put_all(queue_values(self.spec, names.values()) | values)
         return self._effective(self._state(names))
 
     def deactivate(self) -> None:
@@ -79,7 +78,7 @@ class ServerTuning:
         # By the disk's path: after a reboot the kernel may have another name for it.
         for disk, name in self._names().items():
             values |= queue_restoring(self.spec, name, self._before.members[disk])
-        self.machine.succeed(write_command(values))
+        self.machine.put_all(values)
         self._before = None
 
     def state(self) -> TuningState:
@@ -110,9 +109,7 @@ class ServerTuning:
         return state
 
     def _names(self) -> dict[str, str]:
-        found = self.machine.succeed(["realpath", "--canonicalize-existing", *self.disks]).split()
-        if len(found) != len(self.disks):
-            raise RigError(f"{self.machine.name}: {len(self.disks)} disks were looked up, {len(found)} found")
+        found = self.machine.resolve(self.disks)
         return {disk: path.removeprefix("/dev/") for disk, path in zip(self.disks, found, strict=True)}
 
     def _state(self, names: Mapping[str, str]) -> TuningState:
@@ -150,13 +147,13 @@ class ClientTuning:
             return None
         if self._before is None:
             self._before = self.state()
-        self.machine.run(write_command(values))
+        self.machine.put_all(values)
         return self.require_effective()
 
     def deactivate(self) -> None:
         """Put back what activate() found."""
         if self._before is not None:
-            self.machine.succeed(write_command(dirty_restoring(self.spec, "client", self._before)))
+            self.machine.put_all(dirty_restoring(self.spec, "client", self._before))
             self._before = None
 
     def state(self) -> DirtyState:
