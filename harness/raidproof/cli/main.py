@@ -99,6 +99,7 @@ def run_tests(
     ] = None,
 ) -> None:
     """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
+    require_clone()
     from tox.run import main as tox  # noqa: PLC0415
 
     arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
@@ -110,6 +111,7 @@ def run_tests(
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest's arguments")] = None) -> None:
     """Run the end-to-end scenarios; takes pytest's arguments."""
+    require_clone()
     os.chdir(HOME)
     # Replace this process, so that signals and the exit status are pytest's own.
     os.execv(sys.executable, [sys.executable, "-m", "pytest", *pytest_arguments(arguments or [])])  # noqa: S606
@@ -307,6 +309,17 @@ def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platfor
     from raidproof.run.platform import platform_for  # noqa: PLC0415
 
     return platform_for(asked.params, plan.run if plan else None)
+
+
+def require_clone() -> None:
+    """Require the project's own tests, which an installed package has not.
+
+    Raises:
+        RequestError: this is an installed package.
+    """
+    if not (HOME / "tox.ini").is_file():
+        remedy = "run ./raidproof in a clone of the project; with your own tests, run pytest: its plug-in is installed"
+        raise RequestError("the project's tests and scenarios are not part of an installed raidproof", remedy=remedy)
 
 
 def tox_environments(ini: str) -> tuple[list[str], list[str]]:
