@@ -60,17 +60,7 @@ def test_kernels_and_images_are_known(installed: Installed) -> None:
 
 def test_a_foreign_test_has_the_fixtures(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(OWN_TEST)
-    words = (
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "raidproof.pytest_plugin.plugin",
-        "--rootdir",
-        str(tmp_path),
-    )
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
     said = installed(*words, str(tmp_path / "test_mine.py"))
     assert "1 passed" in said.stdout, said
 
