@@ -10,6 +10,7 @@ from raidproof.record.exploration import (
     LossRecord,
     Possible,
     StageTime,
+    StoppedBy,
     UndecidedRecord,
     stage_times,
 )
@@ -131,8 +132,9 @@ def test_an_async_exports_loss_is_measured() -> None:
 
 
 def test_a_rig_that_failed_proves_nothing_but_what_it_had_found() -> None:
-    assert conclude_exploration(record(ended_early="the rig failed: gone"))[0] is Outcome.ERROR
-    assert conclude_exploration(record(ended_early="the rig failed: gone", failures=[failure()]))[0] is Outcome.FAIL
+    failed = {"ended_early": "the rig failed: gone", "stopped_by": StoppedBy.RIG}
+    assert conclude_exploration(record(**failed))[0] is Outcome.ERROR
+    assert conclude_exploration(record(**failed, failures=[failure()]))[0] is Outcome.FAIL
 
 
 LOSS = LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee")

@@ -251,7 +251,8 @@ class Oracle:
         blocks = judge_blocks(evidence, conditions, WHERE)
         invented = judge_nothing_invented(evidence, conditions, WHERE)
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
-        failed = {one.checker.partition(",")[0] for one in verdicts if one.outcome is Outcome.FAIL}
+        broken = [one.kind for one in verdicts if one.outcome is Outcome.FAIL]
+        failed = {PROMISES[kind] for kind in broken if kind is not None}
         damages = [one.damage for one in missing if one.damage.promise in failed]
         beside: list[Wrong] = []
         if blocks.outcome is Outcome.FAIL and not damages:

@@ -95,6 +95,10 @@ class CellRecord(Strict):
     """What is odd about the figure: far below what was expected, unstable, a cache's."""
     lost: str | None = None
     """What a power cut cost this configuration, by design or not; None where none was made."""
+    lost_operations: int | None = None
+    """How many acknowledged operations that were; None: not known, or nothing was left to read."""
+    lost_everything: bool = False
+    """Whether nothing was left to read after a power cut."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not measured"
 

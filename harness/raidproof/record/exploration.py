@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from statistics import median
 
 from pydantic import Field
@@ -120,6 +121,14 @@ class ShortestRecord(Strict):
     """States that were looked at for it."""
 
 
+class StoppedBy(StrEnum):
+    """What ends an exploration before all is done."""
+
+    RIG = "the rig"
+    USER = "the user"
+    TIME = "the time"
+
+
 class FailureRecord(Strict):
     """One way in which states are broken, and the first state that shows it."""
 
@@ -229,6 +238,9 @@ class ExplorationRecord(Strict):
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
+    """Why it ended before all was done, for a reader."""
+    stopped_by: StoppedBy | None = None
+    """What ended it before all was done."""
     """Why it did not come to the end of its budget."""
     command: list[str] = Field(default_factory=list)
     log: str

@@ -49,5 +49,7 @@ class Verdict(BaseModel):
     checker: str
     outcome: Outcome
     reason: str
+    kind: str | None = None
+    """The kind of operation whose promise was judged; None: it is no promise of one kind."""
     blame: Blame | None = None
     """Which part broke the promise, where that is known."""

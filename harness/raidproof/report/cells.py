@@ -23,8 +23,6 @@ _UNITS = {
     "s": "s",
 }
 """The last words of a value's name, the longest first where one ends in another."""
-UNSEEN = "unknown"
-"""The loss of a cell whose power was cut, and of which nothing could be read afterwards."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def expected_value(cell: CellRecord) -> float | None:
 
 def costs(cell: CellRecord) -> bool:
     """Whether a power cut is known to have cost something."""
-    return cell.lost not in (None, UNSEEN) and not str(cell.lost).startswith("0 ")
+    return cell.lost_everything or bool(cell.lost_operations)
 
 
 def promises(record: RunRecord) -> str:
@@ -125,7 +123,7 @@ def promises(record: RunRecord) -> str:
     plan = record.plan
     if plan is None or plan.cut is None:
         return "promises were not tested: no power was cut, and a rank says nothing of safety"
-    cut = sum(cell.lost not in (None, UNSEEN) for cell in record.cells)
+    cut = sum(cell.lost_everything or cell.lost_operations is not None for cell in record.cells)
     return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a power cut"
 
 

@@ -19,7 +19,7 @@ from raidproof.crash.states.sampler import Choices
 from raidproof.crash.stats import Tally
 from raidproof.crash.write_owner import Belongings
 from raidproof.record.cell import Explored
-from raidproof.record.exploration import ExplorationRecord, Possible, stage_times
+from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
 from raidproof.record.store import RunStore
 from raidproof.report.exploration_html import write_exploration
 from raidproof.run.campaign import command_line
@@ -99,15 +99,15 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
                 explain_failures(record, source, exploration)
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
-            record.ended_early = f"the rig failed: {error}"
+            record.stopped_by, record.ended_early = StoppedBy.RIG, f"the rig failed: {error}"
         except KeyboardInterrupt:
-            record.ended_early = INTERRUPTED
+            record.stopped_by, record.ended_early = StoppedBy.USER, INTERRUPTED
             raise
         finally:
             record.seconds, record.timed = seconds + exploration.seconds, tally.judged - untimed
             finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
-            if record.ended_early == INTERRUPTED:
+            if record.stopped_by is StoppedBy.USER:
                 say(f"{tally.judged:,} states were judged and are kept, {tally.broken:,} of them broken: {page}")
                 say("the same command with --resume goes on")
     return record, page
@@ -135,6 +135,7 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
     exploration.run(budget)
     if exploration.out_of_time:
         kept = ", a third of them kept for what broke" if exploration.tally.broken else ""
+        record.stopped_by = StoppedBy.TIME
         record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
 
 

@@ -29,6 +29,9 @@ def judge_cell(cell: CellRecord, cycle: CycleRecord | None, misbehaved: CycleRec
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
     cell.lost = None if cycle is None else what_was_lost(cycle)
+    seen = None if cycle is None else cycle.on_server
+    cell.lost_operations = None if seen is None else seen.lost_total
+    cell.lost_everything = cycle is not None and cycle.not_recovered is not None
     cell.outcome, cell.reason = conclude_cell(cell, cycle)
     if misbehaved is not None:
         cell.outcome, cell.reason = Outcome.INVALID, f"{misbehaved.title}: {misbehaved.reason}"

@@ -116,7 +116,7 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         if kind == "close" and evidence.across_restart:
             more = f"{evidence.across_restart} more were under way when the server restarted, and are not judged"
             verdict = verdict.model_copy(update={"reason": f"{verdict.reason}; {more} (docs/findings.md)"})
-        verdicts.append(verdict)
+        verdicts.append(verdict.model_copy(update={"kind": kind}))
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"
         blame = Blame(culprit=Culprit.STACK, detail="no fault came after them")

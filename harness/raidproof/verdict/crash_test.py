@@ -33,8 +33,8 @@ from raidproof.workload.replies import read_replies
 
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
-OF_THE_STACK = ("export", "flushes reach the disks", "after recovery")
-"""Checks whose failure no disk explains: with it no control has behaved."""
+NO_DISK = frozenset({Culprit.STACK, Culprit.SERVER, Culprit.NFSD})
+"""Parts whose failure no disk explains: with it no control of the disks has behaved."""
 TEARS = "power-cut"
 SESSIONS = ("4.1", "4.2")
 """Versions of NFS that have them."""
@@ -362,7 +362,8 @@ def conclude_control(
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
         if not blame.is_of(cycle.control.expects_blame):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
-        if beside := next((one for one in bad if one.checker.startswith(OF_THE_STACK)), None):
+        failed = (one for one in bad if one.outcome is Outcome.FAIL and one.blame is not None)
+        if beside := next((one for one in failed if one.blame is not None and one.blame.culprit in NO_DISK), None):
             return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]

@@ -1,6 +1,6 @@
 """How an exploration of crash states ended, and why."""
 
-from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.exploration import ExplorationRecord, StoppedBy
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import LEAST_JUDGED
 
@@ -54,8 +54,8 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
             f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
             f"{f'; besides, {hid}' if hid else ''}",
         )
-    if record.ended_early is not None and record.ended_early.startswith("the rig"):
-        return Outcome.ERROR, record.ended_early
+    if record.stopped_by is StoppedBy.RIG:
+        return Outcome.ERROR, record.ended_early or "the rig failed"
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was looked at"
     if record.undecided is not None:
