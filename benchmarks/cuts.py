@@ -65,7 +65,7 @@ def as_expected(kind: str, record: CycleRecord) -> bool:
 
 
 @dataclass
-class Tally:
+class ExplorationStats:
     """What came of the cuts of one kind."""
 
     kind: str
@@ -140,7 +140,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a path of each would be opened
 
 
-def run(tally: Tally, folder: Path, cuts: int, first_seed: int, seconds: float) -> None:
+def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, seconds: float) -> None:
     """Cut the power of one lab so many times."""
     labs: set[Path] = set()
     before = 0
@@ -190,13 +190,13 @@ def main() -> int:
     parser.add_argument("--ledger-seconds", type=float, default=3.0, help="how long the clients work before the cut")
     parser.add_argument("--results", type=Path, help="keep the records of cuts that went wrong")
     options = parser.parse_args()
-    tallies: list[Tally] = []
+    tallies: list[ExplorationStats] = []
     status = 0
     print(f"before: {load()}", flush=True)
     try:
         with unwinding_on_signals(), results(options.results) as folder:
             for kind in options.kinds:
-                tallies.append(Tally(kind))
+                tallies.append(ExplorationStats(kind))
                 run(tallies[-1], folder, options.cuts, options.seed, options.ledger_seconds)
     except KeyboardInterrupt as signal:
         print(f"interrupted: {signal}")

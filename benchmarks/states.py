@@ -22,7 +22,7 @@ from raidproof.core.topology import Platform, SoftwareSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.crash.checker.checker import Checker
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import WriteLog
 from raidproof.provider.registry import lab_of, prepare
@@ -69,7 +69,7 @@ def cuts_of(recording: Recording, since_ns: int, count: int) -> list[int]:
     return [cuts[place * len(cuts) // count] for place in range(count)]
 
 
-def state_at(window: Window) -> CrashState:
+def state_at(window: DiskStates) -> CrashState:
     """Return one of the states of a cut: a subset of what was open."""
     rng = Random(window.cut)  # noqa: S311  a seeded choice, no secret
     return CrashState(window.cut, tuple(Survivor(number) for number in window.open if rng.random() < 0.5))
@@ -80,7 +80,7 @@ class Seat:
     """A checker that follows the recording, and what it has seen."""
 
     checker: Checker
-    window: Window
+    window: DiskStates
     ms: dict[str, list[float]] = field(default_factory=dict)
     ends: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cu
         stack, seats = demo_stack(sync=True), []
         for number in range(checkers):
             checker = Checker(topology, stack, orders, Path(logs) / str(number))
-            seats.append(Seat(undo.enter_context(checker), Window(recording)))
+            seats.append(Seat(undo.enter_context(checker), DiskStates(recording)))
             # To where the clients began, outside of what is measured.
             checker.advance(seats[-1].window.move(cuts[0]))
         begun = now_ns()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.fault import Injected, Scene
+from raidproof.fault import FaultContext, FaultEvent
 
 DEADLINE_S = 30.0
 TIME_BASE_S = 1
@@ -17,21 +17,21 @@ class BitmapSettled:
 
     name: ClassVar[str] = "bitmap-settled"
 
-    def victim(self, scene: Scene) -> None:
+    def victim(self, context: FaultContext) -> None:
         """No machine goes down."""
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let md clear marks sooner, from now on, and wait until it has."""
-        array = scene.stack.array
+        array = context.stack.array
         name = array.spec.devices[-1].name
-        scene.lab.server.succeed(["tee", f"/sys/block/{name}/md/bitmap/time_base"], stdin=f"{TIME_BASE_S}\n")
+        context.lab.server.succeed(["tee", f"/sys/block/{name}/md/bitmap/time_base"], stdin=f"{TIME_BASE_S}\n")
 
         def settled() -> bool:
             return not any(one.dirty for one in array.bitmaps().values())
 
         wait_until(settled, Deadline.after(DEADLINE_S), "the marks of the bitmap to go", 0.25)
         regions = {one.regions for one in array.bitmaps().values()}
-        return Injected(self.name, name, now_ns(), f"none of {max(regions):,} regions is marked")
+        return FaultEvent(self.name, name, now_ns(), f"none of {max(regions):,} regions is marked")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Do nothing."""

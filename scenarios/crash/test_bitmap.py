@@ -10,7 +10,7 @@ from raidproof.core.units import KIB
 from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy.bitmap import bitmaps_of, judge_marks
 from raidproof.crash.redundancy.redundancy import Redundancy
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.sampler import Choices
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.writelog import Kind
@@ -39,7 +39,7 @@ def assembled(read: ReadMember) -> Assembled:
 
 
 def writes(recording: Recording, first: int) -> Writes:
-    window = Window(recording)
+    window = DiskStates(recording)
     found: Writes = defaultdict(list)
     window.move(first)
     array = assembled(partial(window.read, CrashState(first)))
@@ -82,7 +82,7 @@ def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMem
 
 def judged(source: Source, *, early_known: bool) -> Counter[str]:
     """Judge states by the members' contents alone, and count what was seen."""
-    window, choices = Window(source.recording), Choices(source.recording, 1, first=source.first)
+    window, choices = DiskStates(source.recording), Choices(source.recording, 1, first=source.first)
     written = writes(source.recording, source.first) if early_known else {}
     redundancy, seen = Redundancy(window), Counter[str]()
     for choice in sorted(choices.order[:STATES]):

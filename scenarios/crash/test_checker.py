@@ -10,7 +10,7 @@ from raidproof.core.units import SECTOR
 from raidproof.crash.checker.checker import Checker
 from raidproof.crash.checker.observation import End, ThroughNfsd
 from raidproof.crash.judge import DEGRADED, FILESYSTEM
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.patch import BLOCK, Patch
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
@@ -49,7 +49,7 @@ def middle(source: Source) -> int:
 
 
 def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checker, middle: int) -> None:
-    window = Window(source.recording)
+    window = DiskStates(source.recording)
     checker.advance(window.move(middle))
     early, late = Patch(), window.move(len(source.recording.records))
     wiped = Patch({(member, block): b"\xff" * BLOCK for member in range(4) for block in HEADS})
@@ -68,7 +68,7 @@ def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checke
 
 
 def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> None:
-    window, machine, export = Window(source.recording), checker.machine, source.stack.export
+    window, machine, export = DiskStates(source.recording), checker.machine, source.stack.export
     checker.advance(window.move(len(source.recording.records)))
     assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
     # Not all that the clients made is for everybody to read.
@@ -87,7 +87,7 @@ def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> 
     assert checker.reboots == 0
 
 
-def without_a_superblock(window: Window) -> Patch:
+def without_a_superblock(window: DiskStates) -> Patch:
     """Return what blanks the copy of XFS' superblock that lies farthest behind: no mount reads it."""
     copies = [
         (at // BLOCK, member)
@@ -104,7 +104,7 @@ def without_a_superblock(window: Window) -> Patch:
 
 
 def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -> None:
-    window = Window(source.recording)
+    window = DiskStates(source.recording)
     checker.advance(window.move(len(source.recording.records)))
     whole = checker.check(Patch(), fsck=True)
     assert whole.filesystem == FilesystemCheck(outcome="clean", status=0)
@@ -124,7 +124,7 @@ def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
     source = source_of(campaign.store, ended.record.name)
     campaign.discard_lab()
     with Checker(source.topology, source.stack, source.orders, tmp_path) as checker:
-        checker.advance(Window(source.recording).move(len(source.recording.records)))
+        checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
         seen = checker.check(Patch())
     assert (seen.end, seen.degraded) == (End.READ, {"/dev/md0": 1})
     end_ns = source.recording.end_ns
@@ -136,7 +136,7 @@ def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
 def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(
     source: Source, checker: Checker, middle: int
 ) -> None:
-    checker.advance(Window(source.recording).move(middle))
+    checker.advance(DiskStates(source.recording).move(middle))
     before = checker.check(Patch())
     usual, checker.deadline_s = checker.deadline_s, 0.02
     wedged = checker.check(Patch())

@@ -3,7 +3,7 @@
 import pytest
 
 from raidproof.core.errors import ProductError, RequirementMissing
-from raidproof.disk.platter import OLD_DATA
+from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.provider.registry import Lab
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.storage.array import capacity, holders_of_old_data

@@ -12,7 +12,7 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.units import MIB
 from raidproof.crash.exploration import Budget
 from raidproof.disk.flaw import Flaw, early_flushes, newest_unflushed, overwrites_unflushed
-from raidproof.fault import Scene
+from raidproof.fault import FaultContext
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
@@ -53,8 +53,8 @@ def own(campaign: Campaign) -> Iterator[Campaign]:
 def planted(flaw: Flaw) -> Deed:
     """Return what makes one member a drive with that flaw."""
 
-    def deed(scene: Scene, _places: Places) -> None:
-        disks_of(scene).set_flaw(FLAWED, flaw)
+    def deed(context: FaultContext, _places: Places) -> None:
+        disks_of(context).set_flaw(FLAWED, flaw)
 
     return deed
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.units import KIB
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.explorations import Explore
@@ -70,7 +70,7 @@ def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cycl
     # One gap is documented, the other a defect of md (docs/findings.md). Whatever else breaks is new.
     explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert not explored.record.cold.differing
-    window = Window(explored.source.recording)
+    window = DiskStates(explored.source.recording)
     for state in sorted(explored.broken(), key=lambda one: one.cut):
         window.move(state.cut)
         reasons = list(gaps(partial(window.read, state), len(MEMBERS), MEMBERS.index(MISSING)))
@@ -86,7 +86,7 @@ def test_under_a_partial_parity_log_a_flush_does_not_reach_stripes_whose_parity_
     explored = explore(ended, states=STATES, minutes=MINUTES, at_replies=True, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
     recording, missing = explored.source.recording, MEMBERS.index(MISSING)
-    window = Window(recording)
+    window = DiskStates(recording)
     for state in sorted(explored.broken(), key=lambda one: one.cut):
         window.move(state.cut)
         superblock = superblock_of(partial(window.read, state, 0))

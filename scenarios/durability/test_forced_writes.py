@@ -84,7 +84,7 @@ def forced(campaign: Campaign) -> Iterator[None]:
         raise RequirementMissing(f"{server.name}: this kernel has no NBD driver")
     server.put(Path(nbd_guest.__file__).read_bytes(), PROGRAM)
     with closing(lab.listen()) as listener, relay(listener, lab.engine_socket):
-        host, port = lab.heard_at(listener, server)
+        host, port = lab.callback_address(listener, server)
         for number, serial in enumerate(MEMBERS):
             device = f"nbd{number}"
             server.start_command(["python3", PROGRAM, host, str(port), serial, f"/dev/{device}"])

@@ -25,7 +25,7 @@ def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients, v
     mount = MountSpec.model_validate({"vers": vers, "wsize": 64 * KIB})
     stack = {"members": len(members), "filesystem": XfsSpec(log=log), "mount": mount}
     with two_clients("0", link=LINK, ruins=True, stack=stack) as clients:
-        writer, disks = clients.one, clients.scene.lab.disks
+        writer, disks = clients.one, clients.context.lab.disks
         file = writer.open(clients.path("told"))
         writer.do("write", file, "told").require("write")
         writer.do("fsync", file).require("fsync")

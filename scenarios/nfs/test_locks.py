@@ -75,11 +75,11 @@ def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) ->
     """Restart nfsd while the holder of a lock is cut off, for much less than the grace period."""
     held, wanted = take(clients)
     cut = ClientNetworkCut(held_s=0)
-    cut.inject(clients.scene)
-    clients.scene.stack.export.restart()
+    cut.inject(clients.context)
+    clients.context.stack.export.restart()
     then()
     clients.one.begin("lock", wanted, "write")
-    cut.heal(clients.scene)
+    cut.heal(clients.context)
     clients.rouse()
     clients.two.do("write", held, "mine")
     clients.two.do("fsync", held)
@@ -91,23 +91,23 @@ def test_lock_of_a_client_that_missed_the_grace_period_is_lost_and_it_is_told(tw
     with two_clients(may_say=RECLAIM_FAILED) as clients:
         held, wanted = take(clients)
         fault = MissedGrace()
-        fault.inject(clients.scene)
+        fault.inject(clients.context)
         clients.one.do("lock", wanted, "write").require("lock")
-        fault.heal(clients.scene)
+        fault.heal(clients.context)
         clients.rouse()
         must_know_that_it_is_lost(clients.two, held)
-    clients.must(judge_late_reclaim, clients.scene.lab.clients[1].address)
+    clients.must(judge_late_reclaim, clients.context.lab.clients[1].address)
 
 
 def test_lock_of_a_client_that_is_cut_off_is_given_away_after_its_lease(two_clients: Clients) -> None:
     with two_clients(may_say=RECLAIM_FAILED) as clients:
         held, wanted = take(clients)
         fault = ClientNetworkCut()
-        fault.inject(clients.scene)
+        fault.inject(clients.context)
         assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
         wait_until(
             lambda: clients.one.do("lock", wanted, "write").ok, Deadline.after(3 * LEASE_S), "the lease's end", 0.5
         )
-        fault.heal(clients.scene)
+        fault.heal(clients.context)
         clients.rouse()
         must_know_that_it_is_lost(clients.two, held)

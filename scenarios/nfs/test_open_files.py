@@ -64,7 +64,7 @@ def test_lock_and_lent_file_of_a_client_that_lost_its_power_are_taken_back(two_c
         held, wanted = (holder.open(clients.path("locked")) for holder in (clients.two, clients.one))
         clients.two.do("lock", held, "write").require("lock")
         fault = ClientPowerCut()
-        fault.inject(clients.scene)
+        fault.inject(clients.context)
         assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
         mine = clients.one.open(clients.path("lent"))
         assert clients.one.do("read", mine, 4).require("read") == "told"
@@ -72,7 +72,7 @@ def test_lock_and_lent_file_of_a_client_that_lost_its_power_are_taken_back(two_c
         clients.one.do("fsync", mine).require("fsync")
         assert clients.read_on_server("lent") == "mine"
         clients.one.do("lock", wanted, "write").require("lock")
-        fault.heal(clients.scene)
-        clients.scene.stack.activate_client(clients.two.client.name)
-    holder, other = (client.address for client in reversed(clients.scene.lab.clients))
+        fault.heal(clients.context)
+        clients.context.stack.activate_client(clients.two.client.name)
+    holder, other = (client.address for client in reversed(clients.context.lab.clients))
     clients.must(judge_recall, holder, other)

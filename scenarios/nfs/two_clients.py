@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.errors import Inconclusive, ProductError
-from raidproof.fault import Fault, Scene
+from raidproof.fault import Fault, FaultContext
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import Capture, capturing
@@ -32,8 +32,8 @@ DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 class TwoClients:
     """A server whose export two clients have mounted, a process on each of them, and a capture of all NFS."""
 
-    def __init__(self, scene: Scene, one: LockHolder, two: LockHolder, capture: Capture) -> None:
-        self.scene = scene
+    def __init__(self, context: FaultContext, one: LockHolder, two: LockHolder, capture: Capture) -> None:
+        self.context = context
         self.one = one
         self.two = two
         self._capture = capture
@@ -42,15 +42,15 @@ class TwoClients:
     @property
     def server(self) -> Machine:
         """The server."""
-        return self.scene.lab.server
+        return self.context.lab.server
 
     def path(self, name: str) -> str:
         """Return where a file is on the clients."""
-        return f"{self.scene.stack.mounts[self.one.client.name].directory}/{name}"
+        return f"{self.context.stack.mounts[self.one.client.name].directory}/{name}"
 
     def on_server(self, name: str) -> str:
         """Return where it is on the server."""
-        return f"{self.scene.stack.filesystem.directory}/{name}"
+        return f"{self.context.stack.filesystem.directory}/{name}"
 
     def read_on_server(self, name: str) -> str:
         """Return a file as the server's disks have it."""
@@ -62,14 +62,14 @@ class TwoClients:
 
         ``meanwhile`` is done before clients are served again.
         """
-        injected_on = fault.victim(self.scene)
-        fault.inject(self.scene)
+        injected_on = fault.victim(self.context)
+        fault.inject(self.context)
         if injected_on is not self.server:
             meanwhile()
-            fault.heal(self.scene)
+            fault.heal(self.context)
         else:
-            fault.heal(self.scene)
-            *storage, export = self.scene.stack.server_steps()
+            fault.heal(self.context)
+            *storage, export = self.context.stack.server_steps()
             for step in storage:
                 step.run()
             meanwhile()
@@ -78,7 +78,7 @@ class TwoClients:
 
     def rouse(self) -> None:
         """Let the clients ask for something new: NFSv4 sends nothing again that a dead server's TCP had taken."""
-        for client in self.scene.lab.clients:
+        for client in self.context.lab.clients:
             if client.boot_id is not None:
                 client.start_command(["stat", "--file-system", self.path("")])
 
@@ -147,7 +147,7 @@ class Clients:
                 lock_holder(lab.clients[0], lab) as one,
                 lock_holder(lab.clients[1], lab) as two,
             ):
-                clients = TwoClients(Scene(lab, built), one, two, capture)
+                clients = TwoClients(FaultContext(lab, built), one, two, capture)
                 yield clients
             if ruins:
                 self._campaign.discard_lab()

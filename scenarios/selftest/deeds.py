@@ -17,7 +17,7 @@ from raidproof.core.units import SECTOR
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.flaw import Flaw, FlawKind
-from raidproof.fault import Injected, PowerCut, Scene
+from raidproof.fault import FaultContext, FaultEvent, PowerCut
 from raidproof.fault.member import place_of, struck
 from raidproof.fault.rot import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
@@ -51,10 +51,10 @@ TOLD_S = 0.1
 
 Places = dict[str, str]
 """What was struck, by the plant's name, in words that the harness is to say."""
-Deed = Callable[[Scene, Places], None]
+Deed = Callable[[FaultContext, Places], None]
 
 
-def nothing(_scene: Scene, _places: Places) -> None:
+def nothing(_scene: FaultContext, _places: Places) -> None:
     """Let everything be."""
 
 
@@ -69,15 +69,15 @@ class TamperedCut(PowerCut):
     booted: Deed = nothing
     """Done when the server has power again, and nothing is assembled yet."""
 
-    def inject(self, scene: Scene) -> Injected:
-        self.at_work(scene, self.places)
-        injected = super().inject(scene)
-        self.without_power(scene, self.places)
+    def inject(self, context: FaultContext) -> FaultEvent:
+        self.at_work(context, self.places)
+        injected = super().inject(context)
+        self.without_power(context, self.places)
         return injected
 
-    def heal(self, scene: Scene) -> None:
-        super().heal(scene)
-        self.booted(scene, self.places)
+    def heal(self, context: FaultContext) -> None:
+        super().heal(context)
+        self.booted(context, self.places)
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,22 @@ class Before:
     places: Places = field(default_factory=dict)
     name: ClassVar[str] = "planted"
 
-    def victim(self, scene: Scene) -> None:
+    def victim(self, context: FaultContext) -> None:
         """No machine goes down."""
 
-    def inject(self, scene: Scene) -> Injected:
-        self.deed(scene, self.places)
-        return Injected(self.name, "server", now_ns(), "done")
+    def inject(self, context: FaultContext) -> FaultEvent:
+        self.deed(context, self.places)
+        return FaultEvent(self.name, "server", now_ns(), "done")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let the disks be honest; what was spoilt stays so."""
-        disks_of(scene).clear_flaws()
+        disks_of(context).clear_flaws()
 
 
-def disks_of(scene: Scene) -> EngineClient:
+def disks_of(context: FaultContext) -> EngineClient:
     """Return what drives the member disks."""
-    assert isinstance(scene.lab.disks, EngineClient)
-    return scene.lab.disks
+    assert isinstance(context.lab.disks, EngineClient)
+    return context.lab.disks
 
 
 class Held(NamedTuple):
@@ -119,15 +119,15 @@ class Held(NamedTuple):
         return f"{WORKERS[self.file].path}: block {self.block} is {what}"
 
 
-def held(scene: Scene, path: str) -> list[list[Held]]:
+def held(context: FaultContext, path: str) -> list[list[Held]]:
     """Return the blocks of a worker's file that are durable, of each member without parity those that it has."""
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
-        return [list(held_by(scene, serial, path, Path(folder, serial))) for serial in WITHOUT_PARITY]
+        return [list(held_by(context, serial, path, Path(folder, serial))) for serial in WITHOUT_PARITY]
 
 
-def held_by(scene: Scene, serial: str, path: str, image: Path) -> Iterator[Held]:
+def held_by(context: FaultContext, serial: str, path: str, image: Path) -> Iterator[Held]:
     """Yield the blocks of a worker's file that are durable on one member."""
-    disks_of(scene).image(serial, image)
+    disks_of(context).image(serial, image)
     with image.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = data.find(MAGIC)
         while at >= 0:
@@ -137,142 +137,142 @@ def held_by(scene: Scene, serial: str, path: str, image: Path) -> Iterator[Held]
             at = data.find(MAGIC, at + BLOCK)
 
 
-def first_held(scene: Scene, path: str) -> Held:
+def first_held(context: FaultContext, path: str) -> Held:
     """Return a block of a worker's file that is durable, as soon as there is one."""
     return wait_until(
-        lambda: next((one for member in held(scene, path) for one in member), None),
+        lambda: next((one for member in held(context, path) for one in member), None),
         Deadline.after(STRIKE_DEADLINE_S),
         f"a block of {path}",
     )
 
 
-def neighbours(scene: Scene, path: str) -> tuple[Held, Held] | None:
+def neighbours(context: FaultContext, path: str) -> tuple[Held, Held] | None:
     """Return two blocks of one file that follow each other, both on one member."""
-    pairs = (pair for member in held(scene, path) for pair in pairwise(sorted(member, key=lambda one: one.block)))
+    pairs = (pair for member in held(context, path) for pair in pairwise(sorted(member, key=lambda one: one.block)))
     return next((pair for pair in pairs if pair[1].block == pair[0].block + 1), None)
 
 
-def strike(scene: Scene, serial: str, flaw: Flaw, times: int = 1) -> None:
+def strike(context: FaultContext, serial: str, flaw: Flaw, times: int = 1) -> None:
     """Let something be wrong with a drive, and wait until so many requests have met such a thing."""
-    disks_of(scene).set_flaw(serial, flaw)
+    disks_of(context).set_flaw(serial, flaw)
     wait_until(
-        lambda: struck(scene, serial, flaw.kind) >= times or None,
+        lambda: struck(context, serial, flaw.kind) >= times or None,
         Deadline.after(STRIKE_DEADLINE_S),
         f"{flaw.kind.value} of {serial}",
         0.01,
     )
 
 
-def flushes_of(scene: Scene, serial: str) -> int:
+def flushes_of(context: FaultContext, serial: str) -> int:
     """Return how many flushes a drive has carried out."""
-    return disks_of(scene).counters()[serial].flushes
+    return disks_of(context).counters()[serial].flushes
 
 
 # Of drives.
 
 
-def writes_go_astray(scene: Scene, places: Places) -> None:
+def writes_go_astray(context: FaultContext, places: Places) -> None:
     """Let a member of a RAID4 lose each write of a block, and one put those of a block onto the one before it."""
-    lost = first_held(scene, "client2-0-fsync")
+    lost = first_held(context, "client2-0-fsync")
     # What is to rot without power must be there before.
-    first_held(scene, ROTS)
+    first_held(context, ROTS)
     before, astray = wait_until(
-        lambda: neighbours(scene, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
+        lambda: neighbours(context, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
     )
     # The one that goes astray comes last: a round of its worker later the neighbour is written again.
-    strike(scene, lost.serial, Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK))
-    strike(scene, astray.serial, Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
+    strike(context, lost.serial, Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK))
+    strike(context, astray.serial, Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
     # The cut takes what was not flushed. One flush may have been under way.
-    durable = flushes_of(scene, astray.serial) + 2
+    durable = flushes_of(context, astray.serial) + 2
     wait_until(
-        lambda: flushes_of(scene, astray.serial) >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed"
+        lambda: flushes_of(context, astray.serial) >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed"
     )
     pause(TOLD_S)
     places["old-generation"] = lost.is_("stale")
     places["neighbour"] = before.is_("misplaced")
 
 
-def flushes_are_dropped(scene: Scene, places: Places) -> None:
+def flushes_are_dropped(context: FaultContext, places: Places) -> None:
     """Let one member drop a flush now and then; each one but these is honest, also that which comes next.
 
     Only one client works meanwhile: with others, their flushes come before it is told of anything.
     """
-    scene.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
+    context.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
     for turn in range(1, DROPPED + 1):
-        strike(scene, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1), turn)
+        strike(context, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1), turn)
         pause(0.03)
     places["flush-dropped"] = "the disks: disk1 acknowledged flushes and kept nothing"
 
 
-def one_flush_is_dropped(scene: Scene, places: Places) -> None:
+def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
     """Let one member drop a single flush, and make good for it with the next one, long before anything is lost."""
-    strike(scene, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1))
-    durable = flushes_of(scene, "disk1") + 2
-    wait_until(lambda: flushes_of(scene, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
+    strike(context, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1))
+    durable = flushes_of(context, "disk1") + 2
+    wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
     pause(HEALED_S)
     places["careless-after-a-lie"] = "the stack"
 
 
-def clients_go_on(scene: Scene, _places: Places) -> None:
+def clients_go_on(context: FaultContext, _places: Places) -> None:
     """Let the client work again that was kept from it."""
-    scene.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
+    context.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
 
 
-def block_rots(scene: Scene, places: Places) -> None:
+def block_rots(context: FaultContext, places: Places) -> None:
     """Let half a block change on one member, with nobody reading or writing it."""
-    disks_of(scene).clear_flaws()
-    rotten = first_held(scene, ROTS)
-    disks_of(scene).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
+    disks_of(context).clear_flaws()
+    rotten = first_held(context, ROTS)
+    disks_of(context).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
     places["silent-corruption"] = rotten.is_("garbage")
 
 
-def parity_is_lost(scene: Scene, places: Places) -> None:
+def parity_is_lost(context: FaultContext, places: Places) -> None:
     """Let the last member of a RAID4 lose all that is written to its data, which is parity."""
-    path = f"{place_of(scene, 'disk3').directory}/offset"
-    begin = int(scene.lab.server.get(path)) * SECTOR
-    disks_of(scene).set_flaw("disk3", Flaw(FlawKind.LOST_WRITES, begin))
-    places["parity-not-updated"] = scene.stack.array.device
+    path = f"{place_of(context, 'disk3').directory}/offset"
+    begin = int(context.lab.server.get(path)) * SECTOR
+    disks_of(context).set_flaw("disk3", Flaw(FlawKind.LOST_WRITES, begin))
+    places["parity-not-updated"] = context.stack.array.device
 
 
-def stripe_is_torn(scene: Scene, _places: Places) -> None:
+def stripe_is_torn(context: FaultContext, _places: Places) -> None:
     """Let the parity of blocks differ, as after writes that the cut fell into: a resync would write it anew.
 
     Of more than one: the client goes on with its file, and a write may well compute a block's parity anew.
     """
-    for at in {block.at for member in held(scene, "client1-0-fsync") for block in member}:
-        disks_of(scene).corrupt("disk3", at, BLOCK)
+    for at in {block.at for member in held(context, "client1-0-fsync") for block in member}:
+        disks_of(context).corrupt("disk3", at, BLOCK)
 
 
-def bitmap_is_cleared(scene: Scene, places: Places) -> None:
+def bitmap_is_cleared(context: FaultContext, places: Places) -> None:
     """Let the bitmap on each member say that all stripes agree."""
-    for serial in scene.stack.array.spec.members:
+    for serial in context.stack.array.spec.members:
         path = disk_path(serial)
-        said = scene.lab.server.succeed(["mdadm", "--examine", path])
+        said = context.lab.server.succeed(["mdadm", "--examine", path])
         sectors = int(found_in(r"Internal Bitmap : (\d+) sectors from superblock", said, "bitmap"))
         bits = OFFSET + sectors * SECTOR + BITMAP_HEADER
         clear = ["dd", "if=/dev/zero", f"of={path}", f"bs={BLOCK - BITMAP_HEADER}", "count=1", f"seek={bits}"]
-        scene.lab.server.succeed([*clear, "oflag=seek_bytes", "conv=notrunc,fsync", "status=none"])
-    places["bitmap-cleared"] = scene.stack.array.device
+        context.lab.server.succeed([*clear, "oflag=seek_bytes", "conv=notrunc,fsync", "status=none"])
+    places["bitmap-cleared"] = context.stack.array.device
 
 
-def superblock_is_torn(scene: Scene, places: Places) -> None:
+def superblock_is_torn(context: FaultContext, places: Places) -> None:
     """Let half of what one member's superblock says of the array be rubbish."""
-    disks_of(scene).corrupt("disk1", OFFSET + 128, 128)
+    disks_of(context).corrupt("disk1", OFFSET + 128, 128)
     places["torn-superblock"] = "disk1"
 
 
-def serials_are_swapped(scene: Scene, places: Places) -> None:
+def serials_are_swapped(context: FaultContext, places: Places) -> None:
     """Let two drives be plugged into each other's places."""
-    disks_of(scene).swap("disk1", "disk2")
+    disks_of(context).swap("disk1", "disk2")
     places["serials-swapped"] = "disk1 carries the metadata of disk2"
 
 
 # Of the server's kernel and its administrator.
 
 
-def server_panics(scene: Scene, _places: Places) -> None:
+def server_panics(context: FaultContext, _places: Places) -> None:
     """Let the server's kernel panic as soon as an array is assembled."""
-    array, server = scene.stack.array, scene.lab.server
+    array, server = context.stack.array, context.lab.server
     assemble = array.activate
 
     def panic() -> None:
@@ -283,62 +283,64 @@ def server_panics(scene: Scene, _places: Places) -> None:
     setattr(array, "activate", panic)  # noqa: B010  mypy knows it as a method
 
 
-def flushes_stop_above_the_members(scene: Scene, places: Places) -> None:
+def flushes_stop_above_the_members(context: FaultContext, places: Places) -> None:
     """Let the server believe of one member that it has no cache, so that it is never flushed.
 
     Never is what the checker can see: that some flush reached each member. Fewer than there should be it does not see.
     """
-    disk = place_of(scene, "disk1").disk
-    scene.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
+    disk = place_of(context, "disk1").disk
+    context.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
     places["flushes-swallowed"] = "disk1"
 
 
-def export_is_made_async(scene: Scene, places: Places) -> None:
+def export_is_made_async(context: FaultContext, places: Places) -> None:
     """Let the server answer before its disks have anything."""
-    export = scene.stack.export
+    export = context.stack.export
     options = ",".join("async" if word == "sync" else word for word in export.spec.options())
-    scene.lab.server.succeed(["exportfs", "-o", options, f"{export.spec.network}:{export.path}"])
+    context.lab.server.succeed(["exportfs", "-o", options, f"{export.spec.network}:{export.path}"])
     places["export-async"] = export.path
 
 
-def member_falls_behind(scene: Scene, _places: Places) -> None:
+def member_falls_behind(context: FaultContext, _places: Places) -> None:
     """Let a member be taken out, and writing go on without it."""
-    Upkeep.with_member(scene.stack.array, "disk1").take_out("disk1")
+    Upkeep.with_member(context.stack.array, "disk1").take_out("disk1")
     pause(WORK_S)
 
 
-def stale_member_is_forced_in(scene: Scene, places: Places) -> None:
+def stale_member_is_forced_in(context: FaultContext, places: Places) -> None:
     """Let the array be put together by force, of a member that had fallen behind and without one that had not."""
-    array = scene.stack.array
+    array = context.stack.array
     members = [disk_path(serial) for serial in array.spec.members if serial != "disk2"]
     command = ["mdadm", "--assemble", "--force", "--run", array.device, *members]
-    setattr(array, "activate", lambda: scene.lab.server.succeed(command))  # noqa: B010  mypy knows it as a method
+    setattr(array, "activate", lambda: context.lab.server.succeed(command))  # noqa: B010  mypy knows it as a method
     places["stale-member"] = "disk1"
 
 
-def array_is_created_anew(scene: Scene, places: Places) -> None:
+def array_is_created_anew(context: FaultContext, places: Places) -> None:
     """Let the array be created over its members instead of assembled: its content is all there."""
-    array = scene.stack.array
+    array = context.stack.array
 
     def create() -> None:
         for command in create_commands(array.spec):
-            scene.lab.server.succeed(command)
+            context.lab.server.succeed(command)
 
     setattr(array, "activate", create)  # noqa: B010  mypy knows it as a method
     places["array-re-created"] = "disk0"
 
 
-def first_directory_is_done(scene: Scene, _places: Places) -> None:
+def first_directory_is_done(context: FaultContext, _places: Places) -> None:
     """Wait until a worker has begun its second directory: the first has been through every change."""
-    path = f"{scene.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
+    path = f"{context.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
     wait_until(
-        lambda: scene.lab.server.run(["test", "-d", path]).ok, Deadline.after(STRIKE_DEADLINE_S), "a second directory"
+        lambda: context.lab.server.run(["test", "-d", path]).ok,
+        Deadline.after(STRIKE_DEADLINE_S),
+        "a second directory",
     )
 
 
-def rename_is_undone(scene: Scene, places: Places) -> None:
+def rename_is_undone(context: FaultContext, places: Places) -> None:
     """Let the last rename that a client was told of be undone, before anybody looks."""
-    filesystem, server = scene.stack.filesystem, scene.lab.server
+    filesystem, server = context.stack.filesystem, context.lab.server
     mount, worker = filesystem.activate, "client1-3-metadata"
 
     def undo() -> None:

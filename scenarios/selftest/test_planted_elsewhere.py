@@ -43,7 +43,7 @@ def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Ver
 
 def grace_is_skipped(clients: TwoClients) -> None:
     """Let nfsd end its grace period as soon as it runs."""
-    export, server = clients.scene.stack.export, clients.server
+    export, server = clients.context.stack.export, clients.server
     restart = export.restart
 
     def skipping() -> None:

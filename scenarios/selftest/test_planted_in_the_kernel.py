@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Role, Topology
-from raidproof.fault import Scene
+from raidproof.fault import FaultContext
 from raidproof.image import kernel
 from raidproof.pytest_plugin.explorations import Explore
 from raidproof.record import CycleRecord
@@ -48,12 +48,12 @@ class Defective:
         """Carry out the demo's first row; return its record, and how often nfsd had broken the promise by the cut."""
         places: Places = {}
 
-        def plant(scene: Scene, _places: Places) -> None:
-            scene.lab.server.put("" if defect == NONE else defect, PARAMETER)
-            scene.lab.server.put("0", BROKEN)
+        def plant(context: FaultContext, _places: Places) -> None:
+            context.lab.server.put("" if defect == NONE else defect, PARAMETER)
+            context.lab.server.put("0", BROKEN)
 
-        def count(scene: Scene, places: Places) -> None:
-            places[BROKEN] = scene.lab.server.get(BROKEN)
+        def count(context: FaultContext, places: Places) -> None:
+            places[BROKEN] = context.lab.server.get(BROKEN)
 
         changes = {
             "name": defect,

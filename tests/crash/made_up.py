@@ -16,7 +16,7 @@ from raidproof.crash.judge import Damage, Oracle
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.patch import Patch
 from raidproof.crash.states.sampler import Choices
-from raidproof.crash.stats import Tally
+from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
@@ -127,7 +127,9 @@ class MadeUp:
         choices = Choices(self.recording, seed)
         begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
         journal = Journal(self.folder / "states.jsonl", begun)
-        return Exploration(choices, Tally(self.recording, self.oracle), journal, self.boots(), checkers=checkers)
+        return Exploration(
+            choices, ExplorationStats(self.recording, self.oracle), journal, self.boots(), checkers=checkers
+        )
 
     def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Look at so many states, or at all."""

@@ -7,7 +7,7 @@ from raidproof.crash.judge import Oracle
 from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy.bitmap import MAGIC
 from raidproof.crash.redundancy.redundancy import Redundancy
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
@@ -67,7 +67,7 @@ class MirrorRun:
 
     def judged(self, cut: int | None = None, *survivors: int, steps: bool = True) -> list[int]:
         """Return the rows that differ in a state, looking at each cut on the way or at the last one only."""
-        self.window = Window(self.recording())
+        self.window = DiskStates(self.recording())
         self.redundancy = Redundancy(self.window)
         last = len(self.window.recording.records) if cut is None else cut
         for place in range(last + 1) if steps else [last]:

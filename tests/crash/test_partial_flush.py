@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.state import CrashState
 from raidproof.disk import harm
 from raidproof.disk.engine import Engine
@@ -49,7 +49,7 @@ def test_a_cut_that_drops_all_leaves_what_the_drive_had_made_durable(wrong: list
             held.append((engine.log.records, bytes(engine.drives[0].member.image().view(0, SIZE))))
         engine.stop_log()
         recording = Recording(WriteLog(path))
-        window = Window(recording)
+        window = DiskStates(recording)
         for sequence, durable in held:
             cut = sum(record.sequence < sequence for record in recording.records)
             window.move(cut)

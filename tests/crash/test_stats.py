@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.crash.checker.observation import End, Observation
 from raidproof.crash.states.state import CrashState, Survivor
-from raidproof.crash.stats import Tally
+from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Kind
 from tests.crash.conftest import Did, Record
 
@@ -34,7 +34,7 @@ def test_a_state_is_judged_as_torn_only_if_a_request_of_it_is(
 ) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.WRITE, offset=4096))
     oracle = Oracle()
-    Tally(made, oracle).judge(CrashState(2, survivors), Observation(end=End.READ))  # type: ignore[arg-type]
+    ExplorationStats(made, oracle).judge(CrashState(2, survivors), Observation(end=End.READ))  # type: ignore[arg-type]
     (asked,) = oracle.asked
     assert bool(asked["torn"]) is torn
     assert asked["instant_ns"] == made.instant_ns(2)

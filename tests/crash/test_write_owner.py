@@ -7,9 +7,9 @@ import pytest
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RigError
 from raidproof.crash.checker.checker import Checker, orders_of
-from raidproof.crash.checker.worker import Bench, Roller
+from raidproof.crash.checker.worker import CheckerWorker, RecordingCursor
 from raidproof.crash.states.state import CrashState
-from raidproof.crash.write_owner import MOST_OWNERS, Belonging, Belongings, Piece, owners_of
+from raidproof.crash.write_owner import MOST_OWNERS, Piece, WriteOwner, WriteOwners, owners_of
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array.parity import ROW
 from tests.crash.made_up import FakeChecker
@@ -88,27 +88,27 @@ class Mirrored:
         run.create()
         for row in range(16):
             run.write(0, DATA + row * ROW, PAGE)
-        self.roller = Roller(run.recording())
+        self.roller = RecordingCursor(run.recording())
         self.state = CrashState(len(self.roller.recording.records))
         self.checker = OnServer(server)
 
     @contextmanager
-    def asked(self) -> Iterator[Belongings]:
+    def asked(self) -> Iterator[WriteOwners]:
         @contextmanager
         def boot(_: int) -> Iterator[FakeChecker]:
             yield self.checker
 
-        with Bench(1, boot, self.roller) as bench:
-            yield Belongings(bench, self.roller)
+        with CheckerWorker(1, boot, self.roller) as bench:
+            yield WriteOwners(bench, self.roller)
 
 
 def test_each_piece_has_its_stripe_and_its_owner(tmp_path: Path) -> None:
     mirrored = Mirrored(tmp_path, Server())
     with mirrored.asked() as belongs:
         known = belongs(mirrored.state, [Piece(0, DATA), Piece(0, DATA), Piece(0, 4096), Piece(1, DATA - 512)])
-    assert known[Piece(0, DATA)] == Belonging(0, LOG)
-    assert known[Piece(0, 4096)] == Belonging(None, "md superblock")
-    assert known[Piece(1, DATA - 512)] == Belonging(None, "not used by md")
+    assert known[Piece(0, DATA)] == WriteOwner(0, LOG)
+    assert known[Piece(0, 4096)] == WriteOwner(None, "md superblock")
+    assert known[Piece(1, DATA - 512)] == WriteOwner(None, "not used by md")
 
 
 def test_not_more_owners_are_asked_for_than_there_is_time_for(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_not_more_owners_are_asked_for_than_there_is_time_for(tmp_path: Path) ->
 def test_where_nobody_can_be_asked_the_stripe_is_told_all_the_same(tmp_path: Path, refused: str) -> None:
     mirrored = Mirrored(tmp_path, Server(refused))
     with mirrored.asked() as belongs:
-        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): Belonging(0, "data")}
+        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner(0, "data")}
 
 
 def test_a_checker_that_fails_tells_the_stripe_all_the_same(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_a_checker_that_fails_tells_the_stripe_all_the_same(tmp_path: Path) -> N
 
     mirrored.checker.before_check = fail
     with mirrored.asked() as belongs:
-        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): Belonging(0, "data")}
+        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner(0, "data")}
 
 
 def test_before_there_is_a_superblock_nothing_is_known(tmp_path: Path) -> None:
     mirrored = Mirrored(tmp_path, Server())
     with mirrored.asked() as belongs:
-        assert belongs(CrashState(0), [Piece(0, DATA)]) == {Piece(0, DATA): Belonging()}
+        assert belongs(CrashState(0), [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner()}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
-from raidproof.disk.platter import CHUNK
-from raidproof.disk.sunk import SECTOR
+from raidproof.disk.coalesced_undo import SECTOR
+from raidproof.disk.sparse_image import CHUNK
 
 SECTORS = 3 * CHUNK // SECTOR + 8  # the last chunk is not a whole one
 

@@ -10,9 +10,9 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec, Power
-from raidproof.disk.port import Port, PowerLost
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
 
@@ -26,7 +26,7 @@ def engine() -> Engine:
     return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
 
 
-def read(port: Port, offset: int = 0, length: int = 4096) -> bytes:
+def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
     buffer = bytearray(length)
     port.read(memoryview(buffer), offset)
     return bytes(buffer)
@@ -53,7 +53,7 @@ class Caller(threading.Thread):
         return self.error
 
 
-def requests(port: Port) -> list[Callable[[], object]]:
+def requests(port: Connection) -> list[Callable[[], object]]:
     return [
         lambda: port.write(BLOCK, 0, False),
         lambda: port.write(BLOCK, 0, True),

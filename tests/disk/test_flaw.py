@@ -12,6 +12,7 @@ from raidproof.core.errors import RigError
 from raidproof.disk import harm
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate
 from raidproof.disk.client import EngineClient
+from raidproof.disk.connection import Connection
 from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
 from raidproof.disk.flaw import (
@@ -31,7 +32,6 @@ from raidproof.disk.flaw import (
     slow_flushes,
 )
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.port import Port
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
 
@@ -44,7 +44,7 @@ def engine() -> Engine:
     return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
 
 
-def read(port: Port, offset: int = 0, length: int = 4096) -> bytes:
+def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
     buffer = bytearray(length)
     port.read(memoryview(buffer), offset)
     return bytes(buffer)
@@ -54,7 +54,7 @@ def struck(engine: Engine, kind: FlawKind, member: int = 0) -> int:
     return engine.counters()[member].struck_by(kind)
 
 
-def requests(port: Port) -> list[Callable[[], object]]:
+def requests(port: Connection) -> list[Callable[[], object]]:
     return [
         lambda: port.write(A, 0, False),
         lambda: read(port),
@@ -124,7 +124,7 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
         assert not engine.lock.locked()
         waited.append(seconds)
 
-    monkeypatch.setattr("raidproof.disk.port.pause", wait)
+    monkeypatch.setattr("raidproof.disk.connection.pause", wait)
     harm.set_flaw(engine, "d0", slow(50))
     harm.set_flaw(engine, "d0", slow(25))
     port = engine.connect("d0")
@@ -137,7 +137,7 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
 
 def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("raidproof.disk.port.pause", waited.append)
+    monkeypatch.setattr("raidproof.disk.connection.pause", waited.append)
     harm.set_flaw(engine, "d0", slow_flushes(4))
     port = engine.connect("d0")
     for request in requests(port):
@@ -166,7 +166,7 @@ class Effects:
 
 @pytest.fixture
 def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
-    monkeypatch.setattr("raidproof.disk.port.Timer", later := Effects())
+    monkeypatch.setattr("raidproof.disk.connection.Timer", later := Effects())
     return later
 
 

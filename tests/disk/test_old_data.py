@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.state import CrashState
 from raidproof.disk import cache
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
@@ -17,8 +17,8 @@ from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
 from raidproof.disk.logwrites import export_dm_log_writes
 from raidproof.disk.messages import Done, MemberSpec, Refused, Reset, decode, encode
-from raidproof.disk.platter import OLD_DATA
 from raidproof.disk.replay import replay
+from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.disk.writelog import LogError, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array import ArraySpec, holders_of_old_data
 
@@ -140,7 +140,7 @@ def test_a_state_has_old_data_wherever_the_recording_writes(tmp_path: Path) -> N
     log.write(0, 1, 8192, (1, 2), b"2" * 4096)
     log.write(4, 2, 12288, (2, 0), b"3" * 4096)
     log.close(3)
-    window = Window(Recording(WriteLog(tmp_path / "log")))
+    window = DiskStates(Recording(WriteLog(tmp_path / "log")))
     rows = {block * BLOCK: OLD_DATA for block in (1, 2, 3)}
 
     def content(state: CrashState, member: int) -> dict[int, bytes]:

@@ -9,9 +9,9 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.port import Port, PowerLost
 from raidproof.disk.profile import DriveCache, Profile, Rotational, load_profile
 from raidproof.disk.timing.controller import ControllerSpec
 from raidproof.disk.writelog import Flag, Kind, WriteLog
@@ -70,7 +70,7 @@ def timed(profile: Profile = SLOW, clock: Callable[[], int] | None = None, count
     return engine
 
 
-def read(port: Port, offset: int = SIZE // 2) -> bytes:
+def read(port: Connection, offset: int = SIZE // 2) -> bytes:
     buffer = bytearray(4096)
     port.read(memoryview(buffer), offset)
     return bytes(buffer)

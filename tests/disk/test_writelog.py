@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
+from raidproof.disk.connection import Connection
 from raidproof.disk.engine import Engine
 from raidproof.disk.logwrites import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.port import Port
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, WriteLog
 
@@ -92,7 +92,7 @@ def test_replay_is_what_the_engine_holds_at_any_instant(tmp_path_factory: pytest
         assert [(bytes_of(members[s], True), bytes_of(members[s], False)) for s in SERIALS] == expected
 
 
-def written(path: Path, *, data: bool = True) -> Port:
+def written(path: Path, *, data: bool = True) -> Connection:
     engine = engine_of(CacheMode.VOLATILE, CacheMode.LYING)
     engine.start_log(path, data=data)
     port = engine.connect("d0")

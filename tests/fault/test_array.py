@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
-from raidproof.fault import Scene
+from raidproof.fault import FaultContext
 from raidproof.fault.array import (
     DISK_FAILURE,
     WRITE_HOLE,
@@ -18,7 +18,7 @@ from raidproof.fault.array import (
 )
 from raidproof.provider.registry import Lab
 from raidproof.record.outcome import Outcome
-from raidproof.storage.array import Array, ArraySpec, Identity, Leftover, parse_examine, serial_of
+from raidproof.storage.array import Array, ArraySpec, ExpectedDeviation, Identity, parse_examine, serial_of
 from raidproof.storage.stack import Stack
 from raidproof.verdict.kernel_log import judge_kernel_logs
 from tests.storage.array.test_upkeep import Typist
@@ -40,10 +40,10 @@ class FakeArray(Array):
         cast("Typist", self.machine).typed.append(f"wait {deadline_s > 1e9}")
 
 
-def scene(machine: Typist | None = None, *, consoles: int = 1, **asked: Any) -> Scene:
+def context(machine: Typist | None = None, *, consoles: int = 1, **asked: Any) -> FaultContext:
     array = FakeArray(ArraySpec.model_validate({"members": MEMBERS} | asked), machine or Typist())
     server = SimpleNamespace(name="server", consoles=[Path("x")] * consoles)
-    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(array=array)))
+    return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(array=array)))
 
 
 def examined(name: str) -> dict[str, Identity]:
@@ -53,56 +53,56 @@ def examined(name: str) -> dict[str, Identity]:
 
 def test_a_member_is_missing_until_it_is_healed() -> None:
     machine = Typist()
-    where, fault = scene(machine), Degraded("disk1")
+    where, fault = context(machine), Degraded("disk1")
     assert fault.inject(where).proof == "/dev/md0: 1 member missing"
-    assert where.stack.array.leftover == Leftover(absent=frozenset({"disk1"}))
+    assert where.stack.array.expected_deviation == ExpectedDeviation(absent=frozenset({"disk1"}))
     fault.heal(where)
-    assert where.stack.array.leftover == Leftover()
+    assert where.stack.array.expected_deviation == ExpectedDeviation()
     assert machine.typed[2:] == ["mdadm /dev/md0 --re-add disk1", "wait False"]
 
 
 def test_without_a_bitmap_all_of_a_member_is_rebuilt() -> None:
     machine = Typist()
-    where, fault = scene(machine, consistency_policy="ppl"), Degraded("disk1")
+    where, fault = context(machine, consistency_policy="ppl"), Degraded("disk1")
     fault.inject(where)
     fault.heal(where)
     assert machine.typed[2:4] == ["mdadm --zero-superblock disk1", "mdadm /dev/md0 --add disk1"]
-    assert where.stack.array.leftover == Leftover(renewed=frozenset({"disk1"}))
+    assert where.stack.array.expected_deviation == ExpectedDeviation(renewed=frozenset({"disk1"}))
 
 
 def test_a_rebuild_is_throttled_before_it_begins_and_let_go_when_healed() -> None:
     machine = Typist(progress="recover")
-    where, fault = scene(machine), Rebuilding("disk2", kib_s=500)
+    where, fault = context(machine), Rebuilding("disk2", kib_s=500)
     assert fault.inject(where).proof == "recover at sector 128 of 1,024, 500 KiB/s at most"
     assert machine.typed[1] == "tee sync_speed_max < 500"
     assert machine.typed[-2] == "mdadm /dev/md0 --add disk2"
     mine = frozenset({"disk2"})
-    assert where.stack.array.leftover == Leftover(rebuilding=mine, renewed=mine)
+    assert where.stack.array.expected_deviation == ExpectedDeviation(rebuilding=mine, renewed=mine)
     fault.heal(where)
     assert machine.typed[-2:] == ["tee sync_speed_max < system", "wait False"]
-    assert where.stack.array.leftover == Leftover(renewed=mine)
+    assert where.stack.array.expected_deviation == ExpectedDeviation(renewed=mine)
 
 
 @pytest.mark.parametrize(("policy", "action"), [("bitmap", "repair"), ("resync", "resync"), ("ppl", "resync")])
 def test_where_a_bitmap_would_spare_the_resync_it_is_a_repair(policy: str, action: str) -> None:
     machine = Typist(progress=action)
-    Resyncing().inject(scene(machine, consistency_policy=policy))
+    Resyncing().inject(context(machine, consistency_policy=policy))
     assert f"tee sync_action < {action}" in machine.typed
 
 
 def test_a_check_begins() -> None:
     machine = Typist()
-    Scrubbing().inject(scene(machine))
+    Scrubbing().inject(context(machine))
     assert "tee sync_action < check" in machine.typed
 
 
 def test_a_reshape_takes_the_spare_and_it_stays_so() -> None:
     machine = Typist(progress="reshape")
-    where = scene(machine, members=MEMBERS[:3], spares=MEMBERS[3:])
+    where = context(machine, members=MEMBERS[:3], spares=MEMBERS[3:])
     Reshaping().inject(where)
     assert "mdadm --grow /dev/md0 --raid-devices=4" in machine.typed
     Reshaping().heal(where)
-    assert where.stack.array.leftover == Leftover(raid_disks=4)
+    assert where.stack.array.expected_deviation == ExpectedDeviation(raid_disks=4)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,19 @@ def test_a_reshape_takes_the_spare_and_it_stays_so() -> None:
 def test_the_impossible_is_refused_before_anything_is_done(fault: Any, asked: dict[str, Any], reason: str) -> None:
     machine = Typist()
     with pytest.raises(RequestError, match=reason):
-        fault.inject(scene(machine, **asked))
+        fault.inject(context(machine, **asked))
     assert machine.typed == []
 
 
 @pytest.mark.parametrize("fault", [Resyncing(), Scrubbing()])
 def test_what_only_a_console_can_prove_needs_one(fault: Resyncing | Scrubbing) -> None:
     with pytest.raises(RequirementMissing, match="no console"):
-        fault.inject(scene(consoles=0))
+        fault.inject(context(consoles=0))
 
 
 @pytest.mark.parametrize("fault", EVERY)
 def test_each_takes_no_machine_down_and_can_prove_that_it_lasted(fault: Any) -> None:
-    assert fault.victim(scene()) is None
+    assert fault.victim(context()) is None
     assert isinstance(fault, Lasting)
 
 
@@ -148,25 +148,25 @@ def test_each_takes_no_machine_down_and_can_prove_that_it_lasted(fault: Any) -> 
     ],
 )
 def test_what_lasted_is_proved(fault: Any, members: str) -> None:
-    assert fault.lasted(scene(), examined(members), BUSY)
+    assert fault.lasted(context(), examined(members), BUSY)
 
 
 @pytest.mark.parametrize("fault", [Degraded("disk1"), Rebuilding("disk1"), Reshaping()])
 def test_what_the_members_do_not_say_did_not_last(fault: Any) -> None:
     with pytest.raises(RigError):
-        fault.lasted(scene(), examined("whole"), BUSY)
+        fault.lasted(context(), examined("whole"), BUSY)
 
 
 @pytest.mark.parametrize("fault", [Rebuilding("disk1"), Reshaping(), Resyncing(), Scrubbing()])
 def test_what_the_kernel_said_is_done_did_not_last(fault: Any) -> None:
     with pytest.raises(RigError, match="too late"):
-        fault.lasted(scene(), examined("rebuilding"), BUSY + DONE)
+        fault.lasted(context(), examined("rebuilding"), BUSY + DONE)
 
 
 def test_consent_to_start_dirty_is_kept_and_explains_a_loss() -> None:
-    where, fault = scene(), Degraded("disk1", starts_dirty=True)
+    where, fault = context(), Degraded("disk1", starts_dirty=True)
     fault.inject(where)
-    assert where.stack.array.leftover.starts_dirty
+    assert where.stack.array.expected_deviation.starts_dirty
     assert (fault.explains, Degraded("disk1").explains) == (WRITE_HOLE, None)
 
 

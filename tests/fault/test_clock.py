@@ -5,7 +5,7 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
-from raidproof.fault import ClockStep, Scene, allowed_by
+from raidproof.fault import ClockStep, FaultContext, allowed_by
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
@@ -28,23 +28,23 @@ class Server(FilesByCommands):
         return f"{now_ns() + self.ahead}\n"
 
 
-def scene(server: Server) -> Scene:
-    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
+def context(server: Server) -> FaultContext:
+    return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
 
 
 @pytest.mark.parametrize("step_s", [3600.0, -86400.0])
 def test_the_clock_jumps_and_is_set_back(step_s: float) -> None:
     server, fault = Server(), ClockStep(step_s, held_s=0)
-    assert f"{step_s:+.0f}" in fault.inject(scene(server)).proof.replace(".00", "")
+    assert f"{step_s:+.0f}" in fault.inject(context(server)).proof.replace(".00", "")
     assert abs(server.ahead - 10**18 - step_s * 1e9) < 1e9
-    fault.heal(scene(server))
+    fault.heal(context(server))
     assert abs(server.ahead - 10**18) < 1e9
 
 
 def test_a_clock_that_stays_is_the_rigs_fault() -> None:
     with pytest.raises(RigError, match=r"to move by \+3600 s, and did by"):
-        ClockStep().inject(scene(Server(settable=False)))
+        ClockStep().inject(context(Server(settable=False)))
 
 
 def test_no_error_is_allowed_for_it() -> None:
-    assert allowed_by(ClockStep(), scene(Server())) == frozenset()
+    assert allowed_by(ClockStep(), context(Server())) == frozenset()

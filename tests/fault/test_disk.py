@@ -16,14 +16,14 @@ from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
 from raidproof.disk.flaw import FlawKind, bad_sectors
 from raidproof.disk.messages import MemberSpec
-from raidproof.fault import Scene
+from raidproof.fault import FaultContext
 from raidproof.fault import member as member_module
 from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
 from raidproof.fault.rot import BLOCK, CorruptedAtRest, LatentSectorError, SilentCorruption, blocks_with
 from raidproof.provider.registry import Lab
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import ArraySpec
-from raidproof.storage.array.leftover import Leftover
+from raidproof.storage.array.expected_deviation import ExpectedDeviation
 from raidproof.storage.array.upkeep import Upkeep
 from raidproof.storage.stack import Stack
 from raidproof.verdict.contract import Conditions
@@ -123,15 +123,15 @@ def server(engine: Engine) -> FakeServer:
 
 
 @pytest.fixture
-def scene(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[Scene]:
+def context(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[FaultContext]:
     ControlServer(engine, tmp_path / "control").start()
     spec = ArraySpec(level="5", members=MEMBERS, chunk_size=65536)
-    array = SimpleNamespace(spec=spec, machine=server, leftover=Leftover())
+    array = SimpleNamespace(spec=spec, machine=server, expected_deviation=ExpectedDeviation())
     array.state = lambda: SimpleNamespace(devices=[found_of(server)])
     array.wait_clean = lambda _deadline: None
     stack = SimpleNamespace(array=array, filesystem=SimpleNamespace(directory="/srv"))
     with EngineClient(tmp_path / "control") as client:
-        yield Scene(cast("Lab", SimpleNamespace(server=server, disks=client)), cast("Stack", stack))
+        yield FaultContext(cast("Lab", SimpleNamespace(server=server, disks=client)), cast("Stack", stack))
 
 
 def found_of(server: FakeServer) -> SimpleNamespace:
@@ -139,55 +139,55 @@ def found_of(server: FakeServer) -> SimpleNamespace:
     return SimpleNamespace(device="/dev/md0", array_state="active", degraded=degraded, level="5")
 
 
-def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(scene: Scene, server: FakeServer) -> None:
-    injected = MemberFails("d1").inject(scene)
+def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(context: FaultContext, server: FakeServer) -> None:
+    injected = MemberFails("d1").inject(context)
     assert injected.target == "d1"
     assert injected.proof == "1 requests failed, md says faulty,write_error, degraded 1"
     assert ["rm", "--force", "/srv/.provoked"] in server.asked
 
 
 def test_a_failure_that_md_does_not_notice_is_no_fault(
-    scene: Scene, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    context: FaultContext, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.notices = False
     monkeypatch.setattr(member_module, "NOTICE_DEADLINE_S", 0.05)
     with pytest.raises(DeadlineExceeded, match="md to notice that d1 has failed"):
-        MemberFails("d1").inject(scene)
+        MemberFails("d1").inject(context)
 
 
-def test_a_disk_that_is_no_member_cannot_fail(scene: Scene) -> None:
+def test_a_disk_that_is_no_member_cannot_fail(context: FaultContext) -> None:
     with pytest.raises(RequestError, match="d9 is no member"):
-        MemberFails("d9").inject(scene)
+        MemberFails("d9").inject(context)
 
 
 def test_healing_puts_a_sound_drive_in_and_expects_its_new_name(
-    scene: Scene, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    context: FaultContext, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    MemberFails("d1").inject(scene)
+    MemberFails("d1").inject(context)
 
     def put_in(_upkeep: object, serial: str) -> None:
         assert engine.drives[1].flaws is None
         server.files["/sys/block/md0/md/dev-vdb/state"] = f"spare {serial}"
 
     monkeypatch.setattr(Upkeep, "put_in", put_in)
-    MemberFails("d1").heal(scene)
-    assert scene.stack.array.leftover.renewed == {"d1"}
+    MemberFails("d1").heal(context)
+    assert context.stack.array.expected_deviation.renewed == {"d1"}
     assert server.files["/sys/block/md0/md/dev-vdb/state"] == "spare d1"
 
 
-def test_a_member_that_is_pulled_out_must_be_gone(scene: Scene, server: FakeServer) -> None:
+def test_a_member_that_is_pulled_out_must_be_gone(context: FaultContext, server: FakeServer) -> None:
     server.files["/sys/block/vdb/size"] = "1"
     with pytest.raises(RigError, match="vdb was unbound, and /sys/block/vdb is still there"):
-        MemberVanishes("d1").inject(scene)
+        MemberVanishes("d1").inject(context)
     del server.files["/sys/block/vdb/size"]
     server.files["/sys/block/md0/md/dev-vdb/state"] = "faulty"
-    assert MemberVanishes("d1").inject(scene).proof == "/sys/block/vdb is gone, degraded 0"
+    assert MemberVanishes("d1").inject(context).proof == "/sys/block/vdb is gone, degraded 0"
 
 
-def test_a_raid5_that_lost_two_members_is_not_healed(scene: Scene, server: FakeServer) -> None:
+def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, server: FakeServer) -> None:
     server.files["/sys/block/md0/md/degraded"] = "2"
     with pytest.raises(NotRecovered, match="the array has failed: /dev/md0 active, 2 members missing"):
-        SecondMemberFails("d2", other="d1").heal(scene)
+        SecondMemberFails("d2", other="d1").heal(context)
 
 
 @pytest.mark.parametrize(
@@ -198,54 +198,54 @@ def test_a_raid5_that_lost_two_members_is_not_healed(scene: Scene, server: FakeS
     ],
 )
 def test_a_flaw_must_have_struck(
-    scene: Scene, engine: Engine, fault: SlowMember | FlushesDropped, kind: FlawKind, proof: str
+    context: FaultContext, engine: Engine, fault: SlowMember | FlushesDropped, kind: FlawKind, proof: str
 ) -> None:
-    assert fault.inject(scene).proof == proof
+    assert fault.inject(context).proof == proof
     assert engine.counters()[2].struck_by(kind) > 0
-    fault.heal(scene)
+    fault.heal(context)
     assert engine.drives[2].flaws is None
 
 
-def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(scene: Scene, engine: Engine) -> None:
+def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(context: FaultContext, engine: Engine) -> None:
     engine.set_mode(["d2"], CacheMode.PROTECTED)
     with pytest.raises(RigError, match="d2 has no cache"):
-        FlushesDropped("d2").inject(scene)
+        FlushesDropped("d2").inject(context)
 
 
-def test_silent_corruption_is_seen_in_what_the_drive_gives_back(scene: Scene, server: FakeServer) -> None:
-    injected = SilentCorruption("d3", 8192).inject(scene)
+def test_silent_corruption_is_seen_in_what_the_drive_gives_back(context: FaultContext, server: FakeServer) -> None:
+    injected = SilentCorruption("d3", 8192).inject(context)
     assert "4096 bytes at 8192: md5 " in injected.proof
-    scene.lab.disks.corrupt = lambda *_: None  # type: ignore[method-assign]
+    context.lab.disks.corrupt = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(RigError, match="are as they were"):
-        SilentCorruption("d3", 8192).inject(scene)
+        SilentCorruption("d3", 8192).inject(context)
 
 
-def test_a_sector_that_md_did_not_write_anew_is_a_finding(scene: Scene, engine: Engine) -> None:
+def test_a_sector_that_md_did_not_write_anew_is_a_finding(context: FaultContext, engine: Engine) -> None:
     fault = LatentSectorError("d2", 8192)
-    scene.lab.disks.set_flaw("d2", bad_sectors(fault.offset, fault.length))
+    context.lab.disks.set_flaw("d2", bad_sectors(fault.offset, fault.length))
     with pytest.raises(NotRecovered, match="left 4096 bytes at 8192 unreadable"):
-        fault.heal(scene)
+        fault.heal(context)
     engine.connect("d2").write(bytes(4096), 8192, False)
-    fault.heal(scene)
+    fault.heal(context)
 
 
-def test_blocks_are_found_by_what_they_begin_with(scene: Scene, engine: Engine) -> None:
+def test_blocks_are_found_by_what_they_begin_with(context: FaultContext, engine: Engine) -> None:
     port = engine.connect("d1")
     for at in (0, 3 * BLOCK, SIZE - BLOCK):
         port.write(b"MINE" + bytes(BLOCK - 4), at, True)
     port.write(b"xMINE", 5 * BLOCK, True)
     port.write(b"MINE", 7 * BLOCK, False)
-    assert list(blocks_with(cast("EngineClient", scene.lab.disks), "d1", b"MINE")) == [0, 3 * BLOCK, SIZE - BLOCK]
+    assert list(blocks_with(cast("EngineClient", context.lab.disks), "d1", b"MINE")) == [0, 3 * BLOCK, SIZE - BLOCK]
 
 
 def test_rot_at_rest_changes_the_second_half_of_some_blocks(
-    scene: Scene, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    context: FaultContext, engine: Engine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.shutdown = lambda: None  # type: ignore[attr-defined]
     port = engine.connect("d1")
     for number in range(8):
         port.write(b"MINE" + bytes(BLOCK - 4), number * BLOCK, True)
-    injected = CorruptedAtRest("d1", b"MINE", blocks=2).inject(scene)
+    injected = CorruptedAtRest("d1", b"MINE", blocks=2).inject(context)
     assert "2 of 8 blocks corrupted, the first at 0" in injected.proof
     buffer = bytearray(8 * BLOCK)
     port.read(memoryview(buffer), 0)
@@ -253,10 +253,10 @@ def test_rot_at_rest_changes_the_second_half_of_some_blocks(
     assert spoilt == [0, 4]
     assert all(buffer[at : at + BLOCK // 2] == b"MINE" + bytes(BLOCK // 2 - 4) for at in range(0, len(buffer), BLOCK))
     with pytest.raises(RigError, match="none of its blocks"):
-        CorruptedAtRest("d1", b"THEIRS").inject(scene)
-    monkeypatch.setattr(scene.lab, "disks", object())
+        CorruptedAtRest("d1", b"THEIRS").inject(context)
+    monkeypatch.setattr(context.lab, "disks", object())
     with pytest.raises(RequirementMissing, match="only a simulated disk"):
-        CorruptedAtRest("d1", b"MINE").inject(scene)
+        CorruptedAtRest("d1", b"MINE").inject(context)
 
 
 @pytest.mark.parametrize(

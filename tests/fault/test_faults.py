@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CutPolicy, Fate
-from raidproof.fault import CleanReboot, ClientPowerCut, KernelPanic, NfsdRestart, PowerCut, Scene
+from raidproof.fault import CleanReboot, ClientPowerCut, FaultContext, KernelPanic, NfsdRestart, PowerCut
 from raidproof.machine.power import Cut
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
@@ -56,14 +56,14 @@ def fake(tmp_path: Path) -> FakeMachine:
     return FakeMachine(console)
 
 
-def scene(fake: FakeMachine, client: object = None) -> Scene:
+def context(fake: FakeMachine, client: object = None) -> FaultContext:
     """A lab and a stack whose every part is the fake."""
     lab = SimpleNamespace(server=fake, clients=(None, client))
-    return Scene(cast("Lab", lab), cast("Stack", SimpleNamespace(export=fake)))
+    return FaultContext(cast("Lab", lab), cast("Stack", SimpleNamespace(export=fake)))
 
 
 def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
-    injected = PowerCut(CutPolicy.TORN, 7).inject(scene(fake))
+    injected = PowerCut(CutPolicy.TORN, 7).inject(context(fake))
     assert fake.done == ["crash torn 7"]
     assert (injected.at_ns, injected.fates[0].dropped) == (42, 2)
     assert "torn" in injected.proof
@@ -71,35 +71,35 @@ def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
 
 def test_a_clean_reboot_counts_what_was_told_until_the_machine_was_off(fake: FakeMachine) -> None:
     begun = now_ns()
-    assert CleanReboot().inject(scene(fake)).at_ns >= begun
+    assert CleanReboot().inject(context(fake)).at_ns >= begun
     assert fake.done == ["shutdown"]
 
 
 def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
     fake.console.write_text("Kernel panic - not syncing: sysrq triggered crash\n")
-    injected = KernelPanic().inject(scene(fake))
+    injected = KernelPanic().inject(context(fake))
     assert injected.at_ns <= now_ns()
     assert fake.done == ["start_command dd of=/proc/sysrq-trigger bs=1 count=1 status=none", "feed c", "wait_off"]
 
 
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
     with pytest.raises(RigError, match="without a panic"):
-        KernelPanic().inject(scene(fake))
+        KernelPanic().inject(context(fake))
 
 
 def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
     fault = NfsdRestart()
-    assert fault.inject(scene(fake)).proof == "0 nfsd threads, for 0 s"
-    fault.heal(scene(fake))
+    assert fault.inject(context(fake)).proof == "0 nfsd threads, for 0 s"
+    fault.heal(context(fake))
     assert fake.done == ["succeed rpc.nfsd 0", "get", "restart"]
 
 
 @pytest.mark.parametrize("fault", [PowerCut(), CleanReboot(), KernelPanic()])
 def test_healing_is_switching_on_and_nothing_else(fake: FakeMachine, fault: PowerCut | CleanReboot) -> None:
-    fault.heal(scene(fake))
+    fault.heal(context(fake))
     assert fake.done == ["start"]
-    assert fault.victim(scene(fake)) is fake  # type: ignore[comparison-overlap]
+    assert fault.victim(context(fake)) is fake  # type: ignore[comparison-overlap]
 
 
 def test_the_last_client_is_the_one_to_lose_its_power(fake: FakeMachine) -> None:
-    assert ClientPowerCut().victim(scene(FakeMachine(fake.console), fake)) is fake  # type: ignore[comparison-overlap]
+    assert ClientPowerCut().victim(context(FakeMachine(fake.console), fake)) is fake  # type: ignore[comparison-overlap]

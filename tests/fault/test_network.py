@@ -6,16 +6,16 @@ from unittest.mock import Mock
 import pytest
 
 from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.fault import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut, Scene
+from raidproof.fault import ClientNetworkCut, FaultContext, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault import network as faults
 from raidproof.provider.registry import EnclosedLab, Lab
 from raidproof.storage.stack import Stack
 
 
-def scene(lab: Any, recovery: str = "hard") -> Scene:
+def context(lab: Any, recovery: str = "hard") -> FaultContext:
     mounts = {"client2": SimpleNamespace(directory="/mnt/x")}
     spec = SimpleNamespace(mount=SimpleNamespace(recovery=recovery))
-    return Scene(cast("Lab", lab), cast("Stack", SimpleNamespace(spec=spec, mounts=mounts, export=Mock())))
+    return FaultContext(cast("Lab", lab), cast("Stack", SimpleNamespace(spec=spec, mounts=mounts, export=Mock())))
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def labs(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("fault", "machine"), [(NetworkCut(held_s=0), "server"), (ClientNetworkCut(held_s=0), "client2")]
 )
 def test_a_machine_is_cut_off_and_joined_and_nothing_runs_in_it(labs: Any, fault: NetworkCut, machine: str) -> None:
-    injected = fault.inject(scene(labs))
-    fault.heal(scene(labs))
+    injected = fault.inject(context(labs))
+    fault.heal(context(labs))
     assert injected.proof == "both, for 0 s: no answer"
     assert injected.target == machine
     assert {one.args[1] for one in labs.port.mock_calls if len(one.args) == 3} == {machine}
@@ -47,26 +47,26 @@ def test_a_machine_is_cut_off_and_joined_and_nothing_runs_in_it(labs: Any, fault
 
 def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
     with pytest.raises(RequirementMissing, match="not ours to cut"):
-        NetworkCut().inject(scene(SimpleNamespace(server=Mock())))
+        NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
 def test_only_a_soft_mount_may_tell_of_errors(labs: Any) -> None:
-    assert NetworkCut().allows(scene(labs)) == frozenset()
-    assert NetworkCut().allows(scene(labs, "soft")) == {EIO, ETIMEDOUT}
+    assert NetworkCut().allows(context(labs)) == frozenset()
+    assert NetworkCut().allows(context(labs, "soft")) == {EIO, ETIMEDOUT}
 
 
 def test_a_lease_is_over_when_another_client_gets_the_lock(labs: Any) -> None:
     # Before the cut, after it, and until the lease is over.
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (True, False, False, False, True)]
-    assert "client1 got its lock after" in LeaseExpiry().inject(scene(labs)).proof
+    assert "client1 got its lock after" in LeaseExpiry().inject(context(labs)).proof
 
 
 def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None:
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (False, True)]
     with pytest.raises(RigError, match="before any lease was over"):
-        LeaseExpiry().inject(scene(labs))
+        LeaseExpiry().inject(context(labs))
 
 
 def test_the_grace_period_is_missed_when_the_server_says_that_it_is_over(labs: Any) -> None:
     labs.server.get.side_effect = ["N\n", "Y\n"]
-    assert "its grace period over" in MissedGrace().inject(scene(labs)).proof
+    assert "its grace period over" in MissedGrace().inject(context(labs)).proof

@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.fault import FilesystemFull, InodesExhausted, Scene, allowed_by
+from raidproof.fault import FaultContext, FilesystemFull, InodesExhausted, allowed_by
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
@@ -41,17 +41,17 @@ class Server(FilesByCommands):
         return Completed(tuple(argv), int(refused), "", REFUSED if refused else "", self.name)
 
 
-def scene(server: Server) -> Scene:
+def context(server: Server) -> FaultContext:
     stack = SimpleNamespace(filesystem=SimpleNamespace(directory="/srv/x"))
-    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", stack))
+    return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", stack))
 
 
 def test_all_room_is_taken_and_more_is_refused() -> None:
     server = Server()
-    injected = FilesystemFull(held_s=0).inject(scene(server))
+    injected = FilesystemFull(held_s=0).inject(context(server))
     assert server.bytes - server.reserved < 16 * 1024
     assert injected.proof.endswith("No space left")
-    FilesystemFull().heal(scene(server))
+    FilesystemFull().heal(context(server))
     assert server.done[-1] == "rm /srv/x/.raidproof-filler"
 
 
@@ -60,39 +60,39 @@ def test_what_is_given_beyond_what_was_said_to_be_free_is_taken_too() -> None:
     said = server.bytes
     server.bytes += 3 << 20
     server.succeed = lambda *_, **__: f"{said // 4096} 4096 10\n"  # type: ignore[method-assign]
-    FilesystemFull(held_s=0).inject(scene(server))
+    FilesystemFull(held_s=0).inject(context(server))
     assert server.bytes < 32 * 1024
 
 
 def test_what_is_to_be_left_is_left() -> None:
     server = Server(reserved=0)
-    FilesystemFull(left=1 << 20, held_s=0).inject(scene(server))
+    FilesystemFull(left=1 << 20, held_s=0).inject(context(server))
     assert server.bytes == 1 << 20
 
 
 def test_no_more_can_be_left_than_there_is() -> None:
     with pytest.raises(RequestError, match="cannot be left"):
-        FilesystemFull(left=1 << 40).inject(scene(Server()))
+        FilesystemFull(left=1 << 40).inject(context(Server()))
 
 
 def test_room_that_never_ends_is_the_rigs_fault() -> None:
     with pytest.raises(RigError, match="free after all"):
-        FilesystemFull(held_s=0).inject(scene(Server(honest=False)))
+        FilesystemFull(held_s=0).inject(context(Server(honest=False)))
 
 
 def test_all_inodes_are_taken_and_one_more_is_refused() -> None:
     server = Server()
-    assert "10 free inodes taken" in InodesExhausted(held_s=0).inject(scene(server)).proof
+    assert "10 free inodes taken" in InodesExhausted(held_s=0).inject(context(server)).proof
     assert server.inodes == 0
-    InodesExhausted().heal(scene(server))
+    InodesExhausted().heal(context(server))
     assert server.done[-1] == "rm --recursive /srv/x/.raidproof-filler"
 
 
 def test_inodes_without_number_are_refused() -> None:
     with pytest.raises(RequestError, match="too many to take"):
-        InodesExhausted().inject(scene(Server(inodes=10**6)))
+        InodesExhausted().inject(context(Server(inodes=10**6)))
 
 
 @pytest.mark.parametrize("fault", [FilesystemFull(), InodesExhausted()])
 def test_clients_may_be_told_that_there_is_no_room(fault: FilesystemFull | InodesExhausted) -> None:
-    assert allowed_by(fault, scene(Server())) == {ENOSPC}
+    assert allowed_by(fault, context(Server())) == {ENOSPC}

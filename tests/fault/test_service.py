@@ -4,7 +4,7 @@ from typing import cast
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.fault import NfsdKilled, Scene, ServerRestart
+from raidproof.fault import FaultContext, NfsdKilled, ServerRestart
 from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
@@ -36,8 +36,8 @@ class Server(FilesByCommands):
         self.done.append("shutdown")
 
 
-def scene(server: Server) -> Scene:
-    return Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
+def context(server: Server) -> FaultContext:
+    return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def scene(server: Server) -> Scene:
 )
 def test_the_service_is_killed_and_proved_dead(status: str, end: str, said: str) -> None:
     server = Server(status=status)
-    assert said in NfsdKilled().inject(scene(server)).proof
+    assert said in NfsdKilled().inject(context(server)).proof
     assert server.done[1:] == ["pkill -KILL --exact nfsdcld", "pkill -KILL --exact rpc.mountd", end]
 
 
@@ -54,17 +54,17 @@ def test_daemons_are_back_before_the_threads() -> None:
     server = Server()
     export = SimpleNamespace(restart=lambda: server.done.append("restart"))
     NfsdKilled().heal(
-        Scene(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(export=export)))
+        FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(export=export)))
     )
     assert server.done == ["nfsdcld", "rpc.mountd", "restart"]
 
 
 def test_where_nothing_runs_nothing_can_be_killed() -> None:
     with pytest.raises(RigError, match="no nfsd threads"):
-        NfsdKilled().inject(scene(Server(threads=0)))
+        NfsdKilled().inject(context(Server(threads=0)))
 
 
 def test_a_restart_is_an_orderly_one() -> None:
     server = Server()
-    assert ServerRestart().inject(scene(server)).proof == "powered off by itself, for 0 s"
+    assert ServerRestart().inject(context(server)).proof == "powered off by itself, for 0 s"
     assert server.done == ["shutdown"]

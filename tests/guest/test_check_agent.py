@@ -16,7 +16,7 @@ from raidproof.guest.check_agent import (
     READ,
     SAME,
     SECOND_NS,
-    Hand,
+    CheckAgent,
     Runner,
     degraded,
     differing,
@@ -46,7 +46,7 @@ class Machine:
         self.stages: list[str] = []
         self.roots: list[str] = []
         self.by_nfs = FOUND
-        self.hand = Hand(ORDERS, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
+        self.hand = CheckAgent(ORDERS, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         self.ran.append(" ".join(argv))

@@ -21,7 +21,7 @@ from raidproof.plan.plan import read_plan
 from raidproof.record import RunRecord
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.run.comparison import announce, in_turn, measure, side_of
-from raidproof.run.execution import Execution
+from raidproof.run.plan_runner import PlanRunner
 
 PLAN = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"
 
@@ -151,7 +151,7 @@ def executions(*, kernels: tuple[str, str] = ("6.1", "6.12")) -> tuple[list[Fake
 @pytest.mark.usefixtures("_quiet")
 def test_both_sides_make_a_visit_before_the_next() -> None:
     sides, told = executions()
-    measure(cast("list[Execution]", sides))
+    measure(cast("list[PlanRunner]", sides))
     assert told == [
         "base begins", "new begins",
         "base 1 level=5", "new 1 level=5", "new 1 level=10", "base 1 level=10",
@@ -163,7 +163,7 @@ def test_both_sides_make_a_visit_before_the_next() -> None:
 @pytest.mark.usefixtures("_quiet")
 def test_nothing_is_measured_where_both_run_the_same() -> None:
     sides, told = executions(kernels=("6.1", "6.1"))
-    measure(cast("list[Execution]", sides))
+    measure(cast("list[PlanRunner]", sides))
     assert told == ["base begins", "new begins"]
 
 
@@ -172,6 +172,6 @@ def test_what_goes_wrong_names_its_side(error: Exception) -> None:
     sides, told = executions()
     sides[1].fails = error
     with pytest.raises(type(error), match=r"^new: ") as raised:
-        measure(cast("list[Execution]", sides))
+        measure(cast("list[PlanRunner]", sides))
     assert str(error) in str(raised.value)
     assert told == ["base begins", "new begins"]

@@ -9,7 +9,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.plan import load_plan
 from raidproof.record import RunRecord, RunStore
-from raidproof.run.execution import record_of
+from raidproof.run.plan_runner import record_of
 from raidproof.run.runner import newest_of, require_same
 
 TOPOLOGY = server_and_clients()

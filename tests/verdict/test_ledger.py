@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, UNREADABLE
 from raidproof.record.evidence import BROKEN, BlockClass, Evidence
-from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, classify, weigh
+from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, build_evidence, classify
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
@@ -27,7 +27,7 @@ def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) 
     worker = NAMES if operations and operations[0].kind in METADATA else BLOCKS
     if worker is BLOCKS:
         found = {"names": ["f"], **found}
-    return weigh([worker], History(operations), {worker.key: found}, **options)
+    return build_evidence([worker], History(operations), {worker.key: found}, **options)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> No
     history = History([done("fsync", place, at_ns=place + 5) for place in sorted(told)])
     balance = balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
     evidence = balance.evidence()
-    assert evidence == weigh([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    assert evidence == build_evidence([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
     assert len(balance.losses) == evidence.lost_total
     assert len(balance.spoilt) == evidence.broken_blocks
     assert {one.operation.place for one in balance.losses} <= told
@@ -134,7 +134,7 @@ def test_a_dead_client_may_have_done_more_than_it_told() -> None:
 
 def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
     with pytest.raises(RigError, match="says nothing"):
-        weigh([BLOCKS], History([]), {})
+        build_evidence([BLOCKS], History([]), {})
 
 
 def test_a_name_that_nobody_made_is_invented() -> None:
@@ -158,7 +158,7 @@ PAGES = WorkerSpec(number=0, client="c", kind="pages", path="p", file=0, blocks=
 
 def pages(blocks: list[int], *operations: Operation, **options: Any) -> Evidence:
     found = {"p": {"blocks": blocks, "names": ["f0", "f1"]}}
-    return weigh([PAGES], History(operations), found, **options)
+    return build_evidence([PAGES], History(operations), found, **options)
 
 
 def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
@@ -186,9 +186,9 @@ def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None
     worker = PAGES.model_copy(update={"shift": 1000})
     found = {"p": {"blocks": [GARBAGE, 1, 1, 0, 0, 0], "names": ["f0"]}}
     both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
-    assert weigh([worker], both, found, torn=frozenset()).lost_total == 0
-    assert weigh([worker], both, found).lost_total == 1
-    assert weigh([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
+    assert build_evidence([worker], both, found, torn=frozenset()).lost_total == 0
+    assert build_evidence([worker], both, found).lost_total == 1
+    assert build_evidence([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
 
 
 def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
@@ -207,7 +207,7 @@ def records(found: list[int], count: int, *, under_way: bool = False) -> Evidenc
     operations = [done("o_append", place, at_ns=10 + place) for place in range(count)]
     if under_way:
         operations.append(done("o_append", count, ended=Ended.UNKNOWN, at_ns=10 + count))
-    return weigh([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
+    return build_evidence([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
 
 
 def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
@@ -234,7 +234,7 @@ def test_zeros_between_records_are_places_of_records_that_are_lost() -> None:
         RECORDS.key: {"records": [ABSENT, 1], "names": ["a"]},
         other.key: {"records": [ABSENT, MISPLACED], "names": ["a"]},
     }
-    both = weigh([RECORDS, other], History([done_there, done("o_append", 0)]), found)
+    both = build_evidence([RECORDS, other], History([done_there, done("o_append", 0)]), found)
     assert (both.lost, both.invented) == ({"o_append": 1}, [])
 
 
@@ -244,7 +244,7 @@ def test_zeros_between_records_of_which_none_is_missing_are_found() -> None:
 
 def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
     worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
-    assert weigh([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
+    assert build_evidence([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
 
 
 def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() -> None:
@@ -252,11 +252,11 @@ def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() ->
     close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
     found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
     for restarted_ns, lost in ((20, 0), (5, 1), (31, 1), (None, 1)):
-        evidence = weigh([worker], History([close]), found, restarted_ns=restarted_ns)
+        evidence = build_evidence([worker], History([close]), found, restarted_ns=restarted_ns)
         assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
-    fsync = weigh([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
+    fsync = build_evidence([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
     assert fsync.lost_total == 1
     # One page goes out as a FILE_SYNC WRITE, which is sent again.
     page = worker.model_copy(update={"span": 1})
     alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
-    assert weigh([page], History([close]), alone, restarted_ns=20).lost_total == 1
+    assert build_evidence([page], History([close]), alone, restarted_ns=20).lost_total == 1

@@ -10,7 +10,7 @@ from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OTHER_CO
 from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
-from raidproof.verdict.ledger import weigh
+from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
@@ -50,7 +50,7 @@ WRITTEN = [did("fsync", 0, 1, 10, 20), did("fsync", 1, 1, 30, 40)]
 def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> None:
     later = [did("fsync", 0, 2, 210, 220), did("fsync", 1, 2, 230, 240)]
     found = blocks_found(GARBAGE, GARBAGE)
-    evidence = weigh([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
+    evidence = build_evidence([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
     assert evidence.lost == {"fsync": 2}
 
 
@@ -58,48 +58,51 @@ def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> 
 def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(failed: bool) -> None:
     remove = did("remove", 0, 1, 50, 60, error=EIO if failed else 0)
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100640, 100, 1, "+"]}}
-    evidence = weigh([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
+    evidence = build_evidence([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
     assert evidence.lost.get("link", 0) == failed
 
 
 @pytest.mark.parametrize("conditions", [SYNC, ASYNC])
 @pytest.mark.parametrize("state", [99, MISPLACED, UNREADABLE, GARBAGE])
 def test_no_export_excuses_rubbish(conditions: Conditions, state: int) -> None:
-    assert judged(weigh([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions) is Outcome.PASS
+    assert (
+        judged(build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions)
+        is Outcome.PASS
+    )
     begun = History([WRITTEN[0], did("fsync", 1, 1, 30, None)])
-    assert judged(weigh([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
+    assert judged(build_evidence([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
 
 
 def test_the_right_size_with_the_wrong_content_is_lost() -> None:
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100600, 100, 1, OTHER_CONTENT]}}
-    assert weigh([NAMES], History(changes(3)), found).lost == {"append": 1}
+    assert build_evidence([NAMES], History(changes(3)), found).lost == {"append": 1}
 
 
 def test_a_name_that_cannot_be_looked_at_is_not_there() -> None:
     found = {"m": {"d0": [0, 0, 0, "EUCLEAN"], "d0/a": [0, 0, 0, "EUCLEAN"]}}
-    assert weigh([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
+    assert build_evidence([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
 
 
 def test_a_removed_name_that_cannot_be_looked_at_is_still_there() -> None:
     found = {
         "m": {"d0": DIRECTORY, "d0/c": [0o100640, 10, 1, "+"], "d0/s": [0o120777, 1, 1, "a"], "d0/b": [0, 0, 0, "EIO"]}
     }
-    assert "remove" in weigh([NAMES], History(changes(9)), found).lost
+    assert "remove" in build_evidence([NAMES], History(changes(9)), found).lost
 
 
 def test_a_client_that_lost_its_power_tears_nothing_on_the_server() -> None:
-    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), unheard=["c1"])
+    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), unheard=["c1"])
     assert evidence.lost == {"fsync": 2}
 
 
 def test_async_excuses_nothing_that_was_begun_after_the_recovery() -> None:
     history = History([WRITTEN[0], did("fsync", 1, 1, 210, 220)])
-    evidence = weigh([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
+    evidence = build_evidence([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
     assert judged(evidence, ASYNC) is Outcome.FAIL
 
 
 def test_async_excuses_nothing_where_the_server_kept_its_memory() -> None:
-    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
+    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
     assert judged(evidence, ASYNC) is Outcome.PASS
     assert judged(evidence, Conditions(export_sync=False, memory_lost=False)) is Outcome.FAIL
 
@@ -128,16 +131,16 @@ def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginni
 
 def test_an_error_that_was_allowed_excuses_no_loss() -> None:
     allowed = replace(SYNC, allowed_errors=frozenset({ENOSPC}))
-    evidence = weigh([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, unsure={ENOSPC})
+    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, unsure={ENOSPC})
     assert judged(evidence, allowed) is Outcome.FAIL
 
 
 def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
     gave_up = did("mkdir", 0, 1, 1, 2, error=EIO)
     found = {"m": {"d0": DIRECTORY}}
-    assert weigh([NAMES], History([gave_up]), found).invented
-    assert weigh([NAMES], History([gave_up]), found, unsure={ENOSPC}).invented
-    assert not weigh([NAMES], History([gave_up]), found, unsure={EIO}).invented
+    assert build_evidence([NAMES], History([gave_up]), found).invented
+    assert build_evidence([NAMES], History([gave_up]), found, unsure={ENOSPC}).invented
+    assert not build_evidence([NAMES], History([gave_up]), found, unsure={EIO}).invented
 
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:

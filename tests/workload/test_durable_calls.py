@@ -15,7 +15,7 @@ from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.record.evidence import Evidence
-from raidproof.verdict.ledger import weigh
+from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
 from raidproof.workload.ledger import LedgerSpec
 
@@ -101,9 +101,9 @@ class Ran(NamedTuple):
     workers: list[WorkerSpec]
     history: History
 
-    def weigh(self) -> Evidence:
+    def build_evidence(self) -> Evidence:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
-        return weigh(self.workers, self.history, scan.read_back(orders))
+        return build_evidence(self.workers, self.history, scan.read_back(orders))
 
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
@@ -235,7 +235,7 @@ def first(ran: Ran, name: str) -> Path:
 
 
 def test_nothing_is_lost_of_what_was_done_and_nothing_invented(tree: Ran) -> None:
-    evidence = tree.weigh()
+    evidence = tree.build_evidence()
     assert (evidence.lost_total, evidence.invented, evidence.acknowledged_total) == (0, [], OPERATIONS)
 
 
@@ -244,7 +244,7 @@ def test_a_symlink_that_points_elsewhere_is_no_symlink_that_was_made(tree: Ran) 
     target = link.readlink()
     link.unlink()
     link.symlink_to(f"{target}x")
-    evidence = tree.weigh()
+    evidence = tree.build_evidence()
     assert evidence.lost.get("symlink") or evidence.invented
 
 
@@ -253,5 +253,5 @@ def test_a_truncated_file_must_hold_its_beginning(content: bytes, tree: Ran) -> 
     path = first(tree, "c")
     assert path.stat().st_size == agent.TRUNCATED
     path.write_bytes(content)
-    evidence = tree.weigh()
+    evidence = tree.build_evidence()
     assert evidence.lost_total or evidence.invented

@@ -24,13 +24,13 @@ from raidproof.guest import ledger_writer as agent
 from raidproof.machine.machine import Machine
 from raidproof.machine.remote_command import RemoteCommand
 from raidproof.record.evidence import BlockClass, Evidence
-from raidproof.verdict.ledger import weigh
+from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import (
     KINDS,
     LEAST,
     SO_TIMESTAMPNS,
-    Ear,
+    AckListener,
     Found,
     Ledger,
     LedgerSpec,
@@ -61,8 +61,8 @@ class Ran:
         found: Found = json.loads(said.stdout)
         return found
 
-    def weigh(self, before_ns: int | None = None) -> Evidence:
-        return weigh(self.workers, self.history, self.scan(), before_ns=before_ns)
+    def build_evidence(self, before_ns: int | None = None) -> Evidence:
+        return build_evidence(self.workers, self.history, self.scan(), before_ns=before_ns)
 
     def path(self, kind: str) -> Path:
         return self.root / next(one.path for one in self.workers if one.kind == kind)
@@ -119,7 +119,7 @@ def copy_with_links(source: Path, target: Path) -> Callable[[str, str], str]:
 
 
 def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert all(one.ended is Ended.OK for one in ran.history.operations)
     assert evidence.acknowledged_total == OPERATIONS * len(ran.workers)
     assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
@@ -130,14 +130,14 @@ def test_what_was_told_after_the_cut_does_not_bind(ran: Ran) -> None:
     middle = ran.history.operations[len(ran.history.operations) // 2].issued_ns
     shutil.rmtree(ran.root)
     ran.root.mkdir()
-    all_lost, some_lost = ran.weigh(), ran.weigh(before_ns=middle)
+    all_lost, some_lost = ran.build_evidence(), ran.build_evidence(before_ns=middle)
     assert all_lost.acknowledged_total > some_lost.acknowledged_total > 0
     assert some_lost.lost.get("fsync") == some_lost.acknowledged.get("fsync")
 
 
 def test_a_missing_file_loses_its_operations_and_is_counted(ran: Ran) -> None:
     ran.path("fsync").unlink()
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert evidence.lost == {"fsync": OPERATIONS}
     assert evidence.lost_files == 1
     assert evidence.lost_bytes == OPERATIONS * agent.BLOCK
@@ -151,7 +151,7 @@ def test_an_old_generation_is_stale(ran: Ran) -> None:
     worker = next(one for one in ran.workers if one.kind == "o_sync")
     with path.open("r+b") as file:
         file.write(agent.block(worker.file, 0, 1, 1))
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert evidence.blocks[BlockClass.STALE] == 1
     assert evidence.lost == {"o_sync": 2}  # generations 2 and 3 of block 0
 
@@ -161,7 +161,7 @@ def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
     with ran.path("fsync").open("r+b") as file:
         file.write(b"x" * agent.BLOCK)
         file.write(agent.block(worker.file, 0, 1, 1))
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert evidence.blocks[BlockClass.GARBAGE] == 1
     assert evidence.blocks[BlockClass.MISPLACED] == 1
 
@@ -170,18 +170,18 @@ def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
     newer = agent.block(0, 0, 99, 1)
     with ran.path("fsync").open("r+b") as file:
         file.write(newer)
-    assert ran.weigh().blocks[BlockClass.GARBAGE] == 1
+    assert ran.build_evidence().blocks[BlockClass.GARBAGE] == 1
 
 
 @pytest.mark.parametrize("name", ["d9999", "d0/x", "x"])
 def test_a_name_that_nobody_made_is_invented(ran: Ran, name: str) -> None:
     (ran.path("metadata") / name).mkdir()
-    assert any(name in one for one in ran.weigh().invented)
+    assert any(name in one for one in ran.build_evidence().invented)
 
 
 def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
     (ran.path("close") / "f77").touch()
-    assert ran.weigh().invented
+    assert ran.build_evidence().invented
 
 
 def rename_back(directory: Path) -> None:
@@ -229,7 +229,7 @@ def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
 def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str) -> None:
     worker = next(one for one in ran.workers if one.kind == "metadata")
     UNDO[kind](directory_after(ran, worker, kind))
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert evidence.lost.get(kind) == 1
     if kind not in {"mkdir", "create", "append", "unlink"}:
         assert evidence.lost_total == 1, evidence.examples
@@ -250,7 +250,7 @@ def test_each_change_of_extents_is_missed_when_it_is_undone(
 ) -> None:
     worker = next(one for one in ran.workers if one.kind == "extents")
     undo(directory_after(ran, worker, kind))
-    evidence = ran.weigh()
+    evidence = ran.build_evidence()
     assert evidence.lost.get(kind) == 1, evidence.examples
 
 
@@ -261,7 +261,7 @@ def test_an_unknown_kind_of_worker_names_the_nearest() -> None:
 
 def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> None:
     clients = [cast("Machine", SimpleNamespace(name=name, boot_id="same")) for name in ("client1", "client2")]
-    ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, cast("Ear", None), "/root", tmp_path / "history")
+    ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, cast("AckListener", None), "/root", tmp_path / "history")
     heard = SimpleNamespace(open_connections=1, failure=None)
     ledger._receiver = cast("Receiver", heard)
     ledger._boots = {"client1": "same", "client2": "before its power went"}
@@ -279,7 +279,9 @@ def frame(what: int, kind: str = "fsync", worker: int = 0) -> bytes:
 
 def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
-    ledger = Ledger(LedgerSpec(kinds=("fsync", "o_sync")), [client], cast("Ear", None), "/root", tmp_path / "history")
+    ledger = Ledger(
+        LedgerSpec(kinds=("fsync", "o_sync")), [client], cast("AckListener", None), "/root", tmp_path / "history"
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         receiver = Receiver(listener, Recorder(tmp_path / "history"))
         receiver.start()
@@ -300,7 +302,7 @@ def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> N
 
 def test_work_ends_though_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
-    ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("Ear", None), "/root", tmp_path / "history")
+    ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("AckListener", None), "/root", tmp_path / "history")
     ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
     monkeypatch.setattr("raidproof.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
     ledger.work(0.0)

@@ -11,11 +11,11 @@ from typing import Self
 from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checker.observation import End, Observation
-from raidproof.crash.checker.worker import Bench, Factory, Looked, Roller
+from raidproof.crash.checker.worker import CheckerWorker, CheckResult, Factory, RecordingCursor
 from raidproof.crash.journal import Journal, Line, Seen
 from raidproof.crash.states.sampler import Choice, Choices
 from raidproof.crash.states.state import CrashState
-from raidproof.crash.stats import Tally
+from raidproof.crash.stats import ExplorationStats
 
 LOOKING = 2 / 3
 """The part of the time that is for looking where something broke; what is left is for explaining it."""
@@ -50,12 +50,14 @@ class Exploration:
     A context manager: leaving it ends the checkers.
     """
 
-    def __init__(self, choices: Choices, tally: Tally, journal: Journal, boot: Factory, *, checkers: int = 2) -> None:
+    def __init__(
+        self, choices: Choices, tally: ExplorationStats, journal: Journal, boot: Factory, *, checkers: int = 2
+    ) -> None:
         self.choices = choices
         self.tally = tally
         self.journal = journal
-        self.roller = Roller(choices.recording)
-        self.benches = [Bench(number, boot, self.roller) for number in range(1, checkers + 1)]
+        self.roller = RecordingCursor(choices.recording)
+        self.benches = [CheckerWorker(number, boot, self.roller) for number in range(1, checkers + 1)]
         self.seconds = 0.0
         """Spent looking, this time."""
         self.out_of_time = False
@@ -66,7 +68,7 @@ class Exploration:
         self._done: set[Choice] = set()
         self._waiting: dict[str, list[tuple[Choice, CrashState]]] = defaultdict(list)
         """States whose content is being looked at, by its digest: the first is the one that is shown."""
-        self._running: dict[Future[Looked], tuple[str, Bench]] = {}
+        self._running: dict[Future[CheckResult], tuple[str, CheckerWorker]] = {}
         self._progress = _Progress(tally)
         for line in journal.lines:
             self._remember(line)
@@ -178,7 +180,7 @@ class Exploration:
             for choice, state in others:
                 self._judge(choice, state, digest)
 
-    def _judge(self, choice: Choice, state: CrashState, digest: str, looked: Looked | None = None) -> None:
+    def _judge(self, choice: Choice, state: CrashState, digest: str, looked: CheckResult | None = None) -> None:
         line = Line(
             state=state.dump(),
             policy=choice.policy,
@@ -212,7 +214,7 @@ class Exploration:
 class _Progress:
     """The line that says how far it is."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: ExplorationStats) -> None:
         self.tally = tally
         self.total: int | None = None
         """States, where it is known how many there are to be."""

@@ -54,7 +54,7 @@ def _earliest(one: Judged) -> tuple[int, int, str]:
     return one.state.cut, len(one.state.survivors), one.state.name
 
 
-class Tally:
+class ExplorationStats:
     """Judges each state at its own cut, and counts."""
 
     def __init__(self, recording: Recording, oracle: Oracle) -> None:

@@ -8,9 +8,9 @@ from raidproof.core.command import CommandFailed
 from raidproof.core.errors import RaidproofError
 from raidproof.core.log import logger
 from raidproof.crash.checker.checker import Checker
-from raidproof.crash.checker.worker import Bench, Checks, Roller
+from raidproof.crash.checker.worker import CheckerWorker, Checks, RecordingCursor
 from raidproof.crash.owner import owner
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.storage.array.place import Place, place_of
 from raidproof.storage.array.superblock import superblock_of
@@ -28,25 +28,25 @@ class Piece(NamedTuple):
     """Its first byte on the member."""
 
 
-class Belonging(NamedTuple):
+class WriteOwner(NamedTuple):
     """What it is part of."""
 
     stripe: int | None = None
     owner: str | None = None
 
 
-Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, Belonging]]
+Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
 """Tells it of some pieces in a state."""
 
 
-class Belongings:
+class WriteOwners:
     """Asks the superblocks of a state, and a checker on whose disks it is."""
 
-    def __init__(self, bench: Bench, roller: Roller) -> None:
+    def __init__(self, bench: CheckerWorker, roller: RecordingCursor) -> None:
         self.bench = bench
         self.roller = roller
 
-    def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, Belonging]:
+    def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
         """Tell of some pieces; what cannot be found out is left open."""
         self.roller.go(state.cut)
         places = {piece: placed(self.roller.window, state, piece) for piece in dict.fromkeys(pieces)}
@@ -62,7 +62,7 @@ class Belongings:
         return {piece: belonging(place, owners) for piece, place in places.items()}
 
 
-def placed(window: Window, state: CrashState, piece: Piece) -> Place | None:
+def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
     """Return what a byte is to md in a state; None where the member has no superblock that says so."""
     superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
@@ -73,13 +73,13 @@ def placed(window: Window, state: CrashState, piece: Piece) -> Place | None:
         return None
 
 
-def belonging(place: Place | None, owners: Mapping[int, str]) -> Belonging:
+def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
     """Put together what is known."""
     if place is None:
-        return Belonging()
+        return WriteOwner()
     if place.array_offset is None:
-        return Belonging(place.stripe, place.area.value)
-    return Belonging(place.stripe, owners.get(place.array_offset, place.area.value))
+        return WriteOwner(place.stripe, place.area.value)
+    return WriteOwner(place.stripe, owners.get(place.array_offset, place.area.value))
 
 
 def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:

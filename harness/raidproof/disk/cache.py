@@ -11,8 +11,8 @@ from random import Random
 from typing import TypeAlias
 
 from raidproof.core.errors import RigError
-from raidproof.disk.platter import Buffer, Platter
-from raidproof.disk.sunk import SECTOR, Sunk
+from raidproof.disk.coalesced_undo import SECTOR, Sunk
+from raidproof.disk.sparse_image import Buffer, SparseImage
 
 SINK_AT = 64 << 20
 """Bytes of overwritten data that a lying disk holds apart: it never flushes, and the notes would fill the memory."""
@@ -101,7 +101,7 @@ class Member:
         self.size = size
         self.powered = True
         self.pending_bytes = 0
-        self._platter = Platter(size, old=old)
+        self._platter = SparseImage(size, old=old)
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
         self._sunk: Sunk | None = None
@@ -243,9 +243,9 @@ class Member:
         if old is self._platter.old:
             self._platter.blank(0, self.size)
         else:
-            self._platter = Platter(self.size, old=old)
+            self._platter = SparseImage(self.size, old=old)
 
-    def image(self, durable: bool = True) -> Platter:
+    def image(self, durable: bool = True) -> SparseImage:
         """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
         if not durable or not (self._pending or self._sunk):
             return self._platter

@@ -9,12 +9,12 @@ from pathlib import Path
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.connection import Connection
 from raidproof.disk.drive import Drive
 from raidproof.disk.image import save_platter
 from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
-from raidproof.disk.platter import Buffer
-from raidproof.disk.port import Port
 from raidproof.disk.show import Change
+from raidproof.disk.sparse_image import Buffer
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.controller import ControllerSpec
 from raidproof.disk.timing.hardware import Hardware
@@ -55,7 +55,7 @@ class Engine:
         self._released = threading.Condition(self.lock)
         self._frozen_at = 0
         self._log_error: str | None = None
-        self._ports: set[Port] = set()
+        self._ports: set[Connection] = set()
         self._controllers = tuple(controllers)
         self.timekeeper = self._make_timekeeper(slow_motion)
         """Lets requests take time; None where no disk has any mechanics."""
@@ -109,7 +109,7 @@ class Engine:
                 ),
             )
 
-    def connect(self, serial: str) -> Port:
+    def connect(self, serial: str) -> Connection:
         """Return a new connection to a member.
 
         Raises:
@@ -117,7 +117,7 @@ class Engine:
         """
         drive = self.drive(serial)
         with self.lock:
-            port = Port(self, drive, self.epoch)
+            port = Connection(self, drive, self.epoch)
             self._ports.add(port)
         return port
 
@@ -126,7 +126,7 @@ class Engine:
         """The members that somebody is connected to in this life of the machine; under the lock."""
         return {port.serial for port in self._ports if port.epoch == self.epoch}
 
-    def disconnect(self, port: Port) -> None:
+    def disconnect(self, port: Connection) -> None:
         """Forget a connection."""
         with self.lock:
             self._ports.discard(port)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from raidproof.disk.sunk import SECTOR
+from raidproof.disk.coalesced_undo import SECTOR
 
 
 class FlawKind(Enum):

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from raidproof.disk.platter import Platter
+from raidproof.disk.sparse_image import SparseImage
 
 _COPY = 1 << 24  # bytes handed to one write call
 
 
-def save_platter(platter: Platter, path: Path, *, whole: bool = False) -> None:
+def save_platter(platter: SparseImage, path: Path, *, whole: bool = False) -> None:
     """Write an image to a sparse file: what was never written is a hole. ``whole``: old data is none.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from raidproof.disk.platter import Platter
+from raidproof.disk.sparse_image import SparseImage
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, Record, WriteLog
 
 MAGIC = 0x6A736677736872
@@ -109,7 +109,7 @@ def _append(file: BinaryIO, log: WriteLog, record: Record) -> int:
 
 
 def _append_old_data(file: BinaryIO, size: int) -> int:
-    old = Platter(size, old=True)
+    old = SparseImage(size, old=True)
     starts = range(0, size, _LARGEST_OLD)
     for start in starts:
         length = min(_LARGEST_OLD, size - start)

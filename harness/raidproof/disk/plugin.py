@@ -12,11 +12,11 @@ from pathlib import Path
 import nbdkit
 
 from raidproof.core.errors import RigError
+from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
 from raidproof.disk.flaw import DriveError
 from raidproof.disk.messages import load_disks
-from raidproof.disk.port import Port, PowerLost
 
 API_VERSION = 2
 SECTOR = 512
@@ -73,67 +73,67 @@ def default_export(readonly: bool, is_tls: bool) -> str:  # noqa: ARG001  nbdkit
     return _engine.drives[0].spec.serial
 
 
-def open(readonly: bool) -> Port:  # noqa: A001, ARG001  nbdkit's name
+def open(readonly: bool) -> Connection:  # noqa: A001, ARG001  nbdkit's name
     """Connect to the member that the client named."""
     return _engine.connect(nbdkit.export_name() or _engine.drives[0].spec.serial)
 
 
-def close(port: Port) -> None:
+def close(port: Connection) -> None:
     """Disconnect."""
     _engine.disconnect(port)
 
 
-def get_size(port: Port) -> int:
+def get_size(port: Connection) -> int:
     """Return the size in bytes."""
     return port.size
 
 
-def block_size(port: Port) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
+def block_size(port: Connection) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
     """Return the least, the preferred and the largest size of a request."""
     return SECTOR, PREFERRED, LARGEST
 
 
-def is_rotational(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def is_rotational(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Say that seeking costs nothing."""
     return False
 
 
-def can_write(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def can_write(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Allow writing."""
     return True
 
 
-def can_flush(port: Port) -> bool:
+def can_flush(port: Connection) -> bool:
     """Say whether there is a cache to flush."""
     return not port.cacheless
 
 
-def can_fua(port: Port) -> int:
+def can_fua(port: Connection) -> int:
     """Say how a write is forced to the medium; qemu sends FUA only where flushing is possible too."""
     return int(nbdkit.FUA_NONE if port.cacheless else nbdkit.FUA_NATIVE)
 
 
-def can_trim(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def can_trim(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Take discards."""
     return True
 
 
-def can_zero(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def can_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Take write-zeroes."""
     return True
 
 
-def can_fast_zero(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def can_fast_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Say that write-zeroes is faster than writing zeroes."""
     return True
 
 
-def can_multi_conn(port: Port) -> bool:  # noqa: ARG001  nbdkit's signature
+def can_multi_conn(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
     """Say that a flush on one connection covers all: the cache belongs to the member."""
     return True
 
 
-def pread(port: Port, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
+def pread(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
     """Read."""
     try:
         port.read(buffer, offset)
@@ -142,7 +142,7 @@ def pread(port: Port, buffer: memoryview, offset: int, flags: int) -> None:  # n
         raise
 
 
-def pwrite(port: Port, buffer: memoryview, offset: int, flags: int) -> None:
+def pwrite(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:
     """Write."""
     try:
         port.write(buffer, offset, bool(flags & _FUA))
@@ -151,7 +151,7 @@ def pwrite(port: Port, buffer: memoryview, offset: int, flags: int) -> None:
         raise
 
 
-def flush(port: Port, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
+def flush(port: Connection, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
     """Flush."""
     try:
         port.flush()
@@ -160,7 +160,7 @@ def flush(port: Port, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
         raise
 
 
-def trim(port: Port, count: int, offset: int, flags: int) -> None:
+def trim(port: Connection, count: int, offset: int, flags: int) -> None:
     """Discard."""
     try:
         port.discard(offset, count, bool(flags & _FUA))
@@ -169,7 +169,7 @@ def trim(port: Port, count: int, offset: int, flags: int) -> None:
         raise
 
 
-def zero(port: Port, count: int, offset: int, flags: int) -> None:
+def zero(port: Connection, count: int, offset: int, flags: int) -> None:
     """Write zeroes."""
     try:
         port.write_zeroes(offset, count, bool(flags & _FUA))

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from raidproof.core.errors import RigError
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.platter import Buffer
+from raidproof.disk.sparse_image import Buffer
 
 MAGIC = b"RPWRLOG\0"
 VERSION = 2

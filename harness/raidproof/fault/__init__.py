@@ -3,7 +3,7 @@
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.clock import ClockStep
 from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
-from raidproof.fault.fault import Fault, Injected, Scene, allowed_by
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent, allowed_by
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault.power import CleanReboot, ClientPowerCut, KernelPanic, PowerCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
@@ -18,9 +18,10 @@ __all__ = [
     "CorruptedAtRest",
     "Degraded",
     "Fault",
+    "FaultContext",
+    "FaultEvent",
     "FilesystemFull",
     "FlushesDropped",
-    "Injected",
     "InodesExhausted",
     "KernelPanic",
     "LatentSectorDuringRebuild",
@@ -36,7 +37,6 @@ __all__ = [
     "Rebuilding",
     "Reshaping",
     "Resyncing",
-    "Scene",
     "Scrubbing",
     "SecondMemberFails",
     "ServerRestart",

@@ -12,8 +12,8 @@ from typing import ClassVar, Protocol, runtime_checkable
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import now_ns
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
-from raidproof.storage.array import Identity, Leftover, Level, Upkeep, stale
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
+from raidproof.storage.array import ExpectedDeviation, Identity, Level, Upkeep, stale
 from raidproof.storage.array.upkeep import Action, Progress, ended_in
 
 KIB_PER_S = 1000
@@ -27,7 +27,7 @@ DISK_FAILURE = r"md/raid\S*: Disk failure on"
 class Lasting(Protocol):
     """A condition that can prove, after the fault, that the fault found it."""
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
         """Return the proof that it was still so at the fault.
 
         ``members``: what the disks say, read before anything was assembled. ``said``: what the server's kernel said
@@ -45,7 +45,7 @@ class _Incomplete(NobodyGoesDown):
     serial: str
     starts_dirty: bool = field(default=False, kw_only=True)
     """Whether the array is to start after a crash although it is dirty and degraded, which md refuses where no partial
-    parity log and no journal closes the write hole (see `Leftover`)."""
+    parity log and no journal closes the write hole (see `ExpectedDeviation`)."""
     alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
 
     @property
@@ -60,35 +60,37 @@ class Degraded(_Incomplete):
 
     name: ClassVar[str] = "degraded"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Take the member out.
 
         Raises:
             RequestError: it is none, or a spare would take its place at once.
         """
-        array = scene.stack.array
+        array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if array.spec.spares:
             raise RequestError("a spare would take the place of the member at once", remedy="ask for `Rebuilding`")
         upkeep.take_out(self.serial)
         at_ns = now_ns()
-        array.leftover = allowed(array.leftover, starts_dirty=self.starts_dirty).plus(absent=frozenset({self.serial}))
+        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
+            absent=frozenset({self.serial})
+        )
         found = next(one for one in array.require_effective().devices if one.device == upkeep.md.device)
-        return Injected(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
+        return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Give the member back and wait until it is rebuilt: with a bitmap what it missed, otherwise all of it."""
-        array = scene.stack.array
+        array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if upkeep.md.consistency_policy == "bitmap":
             upkeep.take_back(self.serial)
         else:
             upkeep.put_in(self.serial)
-            array.leftover = array.leftover.plus(renewed=frozenset({self.serial}))
+            array.expected_deviation = array.expected_deviation.plus(renewed=frozenset({self.serial}))
         array.wait_clean()
-        array.leftover = array.leftover.minus(self.serial)
+        array.expected_deviation = array.expected_deviation.minus(self.serial)
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
         """Prove it by the member's events, which have stood still."""
         behind = stale(members).get(self.serial)
         if behind is None:
@@ -107,13 +109,13 @@ class Rebuilding(_Incomplete):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "rebuilding"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Exchange the member and see that the rebuild begins.
 
         Raises:
             RequestError: it is no member, or a spare would take its place at once.
         """
-        array = scene.stack.array
+        array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if array.spec.spares:
             raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
@@ -121,19 +123,21 @@ class Rebuilding(_Incomplete):
         upkeep.take_out(self.serial)
         upkeep.put_in(self.serial)
         mine = frozenset({self.serial})
-        array.leftover = allowed(array.leftover, starts_dirty=self.starts_dirty).plus(rebuilding=mine, renewed=mine)
+        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
+            rebuilding=mine, renewed=mine
+        )
         return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let it run at full speed, and wait for its end."""
-        array = scene.stack.array
+        array = context.stack.array
         Upkeep.with_member(array, self.serial).throttle(None)
         array.wait_clean()
-        array.leftover = array.leftover.minus(self.serial)
+        array.expected_deviation = array.expected_deviation.minus(self.serial)
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
         """Prove it by the member's own metadata, which says how far it is rebuilt."""
-        not_ended(Upkeep.with_member(scene.stack.array, self.serial), said)
+        not_ended(Upkeep.with_member(context.stack.array, self.serial), said)
         mine = members.get(self.serial)
         if mine is None or mine.recovery_offset is None:
             raise RigError(f"{self.serial} does not say that it is being rebuilt")
@@ -145,10 +149,10 @@ class _Throttled(NobodyGoesDown):
 
     kib_s: int
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let it run at full speed, and wait for its end."""
-        top(scene).throttle(None)
-        scene.stack.array.wait_clean()
+        top(context).throttle(None)
+        context.stack.array.wait_clean()
 
 
 @dataclass(frozen=True)
@@ -158,18 +162,18 @@ class Resyncing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it.
 
         Raises:
             RequirementMissing: the server has no console, so nobody could tell whether it ended before the fault.
         """
-        bitmap = top(scene).md.consistency_policy == "bitmap"
-        return run_in_background(self.name, scene, "repair" if bitmap else "resync", self.kib_s)
+        bitmap = top(context).md.consistency_policy == "bitmap"
+        return run_in_background(self.name, context, "repair" if bitmap else "resync", self.kib_s)
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
         """Prove it by the kernel's silence: at its end it would have said so."""
-        return not_ended(top(scene), said)
+        return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)
@@ -179,13 +183,13 @@ class Scrubbing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it. Raises as `Resyncing`."""
-        return run_in_background(self.name, scene, "check", self.kib_s)
+        return run_in_background(self.name, context, "check", self.kib_s)
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
         """Prove it by the kernel's silence: at its end it would have said so."""
-        return not_ended(top(scene), said)
+        return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,13 @@ class Reshaping(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "reshaping"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it.
 
         Raises:
             RequestError: it has no spare, or md cannot reshape such an array.
         """
-        array, upkeep = scene.stack.array, top(scene)
+        array, upkeep = context.stack.array, top(context)
         if upkeep.md.level not in {Level.RAID4, Level.RAID5, Level.RAID6} or not upkeep.md.spares:
             raise RequestError("only a RAID4, 5 or 6 with a spare can be reshaped to more members")
         if upkeep.md.consistency_policy in {"ppl", "journal"}:
@@ -209,46 +213,46 @@ class Reshaping(_Throttled):
         members = len(upkeep.md.members) + len(upkeep.md.spares)
         upkeep.throttle(self.kib_s)
         upkeep.grow(members)
-        array.leftover = replace(array.leftover, raid_disks=members)
+        array.expected_deviation = replace(array.expected_deviation, raid_disks=members)
         return begun(self.name, upkeep.md.device, upkeep.wait_for("reshape"), self.kib_s)
 
-    def lasted(self, scene: Scene, members: Mapping[str, Identity], said: str | None) -> str:
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
         """Prove it by the members' own metadata, which says how far it has come."""
-        not_ended(top(scene), said)
+        not_ended(top(context), said)
         places = {one.reshape_position for one in members.values()}
         if not places or None in places:
             raise RigError("not all members say that they are being reshaped")
         return f"members say that the reshape has come to {', '.join(f'{place} KiB' for place in places)}"
 
 
-def top(scene: Scene) -> Upkeep:
+def top(context: FaultContext) -> Upkeep:
     """Return the md device that carries the file system.
 
     Raises:
         RequestError: it keeps nothing twice.
     """
-    array = scene.stack.array
+    array = context.stack.array
     return Upkeep(array, array.spec.devices[-1]).require_redundancy()
 
 
-def run_in_background(fault: str, scene: Scene, action: Action, kib_s: int) -> Injected:
+def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: int) -> FaultEvent:
     """Begin what md does in the background, throttled.
 
     Raises:
         RequirementMissing: the server has no console.
     """
-    if not scene.lab.server.consoles:
-        raise RequirementMissing(f"{scene.lab.server.name} has no console that would tell when the {action} ended")
-    upkeep = top(scene)
+    if not context.lab.server.consoles:
+        raise RequirementMissing(f"{context.lab.server.name} has no console that would tell when the {action} ended")
+    upkeep = top(context)
     upkeep.throttle(kib_s)
     upkeep.begin(action)
     return begun(fault, upkeep.md.device, upkeep.wait_for(action), kib_s)
 
 
-def begun(fault: str, target: str, now: Progress, kib_s: int) -> Injected:
+def begun(fault: str, target: str, now: Progress, kib_s: int) -> FaultEvent:
     """Return what was injected: something that runs in the background."""
     proof = f"{now.action} at sector {now.done:,} of {now.total:,}, {kib_s} KiB/s at most"
-    return Injected(fault, target, now_ns(), proof)
+    return FaultEvent(fault, target, now_ns(), proof)
 
 
 def not_ended(upkeep: Upkeep, said: str | None) -> str:
@@ -264,6 +268,6 @@ def not_ended(upkeep: Upkeep, said: str | None) -> str:
     return f"until its end the kernel had not said that {upkeep.md.name} was done"
 
 
-def allowed(leftover: Leftover, *, starts_dirty: bool) -> Leftover:
+def allowed(expected_deviation: ExpectedDeviation, *, starts_dirty: bool) -> ExpectedDeviation:
     """Return what may be left, with or without the consent to start it dirty and degraded."""
-    return replace(leftover, starts_dirty=leftover.starts_dirty or starts_dirty)
+    return replace(expected_deviation, starts_dirty=expected_deviation.starts_dirty or starts_dirty)

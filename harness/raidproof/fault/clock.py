@@ -6,7 +6,7 @@ from typing import ClassVar
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, whole_number
 from raidproof.core.waiting import now_ns, pause
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
 
 HELD_S = 2.0
 TOLERANCE_S = 5.0
@@ -21,20 +21,20 @@ class ClockStep(NobodyGoesDown):
     held_s: float = HELD_S
     name: ClassVar[str] = "clock-step"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Set the clock, and hold it against the harness's own before and after.
 
         Raises:
             RigError: it did not jump that far.
         """
-        server = scene.lab.server
+        server = context.lab.server
         moved, at_ns = step(server, self.step_s)
         pause(self.held_s)
-        return Injected(self.name, server.name, at_ns, f"moved by {moved:+.2f} s, for {self.held_s:g} s")
+        return FaultEvent(self.name, server.name, at_ns, f"moved by {moved:+.2f} s, for {self.held_s:g} s")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Set it back."""
-        step(scene.lab.server, -self.step_s)
+        step(context.lab.server, -self.step_s)
 
 
 def step(machine: Machine, seconds: float) -> tuple[float, int]:

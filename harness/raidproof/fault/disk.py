@@ -7,7 +7,7 @@ from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import NotRecovered, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.flaw import FlawKind, drop_flushes, failed, slow
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
 from raidproof.fault.member import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
 from raidproof.storage.array.array import SYNC_DEADLINE_S
 from raidproof.storage.array.upkeep import Upkeep
@@ -31,27 +31,29 @@ class MemberFails(_Member):
     name: ClassVar[str] = "member-fails"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let it fail, and wait until md has noticed."""
-        place = place_of(scene, self.serial)
+        place = place_of(context, self.serial)
         begun_ns = now_ns()
-        scene.lab.disks.set_flaw(self.serial, failed())
-        provoke(scene, lambda: "faulty" in place.words(scene), f"md to notice that {self.serial} has failed")
-        errors = struck(scene, self.serial, FlawKind.FAILED)
+        context.lab.disks.set_flaw(self.serial, failed())
+        provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
+        errors = struck(context, self.serial, FlawKind.FAILED)
         if not errors:
             raise RigError(f"{self.serial} is faulty, yet no request to it has failed")
-        proof = f"{errors} requests failed, md says {','.join(place.words(scene))}, degraded {place.degraded(scene)}"
-        return Injected(self.name, self.serial, begun_ns, proof)
+        proof = (
+            f"{errors} requests failed, md says {','.join(place.words(context))}, degraded {place.degraded(context)}"
+        )
+        return FaultEvent(self.name, self.serial, begun_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Put a sound drive in its place, and wait until it is rebuilt.
 
         Raises:
             DeadlineExceeded: it is not in time.
         """
-        begin_rebuild(scene, self.serial)
-        with fast(scene, self.serial):
-            scene.stack.array.wait_clean(REBUILD_DEADLINE_S)
+        begin_rebuild(context, self.serial)
+        with fast(context, self.serial):
+            context.stack.array.wait_clean(REBUILD_DEADLINE_S)
 
 
 @dataclass(frozen=True)
@@ -61,27 +63,27 @@ class MemberVanishes(_Member):
     name: ClassVar[str] = "member-vanishes"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Pull it out, and wait until md has noticed."""
-        place = place_of(scene, self.serial)
+        place = place_of(context, self.serial)
         begun_ns = now_ns()
-        detach(scene, place)
-        provoke(scene, lambda: "faulty" in (place.words(scene) or ("faulty",)), f"md to miss {self.serial}")
-        proof = f"/sys/block/{place.disk} is gone, degraded {place.degraded(scene)}"
-        return Injected(self.name, self.serial, begun_ns, proof)
+        detach(context, place)
+        provoke(context, lambda: "faulty" in (place.words(context) or ("faulty",)), f"md to miss {self.serial}")
+        proof = f"/sys/block/{place.disk} is gone, degraded {place.degraded(context)}"
+        return FaultEvent(self.name, self.serial, begun_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Plug it in, and wait until it is rebuilt.
 
         Raises:
             RigError: its block device does not appear.
             DeadlineExceeded: it is not rebuilt in time.
         """
-        drop(scene, self.serial)
-        attach(scene, self.serial)
-        begin_rebuild(scene, self.serial)
-        with fast(scene, self.serial):
-            scene.stack.array.wait_clean(REBUILD_DEADLINE_S)
+        drop(context, self.serial)
+        attach(context, self.serial)
+        begin_rebuild(context, self.serial)
+        with fast(context, self.serial):
+            context.stack.array.wait_clean(REBUILD_DEADLINE_S)
 
 
 @dataclass(frozen=True)
@@ -96,44 +98,44 @@ class SecondMemberFails(_Member):
     )
     """Whose fault a loss is."""
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let one fail, begin the rebuild, and let another one fail in it.
 
         Raises:
             RigError: the rebuild was over before.
         """
-        array = scene.stack.array
-        first = MemberFails(self.other).inject(scene)
+        array = context.stack.array
+        first = MemberFails(self.other).inject(context)
         upkeep = Upkeep.with_member(array, self.other)
         upkeep.throttle(SLOW_REBUILD_KIB_S)
-        begin_rebuild(scene, self.other)
+        begin_rebuild(context, self.other)
         reached = upkeep.wait_for("recover")
-        place = place_of(scene, self.serial)
-        scene.lab.disks.set_flaw(self.serial, failed())
-        provoke(scene, lambda: "faulty" in place.words(scene), f"md to notice that {self.serial} has failed")
+        place = place_of(context, self.serial)
+        context.lab.disks.set_flaw(self.serial, failed())
+        provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
         at_ns = now_ns()
-        degraded = place.degraded(scene)
+        degraded = place.degraded(context)
         if degraded < 2:
             raise RigError(f"the rebuild of {self.other} was over before {self.serial} failed")
         proof = f"{first.proof}; rebuilt {reached.done} of {reached.total} sectors; then degraded {degraded}"
-        return Injected(self.name, self.serial, at_ns, proof)
+        return FaultEvent(self.name, self.serial, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Say that nothing can be healed where the level does not survive two failures.
 
         Raises:
             NotRecovered: the array has failed.
         """
-        array = scene.stack.array
+        array = context.stack.array
         broken = [one for one in array.state().devices if one.array_state == "broken" or one.degraded > 1]
         if broken and str(broken[0].level) not in {"6", "10"}:
             said = ", ".join(f"{one.device} {one.array_state}, {one.degraded} members missing" for one in broken)
             raise NotRecovered(f"the array has failed: {said}")
         for serial in (self.other, self.serial):
             # The first one is still being rebuilt.
-            if "faulty" in place_of(scene, serial).words(scene):
-                begin_rebuild(scene, serial)
-        with fast(scene, self.serial):
+            if "faulty" in place_of(context, serial).words(context):
+                begin_rebuild(context, serial)
+        with fast(context, self.serial):
             array.wait_clean(REBUILD_DEADLINE_S)
 
 
@@ -144,17 +146,17 @@ class SlowMember(_Member):
     ms: int = 50
     name: ClassVar[str] = "slow-member"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Slow it down, and see that it is slow."""
-        scene.lab.disks.set_flaw(self.serial, slow(self.ms))
+        context.lab.disks.set_flaw(self.serial, slow(self.ms))
         at_ns = now_ns()
-        provoke(scene, lambda: struck(scene, self.serial, FlawKind.SLOW) > 0, f"a request to {self.serial}")
-        times = struck(scene, self.serial, FlawKind.SLOW)
-        return Injected(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
+        provoke(context, lambda: struck(context, self.serial, FlawKind.SLOW) > 0, f"a request to {self.serial}")
+        times = struck(context, self.serial, FlawKind.SLOW)
+        return FaultEvent(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let it be as fast as the others."""
-        scene.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_flaws([self.serial])
 
 
 @dataclass(frozen=True)
@@ -164,26 +166,28 @@ class FlushesDropped(_Member):
     count: int | None = None
     name: ClassVar[str] = "flushes-dropped"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let it lie, and see that it has."""
-        scene.lab.disks.set_flaw(self.serial, drop_flushes(self.count))
+        context.lab.disks.set_flaw(self.serial, drop_flushes(self.count))
         at_ns = now_ns()
-        provoke(scene, lambda: struck(scene, self.serial, FlawKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}")
-        times = struck(scene, self.serial, FlawKind.DROP_FLUSHES)
-        return Injected(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
+        provoke(context, lambda: struck(context, self.serial, FlawKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}")
+        times = struck(context, self.serial, FlawKind.DROP_FLUSHES)
+        return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let it be honest from now on."""
-        scene.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_flaws([self.serial])
 
 
-def begin_rebuild(scene: Scene, serial: str) -> None:
+def begin_rebuild(context: FaultContext, serial: str) -> None:
     """Put a sound drive in the place of a member that has failed; md begins to rebuild it."""
-    array = scene.stack.array
-    drop(scene, serial)
-    scene.lab.disks.clear_flaws([serial])
-    array.leftover = array.leftover.plus(renewed=frozenset({serial}))
+    array = context.stack.array
+    drop(context, serial)
+    context.lab.disks.clear_flaws([serial])
+    array.expected_deviation = array.expected_deviation.plus(renewed=frozenset({serial}))
     Upkeep.with_member(array, serial).put_in(serial)
     wait_until(
-        lambda: place_of(scene, serial).words(scene), Deadline.after(REBUILD_DEADLINE_S), f"{serial} to be a member"
+        lambda: place_of(context, serial).words(context),
+        Deadline.after(REBUILD_DEADLINE_S),
+        f"{serial} to be a member",
     )

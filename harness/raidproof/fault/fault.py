@@ -11,7 +11,7 @@ from raidproof.storage.stack import Stack
 
 
 @dataclass(frozen=True)
-class Scene:
+class FaultContext:
     """All that a fault can touch: a lab, and the stack that stands in it."""
 
     lab: Lab
@@ -19,7 +19,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Injected:
+class FaultEvent:
     """A fault that took effect.
 
     ``at_ns`` is the instant up to which acknowledgements count: what a client had been told before it, it was told
@@ -39,29 +39,29 @@ class Fault(Protocol):
 
     name: ClassVar[str]
 
-    def victim(self, scene: Scene) -> Machine | None:
+    def victim(self, context: FaultContext) -> Machine | None:
         """Return the machine that it takes down, so that all on it has to be activated again; None if none."""
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let it happen, and return the proof that it did."""
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Give back what the fault took; nothing is created anew."""
 
 
 class NobodyGoesDown:
     """A fault that all machines survive."""
 
-    def victim(self, scene: Scene) -> None:
+    def victim(self, context: FaultContext) -> None:
         """Return no machine."""
 
 
-def given_up(scene: Scene) -> frozenset[int]:
+def given_up(context: FaultContext) -> frozenset[int]:
     """Return what clients may be told that cannot reach the server: only soft mounts give up (nfs(5))."""
-    return frozenset() if scene.stack.spec.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
+    return frozenset() if context.stack.spec.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
 
 
-def allowed_by(fault: Fault, scene: Scene) -> frozenset[int]:
+def allowed_by(fault: Fault, context: FaultContext) -> frozenset[int]:
     """Return the errors of which clients may be told while a fault lasts: what its ``allows(scene)`` says, or none."""
     allows = getattr(fault, "allows", None)
-    return allows(scene) if allows else frozenset()
+    return allows(context) if allows else frozenset()

@@ -8,7 +8,7 @@ from raidproof.core.errors import RigError
 from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.flaw import FlawKind
-from raidproof.fault.fault import Scene
+from raidproof.fault.fault import FaultContext
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.upkeep import Upkeep
 
@@ -33,41 +33,41 @@ class Place(NamedTuple):
         """What md says of the member."""
         return f"/sys/block/{self.md}/md/dev-{self.disk}"
 
-    def words(self, scene: Scene) -> tuple[str, ...]:
+    def words(self, context: FaultContext) -> tuple[str, ...]:
         """Return the kernel's words for the member's state; none if md has it no more."""
         path = f"{self.directory}/state"
-        found = scene.lab.server.read_files([path])
+        found = context.lab.server.read_files([path])
         return tuple(found[path].split(",")) if path in found else ()
 
-    def degraded(self, scene: Scene) -> int:
+    def degraded(self, context: FaultContext) -> int:
         """Return how many members the array misses."""
         path = f"/sys/block/{self.md}/md/degraded"
-        return whole_number(read_files(scene.lab.server, [path])[path].strip(), "degraded")
+        return whole_number(read_files(context.lab.server, [path])[path].strip(), "degraded")
 
 
-def place_of(scene: Scene, serial: str) -> Place:
+def place_of(context: FaultContext, serial: str) -> Place:
     """Return where a member is.
 
     Raises:
         RequestError: the array has no such member, or keeps nothing twice.
     """
-    md = Upkeep.with_member(scene.stack.array, serial).md
-    found = scene.lab.server.succeed(["realpath", "--canonicalize-missing", disk_path(serial)])
+    md = Upkeep.with_member(context.stack.array, serial).md
+    found = context.lab.server.succeed(["realpath", "--canonicalize-missing", disk_path(serial)])
     return Place(md.name, found.strip().removeprefix("/dev/"))
 
 
-def struck(scene: Scene, serial: str, kind: FlawKind) -> int:
+def struck(context: FaultContext, serial: str, kind: FlawKind) -> int:
     """Return how many requests to a disk a flaw has struck."""
-    return scene.lab.disks.counters()[serial].struck_by(kind)
+    return context.lab.disks.counters()[serial].struck_by(kind)
 
 
-def provoke(scene: Scene, noticed: Callable[[], bool], what: str) -> None:
+def provoke(context: FaultContext, noticed: Callable[[], bool], what: str) -> None:
     """Let the file system write on every member until something is noticed: an idle array notices nothing.
 
     Raises:
         DeadlineExceeded: it is not.
     """
-    server, path = scene.lab.server, f"{scene.stack.filesystem.directory}/.provoked"
+    server, path = context.lab.server, f"{context.stack.filesystem.directory}/.provoked"
     write = ["dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=2", "oflag=direct", "conv=fsync", "status=none"]
 
     def once() -> bool | None:
@@ -79,9 +79,9 @@ def provoke(scene: Scene, noticed: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def fast(scene: Scene, serial: str) -> Iterator[None]:
+def fast(context: FaultContext, serial: str) -> Iterator[None]:
     """Let md do what it does in the background as fast as it can, clients or not."""
-    upkeep = Upkeep.with_member(scene.stack.array, serial)
+    upkeep = Upkeep.with_member(context.stack.array, serial)
     upkeep.throttle(FAST_KIB_S)
     try:
         yield
@@ -89,29 +89,29 @@ def fast(scene: Scene, serial: str) -> Iterator[None]:
         upkeep.throttle(None)
 
 
-def drop(scene: Scene, serial: str) -> None:
+def drop(context: FaultContext, serial: str) -> None:
     """Take a faulty member out of its array, also one whose block device is gone.
 
     Raises:
         DeadlineExceeded: md does not let go of it.
     """
-    place, server = place_of(scene, serial), scene.lab.server
+    place, server = place_of(context, serial), context.lab.server
 
     def gone() -> bool | None:
         # Busy as long as a request to it is on its way.
         server.put_all({f"{place.directory}/state": "remove\n"})
-        return not place.words(scene) or None
+        return not place.words(context) or None
 
     wait_until(gone, Deadline.after(NOTICE_DEADLINE_S), f"{place.md} to let go of {serial}", 0.1)
 
 
-def detach(scene: Scene, place: Place) -> None:
+def detach(context: FaultContext, place: Place) -> None:
     """Pull a disk out: take it away from its driver.
 
     Raises:
         RigError: its block device is still there.
     """
-    server, block = scene.lab.server, f"/sys/block/{place.disk}"
+    server, block = context.lab.server, f"/sys/block/{place.disk}"
     (path,) = server.resolve([f"{block}/device"])
     device = path.rpartition("/")[2]
     server.put(f"{device}\n", f"{DRIVERS}/unbind")
@@ -119,13 +119,13 @@ def detach(scene: Scene, place: Place) -> None:
         raise RigError(f"{server.name}: {place.disk} was unbound, and {block} is still there")
 
 
-def attach(scene: Scene, serial: str) -> None:
+def attach(context: FaultContext, serial: str) -> None:
     """Plug a disk in again that `detach` has pulled out: the only one without a driver.
 
     Raises:
         RigError: there is not one such disk, its block device does not appear, or it would not be flushed.
     """
-    server = scene.lab.server
+    server = context.lab.server
     listed = server.succeed(["find", f"{DEVICES}/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f\\n"]).split()
     idle = [one for one in listed if not server.exists(f"{DEVICES}/{one}/driver")]
     if len(idle) != 1:

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene, given_up
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
 from raidproof.machine.machine import Machine
-from raidproof.namespace.network import Port, Way
+from raidproof.namespace.network import Connection, Way
 from raidproof.provider.registry import EnclosedLab
 from raidproof.storage.server import GRACE_ENDED
 
@@ -26,32 +26,32 @@ class NetworkCut(NobodyGoesDown):
     held_s: float = HELD_S
     name: ClassVar[str] = "network-cut"
 
-    def machine(self, scene: Scene) -> Machine:
+    def machine(self, context: FaultContext) -> Machine:
         """Return the machine that is cut off."""
-        return scene.lab.server
+        return context.lab.server
 
-    def allows(self, scene: Scene) -> frozenset[int]:
+    def allows(self, context: FaultContext) -> frozenset[int]:
         """Return what clients may be told meanwhile."""
-        return given_up(scene)
+        return given_up(context)
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Cut, and let it last.
 
         Raises:
             RequirementMissing: the lab has no bridge of ours, or this host's kernel cannot.
             RigError: frames still pass.
         """
-        machine = self.machine(scene)
-        at_ns, proof = self._cut(scene)
+        machine = self.machine(context)
+        at_ns, proof = self._cut(context)
         pause(self.held_s)
-        return Injected(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
+        return FaultEvent(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Join it again; it answers then."""
-        port_of(scene, self.machine(scene)).mend()
+        port_of(context, self.machine(context)).mend()
 
-    def _cut(self, scene: Scene) -> tuple[int, str]:
-        port = port_of(scene, self.machine(scene))
+    def _cut(self, context: FaultContext) -> tuple[int, str]:
+        port = port_of(context, self.machine(context))
         at_ns = now_ns()
         return at_ns, port.cut(self.way)
 
@@ -62,9 +62,9 @@ class ClientNetworkCut(NetworkCut):
 
     name: ClassVar[str] = "client-network-cut"
 
-    def machine(self, scene: Scene) -> Machine:
+    def machine(self, context: FaultContext) -> Machine:
         """Return the last client."""
-        return scene.lab.clients[-1]
+        return context.lab.clients[-1]
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class LeaseExpiry(ClientNetworkCut):
 
     name: ClassVar[str] = "lease-expiry"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let the client hold a lock, cut it off, and wait until another one can take it.
 
         Raises:
             RigError: the other one had it at once, so it was not held.
         """
-        holder, taker = self.machine(scene), scene.lab.clients[0]
-        path = f"{scene.stack.mounts[holder.name].directory}/lease-expiry"
+        holder, taker = self.machine(context), context.lab.clients[0]
+        path = f"{context.stack.mounts[holder.name].directory}/lease-expiry"
         take = ["flock", "--exclusive", "--nonblock", path, "true"]
         taker.succeed(["touch", path])
         taker.succeed(["chmod", "0666", path])
@@ -89,18 +89,18 @@ class LeaseExpiry(ClientNetworkCut):
         wait_until(
             lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to hold a lock", 0.1
         )
-        at_ns, proof = self._cut(scene)
+        at_ns, proof = self._cut(context)
         if taker.run(take).ok:
             raise RigError(f"{taker.name} got the lock that {holder.name} holds, before any lease was over")
         wait_until(lambda: taker.run(take).ok, Deadline.after(TAKE_DEADLINE_S), f"{taker.name} to get the lock", 0.5)
         waited = (now_ns() - at_ns) / 1e9
         proof = f"{self.way.value}: {proof}; {taker.name} got its lock after {waited:.1f} s"
-        return Injected(self.name, holder.name, at_ns, proof)
+        return FaultEvent(self.name, holder.name, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Join it again, and let it drop what it still believes to hold."""
-        super().heal(scene)
-        self.machine(scene).succeed(["pkill", "-KILL", "--exact", "flock"])
+        super().heal(context)
+        self.machine(context).succeed(["pkill", "-KILL", "--exact", "flock"])
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ class MissedGrace(ClientNetworkCut):
 
     name: ClassVar[str] = "missed-grace"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Cut it off, restart nfsd, and wait until nothing can be reclaimed any more."""
-        machine, server = self.machine(scene), scene.lab.server
-        at_ns, proof = self._cut(scene)
-        scene.stack.export.restart()
+        machine, server = self.machine(context), context.lab.server
+        at_ns, proof = self._cut(context)
+        context.stack.export.restart()
         begun = now_ns()
         wait_until(
             lambda: server.get(GRACE_ENDED).strip().upper().startswith("Y"),
@@ -123,17 +123,17 @@ class MissedGrace(ClientNetworkCut):
         )
         waited = (now_ns() - begun) / 1e9
         proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period over after {waited:.1f} s"
-        return Injected(self.name, machine.name, at_ns, proof)
+        return FaultEvent(self.name, machine.name, at_ns, proof)
 
 
-def port_of(scene: Scene, machine: Machine) -> Port:
+def port_of(context: FaultContext, machine: Machine) -> Connection:
     """Return a machine's port on the lab's bridge.
 
     Raises:
         RequirementMissing: the lab has none of ours.
     """
-    if not isinstance(scene.lab, EnclosedLab):
+    if not isinstance(context.lab, EnclosedLab):
         raise RequirementMissing(
             "the network of this lab is not ours to cut", remedy="use a provider whose labs have one: uml, qemu"
         )
-    return Port(scene.lab.enclosure, machine.name, machine.address)
+    return Connection(context.lab.enclosure, machine.name, machine.address)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault.fault import Injected, Scene
+from raidproof.fault.fault import FaultContext, FaultEvent
 from raidproof.machine.machine import Machine
 
 PANIC_DEADLINE_S = 30.0
@@ -22,20 +22,20 @@ class PowerCut:
     seed: int = 0
     name: ClassVar[str] = "power-cut"
 
-    def victim(self, scene: Scene) -> Machine:
+    def victim(self, context: FaultContext) -> Machine:
         """Return the server."""
-        return scene.lab.server
+        return context.lab.server
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Take the power away; nothing runs in the machine for it."""
-        machine = self.victim(scene)
+        machine = self.victim(context)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed, caches resolved by {cut.policy.value}"
-        return Injected(self.name, machine.name, cut.at_ns, proof, cut.fates)
+        return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.fates)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
-        self.victim(scene).start()
+        self.victim(context).start()
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ClientPowerCut(PowerCut):
 
     name: ClassVar[str] = "client-power-cut"
 
-    def victim(self, scene: Scene) -> Machine:
+    def victim(self, context: FaultContext) -> Machine:
         """Return the last client."""
-        return scene.lab.clients[-1]
+        return context.lab.clients[-1]
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class CleanReboot:
 
     name: ClassVar[str] = "clean-reboot"
 
-    def victim(self, scene: Scene) -> Machine:
+    def victim(self, context: FaultContext) -> Machine:
         """Return the server."""
-        return scene.lab.server
+        return context.lab.server
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Shut it down. All that was acknowledged until it was off counts."""
-        machine = self.victim(scene)
+        machine = self.victim(context)
         machine.shutdown()
-        return Injected(self.name, machine.name, now_ns(), "powered off by itself")
+        return FaultEvent(self.name, machine.name, now_ns(), "powered off by itself")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Switch it on again."""
-        self.victim(scene).start()
+        self.victim(context).start()
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,18 @@ class KernelPanic:
 
     name: ClassVar[str] = "kernel-panic"
 
-    def victim(self, scene: Scene) -> Machine:
+    def victim(self, context: FaultContext) -> Machine:
         """Return the server."""
-        return scene.lab.server
+        return context.lab.server
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Make the kernel panic, and see on the console that it did.
 
         Raises:
             RequirementMissing: it has no console.
             RigError: the console does not say so.
         """
-        machine = self.victim(scene)
+        machine = self.victim(context)
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
         # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
@@ -97,8 +97,8 @@ class KernelPanic:
         machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
         if "Kernel panic" not in machine.console.read_text(errors="replace"):
             raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
-        return Injected(self.name, machine.name, at_ns, "console says: Kernel panic")
+        return FaultEvent(self.name, machine.name, at_ns, "console says: Kernel panic")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Switch it on again."""
-        self.victim(scene).start()
+        self.victim(context).start()

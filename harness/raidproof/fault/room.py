@@ -9,7 +9,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, whole_number
 from raidproof.core.units import KIB, MIB, format_size
 from raidproof.core.waiting import now_ns, pause
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
 
 FILLER = ".raidproof-filler"
 HELD_S = 2.0
@@ -40,18 +40,18 @@ class FilesystemFull(NobodyGoesDown):
     held_s: float = HELD_S
     name: ClassVar[str] = "filesystem-full"
 
-    def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
+    def allows(self, context: FaultContext) -> frozenset[int]:  # noqa: ARG002
         """Return what clients may be told meanwhile."""
         return frozenset({ENOSPC})
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Allocate what is free, piece by piece, until there is less than any piece.
 
         Raises:
             RequestError: no more is free than what is to be left.
             RigError: more is left than was asked.
         """
-        server, filler, at_ns = scene.lab.server, filler_of(scene), now_ns()
+        server, filler, at_ns = context.lab.server, filler_of(context), now_ns()
         before = room_of(server, filler.parent)
         if before.bytes <= self.left:
             raise RequestError(f"{format_size(self.left)} cannot be left of {format_size(before.bytes)}")
@@ -73,11 +73,11 @@ class FilesystemFull(NobodyGoesDown):
         proof = (
             f"{taken:,} of {before.bytes:,} free bytes taken, for {self.held_s:g} s; for {more:,} more: No space left"
         )
-        return Injected(self.name, server.name, at_ns, proof)
+        return FaultEvent(self.name, server.name, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Give the room back."""
-        scene.lab.server.succeed(["rm", str(filler_of(scene))])
+        context.lab.server.succeed(["rm", str(filler_of(context))])
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,18 @@ class InodesExhausted(NobodyGoesDown):
     held_s: float = HELD_S
     name: ClassVar[str] = "inodes-exhausted"
 
-    def allows(self, scene: Scene) -> frozenset[int]:  # noqa: ARG002
+    def allows(self, context: FaultContext) -> frozenset[int]:  # noqa: ARG002
         """Return what clients may be told meanwhile."""
         return frozenset({ENOSPC})
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Make empty files until no inode is left.
 
         Raises:
             RequestError: there are too many, as XFS has, which makes them as it needs them.
             RigError: some are left.
         """
-        server, filler, at_ns = scene.lab.server, filler_of(scene), now_ns()
+        server, filler, at_ns = context.lab.server, filler_of(context), now_ns()
         before = room_of(server, filler.parent).inodes
         if before > MOST_INODES:
             raise RequestError(
@@ -114,16 +114,16 @@ class InodesExhausted(NobodyGoesDown):
             raise RigError(f"{server.name}: {left} inodes are free after all: {refused.stderr.strip()[-300:]}")
         pause(self.held_s)
         proof = f"{before:,} free inodes taken, for {self.held_s:g} s; for more: No space left"
-        return Injected(self.name, server.name, at_ns, proof)
+        return FaultEvent(self.name, server.name, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Give them back."""
-        scene.lab.server.succeed(["rm", "--recursive", str(filler_of(scene))], deadline_s=FILL_DEADLINE_S)
+        context.lab.server.succeed(["rm", "--recursive", str(filler_of(context))], deadline_s=FILL_DEADLINE_S)
 
 
-def filler_of(scene: Scene) -> PurePosixPath:
+def filler_of(context: FaultContext) -> PurePosixPath:
     """Return what takes the room, on the server."""
-    return PurePosixPath(scene.stack.filesystem.directory) / FILLER
+    return PurePosixPath(context.stack.filesystem.directory) / FILLER
 
 
 def room_of(machine: Machine, directory: PurePosixPath) -> Room:

@@ -14,7 +14,7 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.flaw import FlawKind, bad_sectors
 from raidproof.fault.disk import REBUILD_DEADLINE_S, MemberFails
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
 from raidproof.fault.member import ALARMS, fast, place_of, struck
 from raidproof.fault.power import CleanReboot
 from raidproof.storage.array.spec import disk_path
@@ -36,26 +36,26 @@ class LatentSectorError(NobodyGoesDown):
     name: ClassVar[str] = "latent-sector-error"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let sectors go bad, and let md read everything."""
         at_ns = now_ns()
-        scene.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
-        upkeep = Upkeep.with_member(scene.stack.array, self.serial)
-        with fast(scene, self.serial):
+        context.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
+        upkeep = Upkeep.with_member(context.stack.array, self.serial)
+        with fast(context, self.serial):
             upkeep.begin("check")
             wait_idle(upkeep, "to end its check")
-        times = struck(scene, self.serial, FlawKind.BAD_SECTORS)
+        times = struck(context, self.serial, FlawKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the check has not read the {self.length} bytes at {self.offset}")
-        return Injected(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
+        return FaultEvent(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Make sure that md has written the sectors anew, so that they can be read.
 
         Raises:
             NotRecovered: they cannot.
         """
-        if not readable(scene, self.serial, self.offset, self.length):
+        if not readable(context, self.serial, self.offset, self.length):
             raise NotRecovered(
                 f"{self.serial}: the array's check left {self.length} bytes at {self.offset} unreadable"
             )
@@ -71,23 +71,23 @@ class LatentSectorDuringRebuild(LatentSectorError):
         culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS, detail=Cause.UNREADABLE_SECTORS
     )
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Let a member fail, then sectors of another one, and rebuild the first."""
         fails = MemberFails(self.other)
-        first = fails.inject(scene)
+        first = fails.inject(context)
         at_ns = now_ns()
-        scene.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
-        fails.heal(scene)
-        times = struck(scene, self.serial, FlawKind.BAD_SECTORS)
+        context.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
+        fails.heal(context)
+        times = struck(context, self.serial, FlawKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the rebuild has not read the {self.length} bytes at {self.offset}")
-        known = {serial: listed for serial in (self.serial, self.other) if (listed := bad_blocks(scene, serial))}
+        known = {serial: listed for serial in (self.serial, self.other) if (listed := bad_blocks(context, serial))}
         proof = f"{first.proof}; {times} reads failed in the rebuild; md lists as bad: {known or 'nothing'}"
-        return Injected(self.name, self.serial, at_ns, proof)
+        return FaultEvent(self.name, self.serial, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Let the drive read again what it could not; what md gave up stays on its list."""
-        scene.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_flaws([self.serial])
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class SilentCorruption(NobodyGoesDown):
     name: ClassVar[str] = "silent-corruption"
     explains: ClassVar[Blame] = ROT
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Change them, and see that the drive gives back others."""
-        path, server = disk_path(self.serial), scene.lab.server
+        path, server = disk_path(self.serial), context.lab.server
         read = ["dd", f"if={path}", f"bs={BLOCK}", f"skip={self.offset}", f"count={self.length}"]
         checksum = [*read, "iflag=direct,skip_bytes,count_bytes", "status=none", "of=/run/raidproof/corrupted"]
 
@@ -113,15 +113,15 @@ class SilentCorruption(NobodyGoesDown):
             return server.succeed(["md5sum", "/run/raidproof/corrupted"]).split()[0]
 
         before, at_ns = content(), now_ns()
-        scene.lab.disks.corrupt(self.serial, self.offset, self.length, self.seed)
+        context.lab.disks.corrupt(self.serial, self.offset, self.length, self.seed)
         after = content()
         if before == after:
             raise RigError(f"{self.serial}: {self.length} bytes at {self.offset} are as they were")
-        return Injected(
+        return FaultEvent(
             self.name, self.serial, at_ns, f"{self.length} bytes at {self.offset}: md5 {before}, now {after}"
         )
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Do nothing: a drive cannot know."""
 
 
@@ -139,24 +139,24 @@ class CorruptedAtRest(CleanReboot):
     name: ClassVar[str] = "corrupted-at-rest"
     explains: ClassVar[Blame] = ROT
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Stop the server, then change some blocks.
 
         Raises:
             RequirementMissing: the disks are not the engine's.
             RigError: no block of the member holds such a thing.
         """
-        if not isinstance(scene.lab.disks, EngineClient):
+        if not isinstance(context.lab.disks, EngineClient):
             raise RequirementMissing("only a simulated disk can be changed at rest", remedy="use uml or qemu")
-        stopped = super().inject(scene)
-        found = list(blocks_with(scene.lab.disks, self.serial, self.holding))
+        stopped = super().inject(context)
+        found = list(blocks_with(context.lab.disks, self.serial, self.holding))
         chosen = found[:: max(1, len(found) // self.blocks)][: self.blocks]
         if not chosen:
             raise RigError(f"{self.serial}: none of its blocks begins with {self.holding!r}")
         for number, offset in enumerate(chosen):
-            scene.lab.disks.corrupt(self.serial, offset + BLOCK // 2, BLOCK // 2, self.seed + number)
+            context.lab.disks.corrupt(self.serial, offset + BLOCK // 2, BLOCK // 2, self.seed + number)
         proof = f"{stopped.proof}; {len(chosen)} of {len(found)} blocks corrupted, the first at {chosen[0]}"
-        return Injected(self.name, self.serial, stopped.at_ns, proof)
+        return FaultEvent(self.name, self.serial, stopped.at_ns, proof)
 
 
 def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[int]:
@@ -177,16 +177,16 @@ def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[
                 at += len(data)
 
 
-def readable(scene: Scene, serial: str, offset: int, length: int) -> bool:
+def readable(context: FaultContext, serial: str, offset: int, length: int) -> bool:
     """Whether the server can read these bytes of a member from the drive itself."""
     read = ["dd", f"if={disk_path(serial)}", "of=/dev/null", f"bs={BLOCK}", f"skip={offset}", f"count={length}"]
-    return scene.lab.server.run([*read, "iflag=direct,skip_bytes,count_bytes", "status=none"]).ok
+    return context.lab.server.run([*read, "iflag=direct,skip_bytes,count_bytes", "status=none"]).ok
 
 
-def bad_blocks(scene: Scene, serial: str) -> str:
+def bad_blocks(context: FaultContext, serial: str) -> str:
     """Return what md has given up of a member: first sector and sectors, a pair each."""
-    path = f"{place_of(scene, serial).directory}/bad_blocks"
-    return ", ".join(read_files(scene.lab.server, [path]).get(path, "").split("\n"))
+    path = f"{place_of(context, serial).directory}/bad_blocks"
+    return ", ".join(read_files(context.lab.server, [path]).get(path, "").split("\n"))
 
 
 def wait_idle(upkeep: Upkeep, what: str) -> None:

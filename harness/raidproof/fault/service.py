@@ -6,7 +6,7 @@ from typing import ClassVar
 from raidproof.core.errors import RigError
 from raidproof.core.layer import found_in, whole_number
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import Injected, NobodyGoesDown, Scene, given_up
+from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
 from raidproof.fault.power import CleanReboot
 from raidproof.machine.machine import Machine
 
@@ -24,21 +24,21 @@ class NfsdRestart(NobodyGoesDown):
     down_s: float = 0.0
     name: ClassVar[str] = "nfsd-restart"
 
-    def allows(self, scene: Scene) -> frozenset[int]:
+    def allows(self, context: FaultContext) -> frozenset[int]:
         """Return what clients may be told meanwhile."""
-        return given_up(scene)
+        return given_up(context)
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Stop the threads, and let the clients wait."""
-        machine = scene.lab.server
+        machine = context.lab.server
         machine.succeed(["rpc.nfsd", "0"])
         at_ns = now_ns()
         pause(self.down_s)
-        return Injected(self.name, machine.name, at_ns, f"{threads_of(machine)} nfsd threads, for {self.down_s:g} s")
+        return FaultEvent(self.name, machine.name, at_ns, f"{threads_of(machine)} nfsd threads, for {self.down_s:g} s")
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Start them again; clients reclaim what they had open."""
-        scene.stack.export.restart()
+        context.stack.export.restart()
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class NfsdKilled(NfsdRestart):
 
     name: ClassVar[str] = "nfsd-killed"
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Kill daemons and threads, and let the clients wait.
 
         Raises:
             RigError: there were no threads.
         """
-        machine = scene.lab.server
+        machine = context.lab.server
         if not (before := threads_of(machine)):
             raise RigError(f"{machine.name}: no nfsd threads that could be killed")
         deaf = ignores_kill(machine.get(f"/proc/{machine.succeed(['pgrep', '--exact', 'nfsd']).split()[0]}/status"))
@@ -67,13 +67,13 @@ class NfsdKilled(NfsdRestart):
         pause(self.down_s)
         how = "stopped, for this kernel's ignore signals" if deaf else "killed"
         proof = f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}, for {self.down_s:g} s"
-        return Injected(self.name, machine.name, at_ns, proof)
+        return FaultEvent(self.name, machine.name, at_ns, proof)
 
-    def heal(self, scene: Scene) -> None:
+    def heal(self, context: FaultContext) -> None:
         """Start all of it again, in the order of an export."""
         for daemon in DAEMONS:
-            scene.lab.server.succeed([daemon])
-        super().heal(scene)
+            context.lab.server.succeed([daemon])
+        super().heal(context)
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ class ServerRestart(CleanReboot):
     down_s: float = 0.0
     name: ClassVar[str] = "server-restart"
 
-    def allows(self, scene: Scene) -> frozenset[int]:
+    def allows(self, context: FaultContext) -> frozenset[int]:
         """Return what clients may be told meanwhile."""
-        return given_up(scene)
+        return given_up(context)
 
-    def inject(self, scene: Scene) -> Injected:
+    def inject(self, context: FaultContext) -> FaultEvent:
         """Shut it down, and let the clients wait."""
-        injected = super().inject(scene)
+        injected = super().inject(context)
         pause(self.down_s)
-        return Injected(self.name, injected.target, injected.at_ns, f"{injected.proof}, for {self.down_s:g} s")
+        return FaultEvent(self.name, injected.target, injected.at_ns, f"{injected.proof}, for {self.down_s:g} s")
 
 
 def threads_of(machine: Machine) -> int:

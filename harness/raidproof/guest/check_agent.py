@@ -77,7 +77,7 @@ class Runner:
         return self._programs[name]
 
 
-class Hand:
+class CheckAgent:
     """What is done on one state, stage by stage."""
 
     def __init__(self, orders: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
@@ -244,7 +244,7 @@ def serve(orders: dict[str, Any], scan: Scan) -> None:
     def say(what: dict[str, Any]) -> None:
         connection.sendall(json.dumps(what, separators=(",", ":")).encode() + b"\n")
 
-    hand = Hand(orders, Runner().run, lambda stage: say({"stage": stage}), scan, forget)
+    hand = CheckAgent(orders, Runner().run, lambda stage: say({"stage": stage}), scan, forget)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": hand.check,
         "up": hand.up,

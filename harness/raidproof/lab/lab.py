@@ -69,7 +69,7 @@ class Lab(ABC):
         """Return a listening socket to which what the clients tell will come."""
 
     @abstractmethod
-    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+    def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
         """Return the host and port to which a client connects so that it is heard by a listener of `listen`."""
 
     @property

@@ -122,7 +122,7 @@ class EnclosedLab(Lab):
         listener.listen()
         return listener
 
-    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:  # noqa: ARG002
+    def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:  # noqa: ARG002
         """Return the listener's address, which is the same for all clients."""
         host, port = listener.getsockname()
         return host, port

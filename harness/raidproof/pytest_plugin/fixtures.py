@@ -32,7 +32,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run import doctor
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CycleSpec
-from raidproof.run.execution import Execution, record_of
+from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.storage.array import ArraySpec, Level
 from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
@@ -262,14 +262,14 @@ class Plans:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._undo = ExitStack()
-        self._executions: dict[Path, Execution] = {}
+        self._executions: dict[Path, PlanRunner] = {}
 
     @property
     def campaigns(self) -> list[Campaign]:
         """Their runs."""
         return [one.campaign for one in self._executions.values()]
 
-    def execution_of(self, cell: PlannedCell) -> Execution:
+    def execution_of(self, cell: PlannedCell) -> PlanRunner:
         """Return what measures the cells of a plan, and end all other labs: they would be measured too."""
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
@@ -278,7 +278,7 @@ class Plans:
             campaign.record.plan = record_of(cell.matrix, cell.path)
             self._undo.enter_context(campaign)
             # Only what scenarios ask for is to be in the record.
-            self._executions[cell.path] = Execution(replace(cell.matrix, cells=()), campaign)
+            self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), campaign)
         mine = self._executions[cell.path]
         shared = self._config.stash.get(CAMPAIGN, None)
         for one in (*self.campaigns, *([shared] if shared else [])):

@@ -17,7 +17,7 @@ from raidproof.record import RunStore
 from raidproof.report.comparison_html import write_comparison
 from raidproof.run.campaign import Campaign
 from raidproof.run.doctor import require_host
-from raidproof.run.execution import Execution, record_of
+from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def run_ab(
                 for side in sides:
                     side.record.plan = record_of(matrix, path)
                     undo.enter_context(side)
-                measure([Execution(matrix, side) for side in sides])
+                measure([PlanRunner(matrix, side) for side in sides])
         except KeyboardInterrupt:
             say(f"what was measured is compared in {store.path}")
             raise
@@ -107,7 +107,7 @@ def run_ab(
     return comparison, page
 
 
-def measure(executions: Sequence[Execution]) -> None:
+def measure(executions: Sequence[PlanRunner]) -> None:
     """Make every visit on both sides, side by side, then the cuts of one side and of the other.
 
     Nothing is measured where there is nothing to compare: that is known as soon as both labs have booted.

@@ -16,8 +16,8 @@ from raidproof.crash.journal import Begun, Journal, digest_of
 from raidproof.crash.shrink.failures import explain, plain
 from raidproof.crash.shrink.replayer import Replayer
 from raidproof.crash.states.sampler import Choices
-from raidproof.crash.stats import Tally
-from raidproof.crash.write_owner import Belongings
+from raidproof.crash.stats import ExplorationStats
+from raidproof.crash.write_owner import WriteOwners
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
 from raidproof.record.store import RunStore
@@ -82,7 +82,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         replies=acknowledged_at(source),
         only_replies=options.at_replies,
     )
-    tally = Tally(source.recording, source.oracle)
+    tally = ExplorationStats(source.recording, source.oracle)
     folder = source.store.directory(stem)
     journal = Journal(folder / STATES, begun)
     record = new_record(source, options, choices, begun)
@@ -142,7 +142,7 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
     """Repeat, shrink and name the failures that were found; what is known of them is in the record at any time."""
     replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-    belongs = Belongings(exploration.benches[0], exploration.roller)
+    belongs = WriteOwners(exploration.benches[0], exploration.roller)
     explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
 
 

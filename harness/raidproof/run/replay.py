@@ -8,12 +8,12 @@ from typing import NamedTuple
 from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.crash.checker.checker import Held
-from raidproof.crash.checker.worker import Roller, look_at
+from raidproof.crash.checker.worker import RecordingCursor, look_at
 from raidproof.crash.journal import find_state
 from raidproof.crash.judge import Judgement
 from raidproof.crash.states.part import pieces_of
 from raidproof.crash.states.state import CrashState
-from raidproof.crash.stats import Tally
+from raidproof.crash.stats import ExplorationStats
 from raidproof.report.exploration_words import write
 from raidproof.run.exploration import STATES, STEM
 from raidproof.run.source import Source
@@ -53,7 +53,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     Raises:
         RigError: the checker does not boot, or failed.
     """
-    tally, roller = Tally(source.recording, source.oracle), Roller(source.recording)
+    tally, roller = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
     step(f"going to cut {state.cut} of {len(source.recording.records):,}")
     roller.go(state.cut)
     held: Held | None = None
@@ -71,7 +71,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     return Replayed(state, tuple(judgements), lines)
 
 
-def said_of(source: Source, state: CrashState, tally: Tally, judgements: Sequence[Judgement]) -> list[str]:
+def said_of(source: Source, state: CrashState, tally: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
     """Return the state in words, and what it was judged to be."""
     first = judgements[0]
     alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)

@@ -12,7 +12,7 @@ from raidproof.record import RunRecord, RunStore
 from raidproof.record.store import RECORD
 from raidproof.run.campaign import Campaign
 from raidproof.run.doctor import require_host
-from raidproof.run.execution import Execution, record_of
+from raidproof.run.plan_runner import PlanRunner, record_of
 
 
 def run_plan(
@@ -43,7 +43,7 @@ def run_plan(
             if campaign.record.plan is None:
                 campaign.record.plan = record_of(matrix, path)
             try:
-                Execution(matrix, campaign).run()
+                PlanRunner(matrix, campaign).run()
             except KeyboardInterrupt:
                 say(f"what was measured is in {campaign.store.path}; the same command with --resume goes on")
                 raise

@@ -21,7 +21,7 @@ from raidproof.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
 from raidproof.verdict.export import judge_export
 from raidproof.verdict.integrity import fault_of, judge_array, judge_filesystem
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
-from raidproof.verdict.ledger import weigh
+from raidproof.verdict.ledger import build_evidence
 from raidproof.verdict.members import judge_members
 from raidproof.verdict.read_back import judge_read_back
 from raidproof.verdict.safety import MEMORY_LOST
@@ -137,7 +137,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
         if place not in cycle.files:
             continue
         found = json.loads((directory / cycle.files[place]).read_text())
-        evidence = weigh(
+        evidence = build_evidence(
             workers,
             history,
             found,

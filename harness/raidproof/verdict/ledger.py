@@ -121,7 +121,9 @@ class Bounds(TypedDict, total=False):
     unsure: Collection[int]
 
 
-def weigh(workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]) -> Evidence:
+def build_evidence(
+    workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]
+) -> Evidence:
     """Hold a history against a scan: the sum of `balance_of`.
 
     Raises:

@@ -166,20 +166,20 @@ SHARED_FILE = 1 << 16
 """Identity of the file that the clients' workers of the kind ``shared`` have together."""
 
 
-class Ear(Protocol):
+class AckListener(Protocol):
     """Where the harness hears what the clients tell."""
 
     def listen(self) -> socket.socket:
         """Return a listening socket to which what the clients tell will come."""
 
-    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+    def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
         """Return the host and port to which a client connects so that it is heard there."""
 
 
 class Ledger:
     """One run of the ledger on the clients of a lab."""
 
-    def __init__(self, spec: LedgerSpec, clients: Sequence[Machine], ear: Ear, root: str, path: Path) -> None:
+    def __init__(self, spec: LedgerSpec, clients: Sequence[Machine], ear: AckListener, root: str, path: Path) -> None:
         self.spec = spec
         self.clients = {client.name: client for client in clients}
         self.workers = spec.workers([client.name for client in clients])
@@ -190,7 +190,7 @@ class Ledger:
         self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
-    def config(self, client: str | None, heard_at: tuple[str, int] = ("", 0)) -> str:
+    def config(self, client: str | None, callback_address: tuple[str, int] = ("", 0)) -> str:
         """Return the agent's orders: for one client, which is heard there, or for a scan of everything."""
         workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
         orders = {
@@ -198,8 +198,8 @@ class Ledger:
             "seed": self.spec.seed,
             "endured": self.spec.endured,
             "quiet_s": self.spec.quiet_s,
-            "host": heard_at[0],
-            "port": heard_at[1],
+            "host": callback_address[0],
+            "port": callback_address[1],
             "workers": workers,
         }
         return json.dumps(orders)
@@ -212,7 +212,7 @@ class Ledger:
             receiver.start()
             try:
                 for client in self.clients.values():
-                    install(client, self.config(client.name, self._ear.heard_at(listener, client)))
+                    install(client, self.config(client.name, self._ear.callback_address(listener, client)))
                 for name, client in self.clients.items():
                     self._boots[name] = client.boot_id
                     self._commands[name] = client.start_command(["python3", WRITER, f"{WRITER}.json"])

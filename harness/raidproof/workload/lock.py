@@ -13,7 +13,7 @@ from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
 from raidproof.guest import lock_agent
 from raidproof.machine.machine import Machine
-from raidproof.workload.ledger import Ear
+from raidproof.workload.ledger import AckListener
 
 AGENT = "/run/raidproof/lock_agent.py"
 START_DEADLINE_S = 20.0
@@ -127,7 +127,7 @@ def read_answer(line: bytes) -> Answer:
 
 
 @contextmanager
-def lock_holder(client: Machine, ear: Ear) -> Iterator[LockHolder]:
+def lock_holder(client: Machine, ear: AckListener) -> Iterator[LockHolder]:
     """Run such a process in a client while the body runs; at its end it lets go of everything.
 
     Raises:
@@ -135,7 +135,7 @@ def lock_holder(client: Machine, ear: Ear) -> Iterator[LockHolder]:
     """
     client.put(Path(lock_agent.__file__).read_bytes(), AGENT)
     with ear.listen() as listener:
-        host, port = ear.heard_at(listener, client)
+        host, port = ear.callback_address(listener, client)
         command = client.start_command(["python3", AGENT, host, str(port)])
         listener.settimeout(START_DEADLINE_S)
         try:

@@ -12,7 +12,7 @@ from raidproof.crash.shrink.replayer import Replayer
 from raidproof.crash.states.part import pieces_of
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.crash.stats import Group
-from raidproof.crash.write_owner import Belonging, Piece
+from raidproof.crash.write_owner import Piece, WriteOwner
 from raidproof.record.exploration import FailureRecord
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, told, written
@@ -115,7 +115,7 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
 
 def test_torn_parts_are_told_apart(lying: MadeUp) -> None:
     state = CrashState(3, (Survivor(4, ((4096, 4608), (5120, 6144))),))
-    known = {Piece(0, 5120): Belonging(3, "f")}
+    known = {Piece(0, 5120): WriteOwner(3, "f")}
     parts = [piece.record(lying.recording, known) for piece in pieces_of(lying.recording, state)]
     assert [(one.lba, one.sectors, one.stripe, one.owner) for one in parts] == [(8, 1, None, None), (10, 2, 3, "f")]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.sampler import Choices
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
@@ -31,7 +31,7 @@ requests = st.lists(
 )
 
 
-def content(window: Window, state: CrashState) -> list[bytes]:
+def content(window: DiskStates, state: CrashState) -> list[bytes]:
     return [window.read(state, member, 0, SIZE) for member in range(2)]
 
 
@@ -40,7 +40,7 @@ def test_drop_and_keep_are_what_a_disk_would_have_left(done: list[Did], data: st
     with TemporaryDirectory() as folder:
         recording = Recording(write_log(Path(folder) / "log", done))
         cut = data.draw(st.integers(0, len(done)))
-        window = Window(recording)
+        window = DiskStates(recording)
         window.move(cut)
         for policy in (CutPolicy.DROP, CutPolicy.KEEP):
             members = [Member(f"disk{number}", SIZE) for number in range(2)]
@@ -64,7 +64,7 @@ def test_digests_are_equal_where_contents_are(done: list[Did], seed: int) -> Non
         recording = Recording(write_log(Path(folder) / "log", done))
         choices = Choices(recording, seed)
         seen: dict[str, list[bytes]] = {}
-        window = Window(recording)
+        window = DiskStates(recording)
         base = {0: bytearray(SIZE), 1: bytearray(SIZE)}
         for choice in sorted(choices.order):
             for member, offset, piece in window.move(choice.cut).runs():
@@ -81,7 +81,7 @@ def test_digests_are_equal_where_contents_are(done: list[Did], seed: int) -> Non
 
 def test_a_flush_owes_nothing_to_what_completed_while_it_was_under_way(record: Record) -> None:
     made = record(Did(Kind.WRITE, byte=1), Did(Kind.WRITE, offset=8192, byte=2), Did(Kind.FLUSH, took=1))
-    window = Window(made)
+    window = DiskStates(made)
     window.move(3)
     assert window.open == (1,)
     assert window.read(CrashState(3), 0, 0, 1) == b"\1"
@@ -90,18 +90,18 @@ def test_a_flush_owes_nothing_to_what_completed_while_it_was_under_way(record: R
 
 def test_what_is_in_flight_may_be_there(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.WRITE, offset=4096, byte=5, took=1), Did(Kind.FLUSH))
-    window = Window(made)
+    window = DiskStates(made)
     assert window.open == (0, 1)
     assert window.read(CrashState(0, (Survivor(1),)), 0, 4096, 1) == b"\5"
 
 
 def test_what_the_runs_own_cut_caught_may_be_there(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.FLUSH), Did(Kind.FREEZE), Did(Kind.WRITE, byte=9, flags=Flag.IN_FLIGHT))
-    window = Window(made)
+    window = DiskStates(made)
     window.move(2)
     assert window.open == ()  # issued after the freeze: it never was under way
     made = record_late(made)
-    window = Window(made)
+    window = DiskStates(made)
     window.move(2)
     assert window.open == (2,)
 
@@ -114,14 +114,14 @@ def record_late(made: Recording) -> Recording:
 
 def test_a_flush_that_lied_covers_nothing(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.FLUSH, flags=Flag.LIED))
-    window = Window(made)
+    window = DiskStates(made)
     window.move(2)
     assert window.open == (0,)
 
 
 def test_a_disk_without_a_cache_loses_nothing_but_what_is_under_way(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.WRITE, offset=4096, took=1), mode=CacheMode.NONE)
-    window = Window(made)
+    window = DiskStates(made)
     assert window.open == (0, 1)
     window.move(2)
     assert not window.open
@@ -130,14 +130,14 @@ def test_a_disk_without_a_cache_loses_nothing_but_what_is_under_way(record: Reco
 
 def test_an_earlier_survivor_does_not_cover_a_later_durable_write(record: Record) -> None:
     made = record(Did(Kind.WRITE, byte=1), Did(Kind.WRITE, byte=2, flags=Flag.FUA))
-    window = Window(made)
+    window = DiskStates(made)
     window.move(2)
     assert window.open == (0,)
     assert window.read(CrashState(2, (Survivor(0),)), 0, 0, 1) == b"\2"
 
 
 def test_a_window_goes_forward_only_and_knows_its_cut(record: Record) -> None:
-    window = Window(record(Did(Kind.WRITE), Did(Kind.WRITE)))
+    window = DiskStates(record(Did(Kind.WRITE), Did(Kind.WRITE)))
     window.move(2)
     with pytest.raises(RigError, match="only goes forward"):
         window.move(1)
@@ -147,7 +147,7 @@ def test_a_window_goes_forward_only_and_knows_its_cut(record: Record) -> None:
 
 def test_the_same_content_on_another_member_is_another_state(record: Record) -> None:
     made = record(Did(Kind.WRITE, 0, byte=7), Did(Kind.WRITE, 1, byte=7), Did(Kind.WRITE, 1, offset=8192, byte=7))
-    window = Window(made)
+    window = DiskStates(made)
     window.move(3)
     states = [CrashState(3, tuple(map(Survivor, kept))) for kept in ((), (0,), (1,), (0, 1), (2,), (0, 2))]
     assert len({window.digest(state) for state in states}) == len(states), "of a mirror it says which half is there"
@@ -156,7 +156,7 @@ def test_the_same_content_on_another_member_is_another_state(record: Record) -> 
 def test_what_is_durable_counts_by_its_member_too(record: Record) -> None:
     digests = set()
     for member in (0, 1):
-        window = Window(record(Did(Kind.WRITE, member), Did(Kind.FLUSH, member)))
+        window = DiskStates(record(Did(Kind.WRITE, member), Did(Kind.FLUSH, member)))
         window.move(2)
         digests.add(window.digest(CrashState(2)))
         window.recording.log.path.unlink()

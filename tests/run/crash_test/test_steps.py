@@ -82,7 +82,7 @@ def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cy
     one.record.recovery = Recovery()
     one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
     one.files = CycleFiles(one.record, folder, name)
-    one.stack, one.scene = fake.stack(), None  # type: ignore[assignment]
+    one.stack, one.context = fake.stack(), None  # type: ignore[assignment]
     one.victim, one.fault = fake.server, None
     one.members = SimpleNamespace(  # type: ignore[assignment]
         before_assembly=fake.note("members before"), after_assembly=fake.note("members after")

@@ -45,7 +45,7 @@ class AgentLine:
         Raises:
             RigError: it does not.
         """
-        host, port = lab.heard_at(listener, machine)
+        host, port = lab.callback_address(listener, machine)
         machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
         machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
         machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")

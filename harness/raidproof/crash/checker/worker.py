@@ -10,7 +10,7 @@ from raidproof.core.log import logger
 from raidproof.crash.checker.observation import End, Observation, Rows
 from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy.redundancy import Redundancy
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.patch import BLOCK, Patch
 from raidproof.crash.states.state import CrashState
 
@@ -61,7 +61,7 @@ class Job(NamedTuple):
         return observation.model_copy(update={"rows": self.rows})
 
 
-class Looked(NamedTuple):
+class CheckResult(NamedTuple):
     """What came of a job."""
 
     observation: Observation
@@ -74,7 +74,7 @@ def look_at(look: Callable[[], Observation]) -> Observation:
     return look().model_copy(update={"hung": first.said}) if first.silent else first
 
 
-class Roller:
+class RecordingCursor:
     """Follows the recording, and keeps what each checker must write to follow it.
 
     While jobs are under way it only goes forward.
@@ -89,7 +89,7 @@ class Roller:
         self._touched: set[tuple[int, int]] = set()
 
     def _begin(self) -> None:
-        self.window = Window(self.recording)
+        self.window = DiskStates(self.recording)
         self.redundancy = Redundancy(self.window)
 
     def _move(self, cut: int) -> Patch:
@@ -128,10 +128,10 @@ class Roller:
         return Patch(blocks)
 
 
-class Bench:
+class CheckerWorker:
     """One checker. A context manager: leaving it ends the checker."""
 
-    def __init__(self, number: int, boot: Factory, roller: Roller) -> None:
+    def __init__(self, number: int, boot: Factory, roller: RecordingCursor) -> None:
         self.number = number
         self.waiting = 0
         """Jobs that were given to it and have not ended."""
@@ -156,7 +156,7 @@ class Bench:
         """Boot the machine, in the background."""
         return self._thread.submit(self._ensure)
 
-    def submit(self, job: Job) -> "Future[Looked]":
+    def submit(self, job: Job) -> "Future[CheckResult]":
         """Look at a state, after those that were given before."""
         return self._thread.submit(self._look, job, self._roller.epoch)
 
@@ -175,7 +175,7 @@ class Bench:
             self._checker = self._undo.enter_context(self._boot(self.number))
             self._at = (self._roller.epoch, 0)
 
-    def _look(self, job: Job, epoch: int) -> Looked:
+    def _look(self, job: Job, epoch: int) -> CheckResult:
         try:
             return self._try(job, epoch)
         except RigError:
@@ -184,7 +184,7 @@ class Bench:
             self._end()
             return self._try(job, epoch)
 
-    def _try(self, job: Job, epoch: int) -> Looked:
+    def _try(self, job: Job, epoch: int) -> CheckResult:
         self._ensure()
         checker = self._checker
         assert checker is not None  # noqa: S101  it has just been booted
@@ -196,7 +196,7 @@ class Bench:
         if not job.fsck and observation.end is End.READ and job.breaks(observation):
             again = look_at(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))
             observation = observation.model_copy(update={"filesystem": again.filesystem})
-        return Looked(observation, look_at(lambda: checker.cold(job.patch)) if job.cold else None)
+        return CheckResult(observation, look_at(lambda: checker.cold(job.patch)) if job.cold else None)
 
     def _end(self) -> None:
         undo, self._undo, self._checker = self._undo, ExitStack(), None

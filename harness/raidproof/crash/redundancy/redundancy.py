@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError
 from raidproof.crash.checker.observation import Rows
 from raidproof.crash.redundancy.bitmap import Accuracy, judge_marks
 from raidproof.crash.redundancy.copies import changed_under_write_back
-from raidproof.crash.states.disk_states import Window
+from raidproof.crash.states.disk_states import DiskStates
 from raidproof.crash.states.patch import BLOCK, Patch
 from raidproof.crash.states.state import CrashState
 from raidproof.storage.array.parity import ROW, Assembled, ReadMember, Region, differences
@@ -23,7 +23,7 @@ SEVERAL = "its members are of several arrays"
 class Redundancy:
     """Judges the states of a window; ``moved`` is to be called with each of its moves, the first included."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: DiskStates) -> None:
         self.window = window
         self._written: set[tuple[int, int]] = set()
         self._uuid: str | None = None

@@ -14,7 +14,7 @@ from raidproof.crash.shrink.shortest import shorten
 from raidproof.crash.shrink.shrink import Trials, absent
 from raidproof.crash.states.part import pieces_of, whole
 from raidproof.crash.states.state import CrashState
-from raidproof.crash.stats import Group, Tally
+from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.crash.write_owner import Belongs
 from raidproof.record.exploration import FailureRecord, MissingRecord, ShrunkRecord
 
@@ -97,7 +97,7 @@ def diverse(groups: Sequence[Group]) -> list[Group]:
     return [groups[place] for _, place in sorted(order)]
 
 
-def plain(group: Group, tally: Tally, replay: Callable[[str], list[str]]) -> FailureRecord:
+def plain(group: Group, tally: ExplorationStats, replay: Callable[[str], list[str]]) -> FailureRecord:
     """Return what is known of a failure without another look."""
     choice, state, judgement = group.first
     return FailureRecord(

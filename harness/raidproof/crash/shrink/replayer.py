@@ -1,17 +1,17 @@
 """Single states of an exploration shown once more."""
 
 from raidproof.crash.checker.observation import End, Observation
-from raidproof.crash.checker.worker import Bench, Roller
+from raidproof.crash.checker.worker import CheckerWorker, RecordingCursor
 from raidproof.crash.judge import FILESYSTEM, NFSD, Damage, Judgement
 from raidproof.crash.states.sampler import Choice
 from raidproof.crash.states.state import CrashState
-from raidproof.crash.stats import Tally
+from raidproof.crash.stats import ExplorationStats
 
 
 class Replayer:
     """Shows single states on one checker, and judges them."""
 
-    def __init__(self, bench: Bench, roller: Roller, tally: Tally) -> None:
+    def __init__(self, bench: CheckerWorker, roller: RecordingCursor, tally: ExplorationStats) -> None:
         self.bench = bench
         self.roller = roller
         self.tally = tally

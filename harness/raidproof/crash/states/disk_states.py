@@ -8,20 +8,20 @@ from raidproof.crash.recording import Recording
 from raidproof.crash.states.caches import Caches
 from raidproof.crash.states.patch import BLOCK, Patch
 from raidproof.crash.states.state import CrashState, Spans, Survivor
-from raidproof.disk.platter import OLD_DATA, Platter
+from raidproof.disk.sparse_image import OLD_DATA, SparseImage
 from raidproof.disk.writelog import Kind
 
 _BLANK = bytes(BLOCK)
 _Overlay = dict[tuple[int, int], bytearray]
 
 
-class Window:
+class DiskStates:
     """Rolls forward through a recording. Two states are equal if their digests are: then one check does for both."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.caches = Caches(recording)
-        self._platters = [Platter(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
+        self._platters = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
         # For each member the hash of each block that is not blank; a member's digest is the sum of them all.
         self._hashes: list[dict[int, int]] = [{} for _ in recording.members]
         self._sums = [0] * len(recording.members)
@@ -93,7 +93,7 @@ class Window:
         parts = [overlay.get((member, block)) or self._block(member, block) for block in range(first, last)]
         return b"".join(parts)[offset - first * BLOCK :][:length]
 
-    def image(self, serial: str) -> Platter:
+    def image(self, serial: str) -> SparseImage:
         """Return what of a member is durable; not to be written to."""
         return self._platters[self.recording.log.number(serial)]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from raidproof.core.units import SECTOR
 from raidproof.crash.recording import Recording
 from raidproof.crash.states.state import CrashState, Survivor
-from raidproof.crash.write_owner import Belonging, Piece
+from raidproof.crash.write_owner import Piece, WriteOwner
 from raidproof.record.exploration import WriteRecord
 
 
@@ -23,9 +23,9 @@ class Part(NamedTuple):
         """Where it begins."""
         return Piece(self.member, self.start)
 
-    def record(self, recording: Recording, known: Mapping[Piece, Belonging]) -> WriteRecord:
+    def record(self, recording: Recording, known: Mapping[Piece, WriteOwner]) -> WriteRecord:
         """Name it."""
-        belonging = known.get(self.at, Belonging())
+        belonging = known.get(self.at, WriteOwner())
         return WriteRecord(
             request=self.request,
             kind=recording.request(self.request).kind.name.lower(),

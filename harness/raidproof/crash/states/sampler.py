@@ -10,7 +10,7 @@ from raidproof.crash.recording import Recording
 from raidproof.crash.states.caches import Caches
 from raidproof.crash.states.state import CrashState, Survivor
 from raidproof.disk.cache import tear
-from raidproof.disk.sunk import SECTOR
+from raidproof.disk.coalesced_undo import SECTOR
 
 MOST_SINGLES = 32
 """Requests of one cut that are left out, or kept, one by one; of more, so many are drawn."""

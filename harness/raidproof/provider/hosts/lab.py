@@ -154,7 +154,7 @@ class HostsLab(Lab):
         listener.listen()
         return listener
 
-    def heard_at(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
+    def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
         """Return a port of the client's own loopback."""
         path: str = listener.getsockname()
 

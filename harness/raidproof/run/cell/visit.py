@@ -15,7 +15,7 @@ from raidproof.plan.plan import Plan
 from raidproof.plan.works import CLIENTS
 from raidproof.record.cell import CellRecord, Repeat
 from raidproof.run.cell.expectation import expectation
-from raidproof.run.cell.standing import Standing, slowed
+from raidproof.run.cell.stack_deployer import StackDeployer, slowed
 from raidproof.run.cell.time_limit import run_within
 from raidproof.run.cell.use import engine_use, trimmed
 from raidproof.storage.link import LinkSpec
@@ -27,7 +27,9 @@ from raidproof.workload.tools import workload_of
 from raidproof.workload.work_of import work_of
 
 
-def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path) -> None:
+def visit(
+    deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+) -> None:
     """Measure a cell once; what was seen goes into its record, the tools' own output into the directory.
 
     Raises:
@@ -35,14 +37,14 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
         RequirementMissing: a machine lacks the workload's program.
         RigError: the rig failed.
     """
-    effective, repeat.built = standing.become(cell.stack, cell.on)
+    effective, repeat.built = deployer.deploy(cell.stack, cell.on)
     record.effective = effective or record.effective
     workload = workload_of(cell.workload)
-    sample, engine = measure(standing, cell, workload, plan.run.max_seconds)
+    sample, engine = measure(deployer, cell, workload, plan.run.max_seconds)
     record.unit = sample.primary
-    record.expected = expectation(standing.lab.topology, cell, sample.primary)
-    fill(repeat, sample, standing.lab.topology.slow_motion)
-    repeat.files = keep(sample, standing.monitor, directory)
+    record.expected = expectation(deployer.lab.topology, cell, sample.primary)
+    fill(repeat, sample, deployer.lab.topology.slow_motion)
+    repeat.files = keep(sample, deployer.monitor, directory)
     repeat.engine = None if engine is None else vars(engine).copy()
     work = work_of(cell.workload)
     route = Route(
@@ -51,9 +53,9 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
         export_sync=cell.stack.export.sync,
         mount_sync=bool(cell.stack.mount.sync),
     )
-    memory = memory_of(standing.lab.topology, cell)
+    memory = memory_of(deployer.lab.topology, cell)
     repeat.regime = regime_of(work, memory, route, allow_cache=plan.run.allow_cache).model_dump(mode="json")
-    derived = look_below(standing, cell, sample)
+    derived = look_below(deployer, cell, sample)
     repeat.derived = None if derived is None else derived.model_dump(mode="json")
     cause = find_cause(
         derived,
@@ -61,35 +63,35 @@ def visit(standing: Standing, plan: Plan, cell: Cell, record: CellRecord, repeat
         wsize=_wsize(effective),
         sync=cell.stack.export.sync,
         engine=engine,
-        link_bytes_s=link_bytes_s(slowed(cell.stack, standing.lab.topology.slow_motion).link)
+        link_bytes_s=link_bytes_s(slowed(cell.stack, deployer.lab.topology.slow_motion).link)
         if cell.on == CLIENTS
         else None,
     )
     repeat.limit, repeat.cause = cause.limit.value, cause.sentence
-    if (slow_motion := standing.lab.topology.slow_motion) != 1:
+    if (slow_motion := deployer.lab.topology.slow_motion) != 1:
         repeat.cause += f" (times and rates here as they passed, {slow_motion:g} times slower)"
 
 
 def measure(
-    standing: Standing, cell: Cell, workload: Workload, max_seconds: float | None = None
+    deployer: StackDeployer, cell: Cell, workload: Workload, max_seconds: float | None = None
 ) -> tuple[Sample, EngineUse | None]:
     """Prepare without the disks' time, then run with it."""
-    lab, place = standing.lab, standing.place(cell.clients)
+    lab, place = deployer.lab, deployer.place(cell.clients)
     for machine in place.machines:
         for program in workload.programs:
-            standing.require(machine, program)
+            deployer.require(machine, program)
     try:
         workload.prepare(place)
         # What a workload has read to be read again is to stay where it is.
         if not work_of(cell.workload).warm:
             empty_caches(lab.server)
-        with standing.monitor.running():
-            standing.take_time()
+        with deployer.monitor.running():
+            deployer.enable_timing()
             begun = lab.disks.use()
             sample = run_within(workload, place, max_seconds)
             ended = lab.disks.use()
     finally:
-        standing.take_no_time()
+        deployer.disable_timing()
     workload.clean(place)
     return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None
 
@@ -99,13 +101,13 @@ def working_s(cell: Cell, sample: Sample) -> float:
     return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
-def look_below(standing: Standing, cell: Cell, sample: Sample) -> Derived | None:
+def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived | None:
     """Return what the monitors saw of the last run."""
-    seen: Monitor = standing.monitor
+    seen: Monitor = deployer.monitor
     # Where no client stands between, only the workload knows what it did.
     own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
     recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
-    return derive(standing.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
+    return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
 
 
 def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:

@@ -20,7 +20,7 @@ from raidproof.core.errors import DeadlineExceeded, NotRecovered, RigError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode
-from raidproof.fault import Fault, Scene, allowed_by
+from raidproof.fault import Fault, FaultContext, allowed_by
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.machine.tasks import stuck_tasks
 from raidproof.monitor.calls import calls
@@ -78,10 +78,10 @@ class Cycle:
         self.record = record
         self.files = CycleFiles(record, directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
-        self.scene = Scene(lab, self.stack)
+        self.context = FaultContext(lab, self.stack)
         self.fault = fault_of(spec)
-        self.victim = self.fault.victim(self.scene) if self.fault else None
-        self.members = MemberWatch(self.scene, record)
+        self.victim = self.fault.victim(self.context) if self.fault else None
+        self.members = MemberWatch(self.context, record)
         self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
@@ -212,9 +212,9 @@ class Cycle:
 
     def _allow_errors(self) -> tuple[int, ...]:
         """Note the errors of which clients may be told, and return those at which the ledger goes on."""
-        allowed = [sorted(allowed_by(one, self.scene)) for one in self.spec.during]
+        allowed = [sorted(allowed_by(one, self.context)) for one in self.spec.during]
         self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
-        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.scene)) if self.fault else []
+        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.context)) if self.fault else []
         return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
 
     @contextmanager
@@ -238,7 +238,7 @@ class Cycle:
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)
         self.record.fault_begun_ns = now_ns()
-        injected = fault.inject(self.scene)
+        injected = fault.inject(self.context)
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
         self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
@@ -260,10 +260,10 @@ class Cycle:
         recovery = self.record.recovery
         if self.victim is None:
             resumed_ns = self.record.resumed_ns = now_ns()
-            fault.heal(self.scene)
+            fault.heal(self.context)
             self._end_lockd_grace()
         elif self.victim is self.lab.server:
-            recovery.boot_s = timed(partial(fault.heal, self.scene))
+            recovery.boot_s = timed(partial(fault.heal, self.context))
             self.members.before_assembly()
             # Assemble and mount what is there. Nothing is created, nothing forced.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
@@ -285,7 +285,7 @@ class Cycle:
             self._end_lockd_grace()
             self._rouse_clients()
         else:
-            recovery.boot_s = timed(partial(fault.heal, self.scene))
+            recovery.boot_s = timed(partial(fault.heal, self.context))
             recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from raidproof.fault import Fault, Scene
+from raidproof.fault import Fault, FaultContext
 from raidproof.fault.array import Lasting
-from raidproof.fault.fault import Injected
+from raidproof.fault.fault import FaultEvent
 from raidproof.machine.kernel_log import Moment, moment, said_until_off
 from raidproof.record.run import CycleRecord
 from raidproof.storage.array import Array, Identity, serial_of
@@ -13,16 +13,16 @@ from raidproof.storage.array import Array, Identity, serial_of
 class MemberWatch:
     """Notes in a record which disk belonged where, and what was wrong with the array from before the clients began."""
 
-    def __init__(self, scene: Scene, record: CycleRecord) -> None:
-        self.scene = scene
+    def __init__(self, context: FaultContext, record: CycleRecord) -> None:
+        self.context = context
         self.record = record
         self._conditions: list[tuple[Fault, Moment]] = []
         """What is wrong, and where in the server's kernel log it began."""
 
     def begin(self, condition: Fault) -> None:
         """Let something be wrong from now on."""
-        begun = moment(self.scene.lab.server)
-        self.record.during.append(said_of(condition.inject(self.scene)))
+        begun = moment(self.context.lab.server)
+        self.record.during.append(said_of(condition.inject(self.context)))
         self._conditions.append((condition, begun))
 
     def start(self) -> None:
@@ -40,12 +40,12 @@ class MemberWatch:
         bitmaps = self._array.bitmaps()
         self.record.checks["members"] |= {
             "bitmaps": {serial: one.model_dump() for serial, one in bitmaps.items()},
-            "absent": sorted(self._array.leftover.absent),
+            "absent": sorted(self._array.expected_deviation.absent),
         }
         for number, (condition, begun) in enumerate(self._conditions):
             if isinstance(condition, Lasting):
-                said = said_until_off(self.scene.lab.server, begun)
-                self.record.during[number]["lasted"] = condition.lasted(self.scene, members, said)
+                said = said_until_off(self.context.lab.server, begun)
+                self.record.during[number]["lasted"] = condition.lasted(self.context, members, said)
 
     def after_assembly(self) -> None:
         """Note which members md works with, before anything could be rebuilt."""
@@ -56,7 +56,7 @@ class MemberWatch:
     def heal(self) -> None:
         """Put right what was wrong, the last first."""
         for condition, _ in reversed(self._conditions):
-            condition.heal(self.scene)
+            condition.heal(self.context)
 
     def end(self) -> None:
         """Note what every disk says at the end, and what md knows that it cannot read."""
@@ -71,11 +71,11 @@ class MemberWatch:
             },
         }
         self._look("end", online=True)
-        self.record.checks["members"]["renewed"] = sorted(self._array.leftover.renewed)
+        self.record.checks["members"]["renewed"] = sorted(self._array.expected_deviation.renewed)
 
     @property
     def _array(self) -> Array:
-        return self.scene.stack.array
+        return self.context.stack.array
 
     def _look(self, when: str, *, online: bool) -> Mapping[str, Identity]:
         """Note what each disk says of the array that it belongs to."""
@@ -84,6 +84,6 @@ class MemberWatch:
         return found
 
 
-def said_of(injected: Injected) -> dict[str, str]:
+def said_of(injected: FaultEvent) -> dict[str, str]:
     """Return what a record says of a condition."""
     return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}

@@ -11,7 +11,7 @@ from raidproof.storage.array.command import (
     stop_command,
     zero_command,
 )
-from raidproof.storage.array.leftover import Leftover
+from raidproof.storage.array.expected_deviation import ExpectedDeviation
 from raidproof.storage.array.member import EVENT_MARGIN, Identity, examine_command, parse_examine, serial_of, stale
 from raidproof.storage.array.old_data import holders_of_old_data
 from raidproof.storage.array.spec import ArraySpec, Geometry, Level, Md, capacity, data_disks, disk_path
@@ -25,9 +25,9 @@ __all__ = [
     "ArraySpec",
     "ArrayState",
     "Bitmap",
+    "ExpectedDeviation",
     "Geometry",
     "Identity",
-    "Leftover",
     "Level",
     "Md",
     "MdState",

@@ -17,7 +17,7 @@ from raidproof.storage.array.command import (
     stop_command,
     zero_command,
 )
-from raidproof.storage.array.leftover import Leftover
+from raidproof.storage.array.expected_deviation import ExpectedDeviation
 from raidproof.storage.array.member import Identity, examine_command, parse_examine, serial_of
 from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
 from raidproof.storage.array.state import ArrayState, MdState, asked_of, found_of, parse_md, state_paths
@@ -58,7 +58,7 @@ class Array:
         self.spec = spec
         self.machine = machine
         self.device = spec.devices[-1].device
-        self.leftover = Leftover()
+        self.expected_deviation = ExpectedDeviation()
         """What a fault may leave of it; whoever injects one says so here."""
 
     def create(self) -> None:
@@ -78,12 +78,12 @@ class Array:
             CommandFailed: mdadm would not start it.
             NotEffective: what was on the members is not what was asked, or a member that should be is not in sync.
         """
-        if dirty := self.leftover.starts_dirty:
+        if dirty := self.expected_deviation.starts_dirty:
             self.machine.put("1\n", START_DIRTY)
         for md in self.spec.devices:
             self.machine.succeed(assemble_command(md, starts_dirty=dirty))
         state = self.require_effective()
-        if behind := [path for found in state.devices for path in self.leftover.unexpected(found)]:
+        if behind := [path for found in state.devices for path in self.expected_deviation.unexpected(found)]:
             raise NotEffective(f"{self.device}: assembled, but not in sync: {', '.join(map(serial_of, behind))}")
         return state
 
@@ -123,7 +123,7 @@ class Array:
         state = self.state()
         for md, found in zip(self.spec.devices, state.devices, strict=True):
             words = found_of(found)
-            require_effective(md.device, self.leftover.accepted(md, asked_of(md, self.spec), words), words)
+            require_effective(md.device, self.expected_deviation.accepted(md, asked_of(md, self.spec), words), words)
         return state
 
     def identities(self, *, online: bool = False) -> dict[str, Identity]:

@@ -4,7 +4,7 @@ from raidproof.storage.array.spec import PARITY_LEVELS, ArraySpec, Level
 
 
 def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
-    """Return the serials of the members that may hold `raidproof.disk.platter.OLD_DATA` where nothing was written.
+    """Return the serials of the members that may hold `sparse_image.OLD_DATA` where nothing was written.
 
     It is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4 and 5,
     their sum, is zero over an even number of members: of an odd number the last stays blank. RAID6 has a second sum

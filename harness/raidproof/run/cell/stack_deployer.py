@@ -19,7 +19,7 @@ FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
 """Parts of a stack that are taken down and built whole."""
 
 
-class Standing:
+class StackDeployer:
     """The stack of a lab, changed from one configuration to the next; disks take no time while it changes."""
 
     def __init__(self, lab: Lab) -> None:
@@ -30,14 +30,14 @@ class Standing:
         self._on: str | None = None
         """For workloads that run here it stands: no further than they need it."""
 
-    def become(self, spec: StackSpec, on: str = CLIENTS) -> tuple[dict[str, Any], str]:
+    def deploy(self, spec: StackSpec, on: str = CLIENTS) -> tuple[dict[str, Any], str]:
         """Make a configuration stand for a workload that runs there; return it as found, by layer, and what was built.
 
         Raises:
             NotEffective: a layer is not what was asked.
             RigError: a command failed; the lab is of no more use.
         """
-        self.take_no_time()
+        self.disable_timing()
         spec = on_disks(slowed(spec, self.lab.topology.slow_motion), zeroed=self.lab.disks.zeroed)
         # What was written to the bare array has no file system on it any more.
         same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
@@ -45,7 +45,7 @@ class Standing:
         if built != NOTHING:
             step(f"building {built} and what is above it")
         if same is None or built == "array":
-            self.fall()
+            self.teardown()
             self.lab.disks.reset()
             self._keep_no_notes()
             new = Stack(spec, self.lab.server, self.lab.clients)
@@ -99,9 +99,9 @@ class Standing:
             next(one for one in self.lab.machines.values() if one.name == machine.name).require(program)
             self._programs.add((machine.name, program))
 
-    def fall(self) -> None:
+    def teardown(self) -> None:
         """Take everything offline."""
-        self.take_no_time()
+        self.disable_timing()
         stack, on, self.stack, self._on = self.stack, self._on, None, None
         if stack is None:
             return
@@ -113,12 +113,12 @@ class Standing:
             case "array":
                 try_all((stack.tuning.deactivate, stack.array.deactivate), "the array did not go offline")
 
-    def take_no_time(self) -> None:
+    def disable_timing(self) -> None:
         """Let the disks answer at once: what is not measured need not wait for them."""
         if self.lab.topology.timed:
             self.lab.disks.set_timing(False)
 
-    def take_time(self) -> None:
+    def enable_timing(self) -> None:
         """Let the disks take their time, from idle and with empty caches."""
         if self.lab.topology.timed:
             self.lab.disks.set_timing(True)

@@ -9,7 +9,7 @@ from raidproof.core.waiting import pause
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.drive import Drive
 from raidproof.disk.flaw import Cached, Flaws
-from raidproof.disk.platter import Buffer
+from raidproof.disk.sparse_image import Buffer
 from raidproof.disk.timing.request import Op
 from raidproof.disk.writelog import Flag, Kind, pack_kept
 
@@ -24,7 +24,7 @@ class PowerLost(OSError):
         super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
 
 
-class Port:
+class Connection:
     """A connection to one member: the requests of NBD."""
 
     def __init__(self, engine: "Engine", drive: Drive, epoch: int) -> None:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from raidproof.disk import connection as module
 from raidproof.disk import flaw, harm
-from raidproof.disk import port as module
+from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.port import Port, PowerLost
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
 
 SIZE = 1 << 20
 CAME, WAITED = 1000, 5_000_000
-Request = Callable[[Port], None]
+Request = Callable[[Connection], None]
 REQUESTS: dict[Kind, Request] = {
     Kind.WRITE: lambda port: port.write(b"1" * 512, 0, fua=False),
     Kind.FLUSH: lambda port: port.flush(),

@@ -17,7 +17,7 @@ from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CycleSpec
-from raidproof.run.execution import GIVE_UP_AFTER, Execution, record_of, stack_of_controls
+from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, record_of, stack_of_controls
 from raidproof.verdict.crash_test import conclude_run
 
 CONTROLS = ["control-lying-disks", "control-clean-reboot"]
@@ -29,13 +29,13 @@ class FakeLab:
     clients = ("client1",)
 
 
-class FakeStanding:
+class FakeDeployer:
     missing: ClassVar[set[str]] = set()
 
     def __init__(self, lab: FakeLab) -> None:
         self.lab = lab
 
-    def fall(self) -> None:
+    def teardown(self) -> None:
         pass
 
     def require(self, machine: str, program: str) -> None:
@@ -98,12 +98,12 @@ class House:
         self.happens: Happens = lambda _cell, _repeat: None
         self.visited: list[str] = []
         self.saved: list[int] = []
-        monkeypatch.setattr("raidproof.run.execution.visit", self._visit)
-        monkeypatch.setattr("raidproof.run.execution.Standing", FakeStanding)
-        monkeypatch.setattr("raidproof.run.execution.step", lambda _said: None)
+        monkeypatch.setattr("raidproof.run.plan_runner.visit", self._visit)
+        monkeypatch.setattr("raidproof.run.plan_runner.StackDeployer", FakeDeployer)
+        monkeypatch.setattr("raidproof.run.plan_runner.step", lambda _said: None)
 
     def _visit(
-        self, _standing: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+        self, _deployer: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
     ) -> None:
         assert directory.is_dir()
         # What is on disk now is what a killed run would leave.
@@ -112,14 +112,14 @@ class House:
         repeat.value, repeat.timed_s, record.unit = 100.0, 2.0, "write_mb_s"
         self.happens(cell, repeat)
 
-    def execution(self, matrix: Matrix) -> tuple[Execution, FakeCampaign]:
+    def execution(self, matrix: Matrix) -> tuple[PlanRunner, FakeCampaign]:
         store = RunStore(self.path)
         if (self.path / "report.json").is_file():
             record = store.load()
         else:
             record = RunRecord(run="run", started=wall_clock(), command=[], plan=record_of(matrix, self.plan))
         campaign = FakeCampaign(self.path, record)
-        return Execution(matrix, cast("Campaign", campaign)), campaign
+        return PlanRunner(matrix, cast("Campaign", campaign)), campaign
 
     def run(self, matrix: Matrix) -> FakeCampaign:
         execution, campaign = self.execution(matrix)
@@ -254,7 +254,7 @@ def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
 
 
 def test_missing_programs_are_found_before_the_first_visit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeStanding, "missing", {"dd"})
+    monkeypatch.setattr(FakeDeployer, "missing", {"dd"})
     with pytest.raises(RequirementMissing, match="client1 has no dd"):
         house.run(tiny())
     assert house.visited == []
@@ -282,7 +282,7 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
         outcome = Outcome.FAIL if name == "cut-000" else Outcome.PASS
         return Explored(file=f"explore-{name}.json", judged=states, broken=3, outcome=outcome, reason="3 are broken")
 
-    monkeypatch.setattr("raidproof.run.execution.explored", explored)
+    monkeypatch.setattr("raidproof.run.plan_runner.explored", explored)
     campaign = house.run(tiny(repeats=1, cut="explore", explore_states=50))
     conclude_run(campaign.record)
     assert asked == [("cut-000", 50, 1), ("cut-001", 50, 1)]
@@ -299,7 +299,7 @@ def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monke
             file="explore.json", judged=states, broken=0, outcome=Outcome.PASS, reason="every promise held"
         )
 
-    monkeypatch.setattr("raidproof.run.execution.explored", explored)
+    monkeypatch.setattr("raidproof.run.plan_runner.explored", explored)
     campaign = house.run(tiny(repeats=1, cut="explore"))
     conclude_run(campaign.record)
     first, second = RunStore(house.path).load().cells
@@ -376,7 +376,7 @@ def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> N
 
 def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("raidproof.run.execution.step", said.append)
+    monkeypatch.setattr("raidproof.run.plan_runner.step", said.append)
     execution, _ = house.execution(tiny(repeats=1, cut="power"))
     assert execution.forecast.left_s > 4 * CUT_S
     execution.run()

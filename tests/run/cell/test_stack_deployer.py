@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.core.units import KIB
 from raidproof.provider.registry import Lab
-from raidproof.run.cell.standing import NOTHING, Standing, lowest_difference
+from raidproof.run.cell.stack_deployer import NOTHING, StackDeployer, lowest_difference
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.filesystem import Ext4Spec
 from raidproof.storage.link import LinkSpec
@@ -71,48 +71,48 @@ class FakeStack:
 
 
 @pytest.fixture
-def standing(monkeypatch: pytest.MonkeyPatch) -> Standing:
+def deployer(monkeypatch: pytest.MonkeyPatch) -> StackDeployer:
     FakeStack.done, FakeStack.made = [], 0
-    monkeypatch.setattr("raidproof.run.cell.standing.Stack", FakeStack)
-    monkeypatch.setattr("raidproof.run.cell.standing.Monitor", lambda *_: None)
+    monkeypatch.setattr("raidproof.run.cell.stack_deployer.Stack", FakeStack)
+    monkeypatch.setattr("raidproof.run.cell.stack_deployer.Monitor", lambda *_: None)
     engine = SimpleNamespace(
         reset=lambda: FakeStack.done.append("blank disks"), describe=lambda: SimpleNamespace(members=()), zeroed=True
     )
     topology = SimpleNamespace(timed=False, slow_motion=1.0)
     lab = SimpleNamespace(server=None, clients=(), disks=engine, topology=topology)
-    return Standing(cast("Lab", lab))
+    return StackDeployer(cast("Lab", lab))
 
 
-def test_only_what_differs_is_built(standing: Standing) -> None:
-    assert standing.become(stack()) == ({"stack": 1}, "array")
+def test_only_what_differs_is_built(deployer: StackDeployer) -> None:
+    assert deployer.deploy(stack()) == ({"stack": 1}, "array")
     assert FakeStack.done == ["blank disks", "1 create", "1 activate"]
     FakeStack.done.clear()
-    assert standing.become(stack()) == ({"stack": 2}, NOTHING)
+    assert deployer.deploy(stack()) == ({"stack": 2}, NOTHING)
     assert FakeStack.done == ["2 state"]
     FakeStack.done.clear()
-    standing.become(stack(mount=MountSpec(wsize=64 * KIB)))
+    deployer.deploy(stack(mount=MountSpec(wsize=64 * KIB)))
     assert FakeStack.done == ["2 deactivate_clients", "3 activate_clients"]
     FakeStack.done.clear()
-    standing.become(stack(export=ExportSpec(sync=False)))
+    deployer.deploy(stack(export=ExportSpec(sync=False)))
     # try_all goes in the order that it is given: clients first.
     assert FakeStack.done == ["3 deactivate_clients", "3 no export", "4 export", "4 no grace", "4 activate_clients"]
     FakeStack.done.clear()
-    standing.become(stack(filesystem=Ext4Spec()))
+    deployer.deploy(stack(filesystem=Ext4Spec()))
     assert FakeStack.done == ["4 deactivate", "blank disks", "5 create", "5 activate"]
 
 
-def test_what_has_to_be_put_back_is_remembered(standing: Standing) -> None:
-    standing.become(stack())
-    first = standing.stack
-    standing.become(stack(mount=MountSpec(wsize=64 * KIB)))
+def test_what_has_to_be_put_back_is_remembered(deployer: StackDeployer) -> None:
+    deployer.deploy(stack())
+    first = deployer.stack
+    deployer.deploy(stack(mount=MountSpec(wsize=64 * KIB)))
     assert first is not None
-    assert standing.stack is not None
-    assert standing.stack.tuning is first.tuning
-    standing.become(stack(filesystem=Ext4Spec()))
-    assert standing.stack.tuning is not first.tuning
+    assert deployer.stack is not None
+    assert deployer.stack.tuning is first.tuning
+    deployer.deploy(stack(filesystem=Ext4Spec()))
+    assert deployer.stack.tuning is not first.tuning
 
 
-def test_what_fell_does_not_stand(standing: Standing) -> None:
-    standing.become(stack())
-    standing.fall()
-    assert standing.become(stack())[1] == "array"
+def test_what_fell_does_not_stand(deployer: StackDeployer) -> None:
+    deployer.deploy(stack())
+    deployer.teardown()
+    assert deployer.deploy(stack())[1] == "array"

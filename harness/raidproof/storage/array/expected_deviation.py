@@ -10,7 +10,7 @@ from raidproof.storage.array.state import MdState
 
 
 @dataclass(frozen=True)
-class Leftover:
+class ExpectedDeviation:
     """What an array may be like when it is assembled again. Members are named by their serials."""
 
     absent: frozenset[str] = frozenset()

@@ -30,7 +30,7 @@ _OLD = memoryview(OLD_DATA * (_PIECE // len(OLD_DATA) + 1))
 _ONES = memoryview(b"\1" * (1 << 10))
 
 
-class Platter:
+class SparseImage:
     """Memory of a disk's size, of which only what was written takes room.
 
     A map with one byte a chunk says where something was written, so that reading or saving a blank region neither
@@ -130,9 +130,9 @@ class Platter:
         """Return the bytes of an extent without copying them; they change when the disk is written."""
         return self._view[offset:end].toreadonly()
 
-    def duplicate(self) -> "Platter":
+    def duplicate(self) -> "SparseImage":
         """Return a copy that changes on its own."""
-        twin = Platter(self.size, old=self.old)
+        twin = SparseImage(self.size, old=self.old)
         for start, end in self.extents():
             twin.write(self._view[start:end], start)
         return twin

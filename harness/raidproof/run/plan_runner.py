@@ -23,7 +23,7 @@ from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CycleRecord
 from raidproof.run.campaign import Campaign
-from raidproof.run.cell import Standing, visit
+from raidproof.run.cell import StackDeployer, visit
 from raidproof.run.crash_test import CycleSpec
 from raidproof.run.exploration import explored
 from raidproof.storage.stack import StackSpec
@@ -37,7 +37,7 @@ LEDGER_SECONDS = 2.0
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
-class Execution:
+class PlanRunner:
     """The cells of a plan in one campaign; what an earlier campaign has measured of them is not measured again."""
 
     def __init__(self, matrix: Matrix, campaign: Campaign) -> None:
@@ -49,7 +49,7 @@ class Execution:
         self.records = {cell.name: known.get(cell.name) or new_record(cell) for cell in cells}
         campaign.record.cells = list(self.records.values())
         self.order = [(one.round, one.cell.name) for one in visits_of(cells, plan.run.repeats, plan.run.seed)]
-        self._standing: Standing | None = None
+        self._deployer: StackDeployer | None = None
         self._failed: Counter[str] = Counter()
         self.forecast = self._expected(matrix)
 
@@ -120,11 +120,11 @@ class Execution:
     def _require_programs(self, cells: list[Cell]) -> None:
         """Ask for all programs before the first visit: what is missing would else be found hours later."""
         for cell in cells:
-            standing = self.standing()
-            machines = standing.lab.clients[: cell.clients] if cell.on == CLIENTS else (standing.lab.server,)
+            deployer = self.deployer()
+            machines = deployer.lab.clients[: cell.clients] if cell.on == CLIENTS else (deployer.lab.server,)
             for machine in machines:
                 for program in workload_of(cell.workload).programs:
-                    standing.require(machine, program)
+                    deployer.require(machine, program)
 
     def _visited(self, round_: int, name: str) -> bool:
         """Whether nothing is left to do for a cell in a round."""
@@ -143,11 +143,11 @@ class Execution:
         """
         mine, repeat = self.records[cell.name], Repeat(round=round_)
         # Not part of what a visit takes, nor of what may fail in it: no other visit would do better.
-        standing = self.standing()
+        deployer = self.deployer()
         begun = now_ns()
         try:
             directory = self.campaign.store.directory(f"cells/{cell.index:03}-{round_}")
-            visit(standing, self.plan, cell, mine, repeat, directory)
+            visit(deployer, self.plan, cell, mine, repeat, directory)
         except Exception as error:
             causes = list(_causes(error))
             if not all(isinstance(one, ProductError | RigError | RequestError) for one in causes):
@@ -197,22 +197,22 @@ class Execution:
     def _save(self) -> None:
         self.campaign.store.save(self.campaign.record)
 
-    def standing(self) -> Standing:
+    def deployer(self) -> StackDeployer:
         """What stands in the lab, which is booted if there is none."""
         lab = self.campaign.lab
-        if self._standing is None or self._standing.lab is not lab:
-            self._standing = Standing(lab)
-        return self._standing
+        if self._deployer is None or self._deployer.lab is not lab:
+            self._deployer = StackDeployer(lab)
+        return self._deployer
 
     def _discard(self) -> None:
-        self._standing = None
+        self._deployer = None
         self.campaign.discard_lab()
 
     def _cut_all(self) -> None:
         """Cut the power of every configuration once, whatever workloads it has."""
-        if self._standing is not None:
-            self._standing.fall()
-            self._standing = None
+        if self._deployer is not None:
+            self._deployer.teardown()
+            self._deployer = None
         run = self.campaign.record
         # What the rig or an interruption broke off says nothing of the configuration.
         run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]

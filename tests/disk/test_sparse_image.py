@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.disk.image import save_platter
-from raidproof.disk.platter import CHUNK, OLD_DATA, Platter
+from raidproof.disk.sparse_image import CHUNK, OLD_DATA, SparseImage
 
 SIZE = 5 * CHUNK + 3 * 4096
 places = st.sampled_from([0, 512, 4096, CHUNK - 512, CHUNK, CHUNK + 4096, 3 * CHUNK, 4 * CHUNK + 512])
@@ -21,7 +21,7 @@ def before(*, old: bool) -> bytes:
 @pytest.mark.parametrize("old", [False, True])
 @given(done=steps)
 def test_a_platter_is_an_array_of_bytes(old: bool, done: list[tuple[str, int, int]]) -> None:
-    platter, model = Platter(SIZE, old=old), bytearray(before(old=old))
+    platter, model = SparseImage(SIZE, old=old), bytearray(before(old=old))
     for number, (what, offset, wanted) in enumerate(done):
         length = min(wanted, SIZE - offset)
         content = {
@@ -48,7 +48,7 @@ def test_a_platter_is_an_array_of_bytes(old: bool, done: list[tuple[str, int, in
 
 
 def test_old_data_takes_no_memory_and_neither_do_zeroes_over_it() -> None:
-    platter = Platter(1 << 32, old=True)
+    platter = SparseImage(1 << 32, old=True)
     assert platter.content((1 << 31) + 8, 16) == b"OLDDATA1" * 2
     platter.zero(0, 1 << 20)
     assert (platter.content(0, 8), list(platter.extents())) == (bytes(8), [(0, 1 << 20)])
@@ -57,7 +57,7 @@ def test_old_data_takes_no_memory_and_neither_do_zeroes_over_it() -> None:
 
 
 def test_old_data_is_read_in_pieces_of_any_size() -> None:
-    platter, rng = Platter(4 << 20, old=True), Random(1)
+    platter, rng = SparseImage(4 << 20, old=True), Random(1)
     whole = OLD_DATA * (platter.size // len(OLD_DATA))
     for _ in range(20):
         start = rng.randrange(platter.size)
@@ -67,7 +67,7 @@ def test_old_data_is_read_in_pieces_of_any_size() -> None:
 
 @pytest.mark.parametrize("old", [False, True])
 def test_an_image_holds_what_the_disk_reads_as(old: bool, tmp_path: Path) -> None:
-    platter = Platter(SIZE, old=old)
+    platter = SparseImage(SIZE, old=old)
     platter.write(b"new" * 1000, CHUNK + 5)
     platter.zero(0, 512)
     save_platter(platter, tmp_path / "image", whole=True)

@@ -1,6 +1,6 @@
 """The oldest writes in the cache of a disk that never keeps them, without one copy for each."""
 
-from raidproof.disk.platter import Platter
+from raidproof.disk.sparse_image import SparseImage
 
 SECTOR = 512
 
@@ -16,7 +16,7 @@ class Sunk:
         self.bytes = 0
         self.promised = 0
         """How many of the requests a FLUSH or FUA had been acknowledged for."""
-        self._before = Platter(size, old=old)
+        self._before = SparseImage(size, old=old)
         self._covered = bytearray((size + SECTOR - 1) // SECTOR)
 
     def add(self, offset: int, length: int, old: tuple[tuple[int, bytes], ...], promised: bool) -> None:
@@ -31,7 +31,7 @@ class Sunk:
             self._save(first * SECTOR, at * SECTOR, old)
             covered[first:at] = b"\1" * (at - first)
 
-    def undo(self, platter: Platter) -> None:
+    def undo(self, platter: SparseImage) -> None:
         """Put back what was there before all of them."""
         at, end = 0, len(self._covered)
         while at < end and (first := self._covered.find(1, at)) >= 0:

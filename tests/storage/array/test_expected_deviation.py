@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import NotEffective
-from raidproof.storage.array import Array, Leftover
+from raidproof.storage.array import Array, ExpectedDeviation
 from raidproof.storage.array.state import parse_md
 from tests.guest_files import parse_read
 from tests.storage.array.test_state import DATA, RAID5, TEXT, ArrayMachine, change, disks, names_of, read, spec_of
 
-WHOLE = Leftover()
+WHOLE = ExpectedDeviation()
 MEMBERS = frozenset(disks(4))
 
 
@@ -25,37 +25,42 @@ def rebuilding(serial: str) -> str:
     return TEXT.replace(f"dev-{name}/state:in_sync", f"dev-{name}/state:spare")
 
 
-def activated(text: str, leftover: Leftover = WHOLE) -> ArrayMachine:
+def activated(text: str, expected_deviation: ExpectedDeviation = WHOLE) -> ArrayMachine:
     machine = ArrayMachine(text)
     array = Array(RAID5, machine)
-    array.leftover = leftover
+    array.expected_deviation = expected_deviation
     array.activate()
     return machine
 
 
 def test_a_member_may_be_missing_if_a_fault_took_it() -> None:
-    activated(without("disk1"), Leftover(absent=frozenset({"disk1"})))
+    activated(without("disk1"), ExpectedDeviation(absent=frozenset({"disk1"})))
 
 
 def test_the_member_that_was_taken_may_be_there_all_the_same() -> None:
-    activated(TEXT, Leftover(absent=frozenset({"disk1"})))
+    activated(TEXT, ExpectedDeviation(absent=frozenset({"disk1"})))
 
 
 @pytest.mark.parametrize(
-    "leftover", [Leftover(), Leftover(absent=frozenset({"disk2"})), Leftover(rebuilding=frozenset({"disk1"}))]
+    "leftover",
+    [
+        ExpectedDeviation(),
+        ExpectedDeviation(absent=frozenset({"disk2"})),
+        ExpectedDeviation(rebuilding=frozenset({"disk1"})),
+    ],
 )
-def test_no_other_member_may_be_missing(leftover: Leftover) -> None:
+def test_no_other_member_may_be_missing(expected_deviation: ExpectedDeviation) -> None:
     with pytest.raises(NotEffective, match="inputs"):
-        activated(without("disk1"), leftover)
+        activated(without("disk1"), expected_deviation)
 
 
 def test_a_member_may_be_rebuilding_if_a_fault_renewed_it() -> None:
-    activated(rebuilding("disk1"), Leftover(rebuilding=frozenset({"disk1"})))
+    activated(rebuilding("disk1"), ExpectedDeviation(rebuilding=frozenset({"disk1"})))
 
 
 def test_no_other_member_may_be_rebuilding() -> None:
     with pytest.raises(NotEffective, match="not in sync: disk1"):
-        activated(rebuilding("disk1"), Leftover(rebuilding=frozenset({"disk2"})))
+        activated(rebuilding("disk1"), ExpectedDeviation(rebuilding=frozenset({"disk2"})))
 
 
 @given(st.sets(st.sampled_from(sorted(MEMBERS))), st.sets(st.sampled_from(sorted(MEMBERS))))
@@ -64,24 +69,24 @@ def test_what_is_missing_must_have_been_taken(missing: set[str], taken: set[str]
     for serial in missing:
         name = names_of(RAID5, "7.2")[f"/dev/disk/by-id/raidproof-{serial}"]
         text = "".join(line for line in text.splitlines(keepends=True) if f"dev-{name}/" not in line)
-    leftover = Leftover(absent=frozenset(taken))
+    expected_deviation = ExpectedDeviation(absent=frozenset(taken))
     if missing <= taken:
-        activated(text, leftover)
+        activated(text, expected_deviation)
     else:
         with pytest.raises(NotEffective):
-            activated(text, leftover)
+            activated(text, expected_deviation)
 
 
 @pytest.mark.parametrize(("file", "value"), [("chunk_size", "524288"), ("layout", "0"), ("raid_disks", "5")])
 def test_nothing_else_may_differ(file: str, value: str) -> None:
-    leftover = Leftover(absent=MEMBERS, rebuilding=MEMBERS)
+    expected_deviation = ExpectedDeviation(absent=MEMBERS, rebuilding=MEMBERS)
     with pytest.raises(NotEffective, match=file):
-        activated(change(TEXT, file, value), leftover)
+        activated(change(TEXT, file, value), expected_deviation)
 
 
 def test_an_array_is_started_dirty_only_with_consent_and_never_forced() -> None:
     assert "--run" not in activated(TEXT).ran[0]
-    tee, assemble, *_ = activated(TEXT, Leftover(starts_dirty=True)).ran
+    tee, assemble, *_ = activated(TEXT, ExpectedDeviation(starts_dirty=True)).ran
     assert tee == ["tee", "/sys/module/md_mod/parameters/start_dirty_degraded"]
     assert assemble[:4] == ["mdadm", "--assemble", "--run", "/dev/md0"]
     assert "--force" not in assemble
@@ -89,9 +94,13 @@ def test_an_array_is_started_dirty_only_with_consent_and_never_forced() -> None:
 
 def test_serials_are_added_and_taken_back() -> None:
     one = frozenset({"disk1"})
-    leftover = Leftover(raid_disks=4).plus(absent=one, renewed=one).plus(rebuilding=frozenset({"disk2"}))
-    assert leftover == Leftover(absent=one, rebuilding=frozenset({"disk2"}), renewed=one, raid_disks=4)
-    assert leftover.minus("disk1", "disk2") == Leftover(renewed=one, raid_disks=4)
+    expected_deviation = (
+        ExpectedDeviation(raid_disks=4).plus(absent=one, renewed=one).plus(rebuilding=frozenset({"disk2"}))
+    )
+    assert expected_deviation == ExpectedDeviation(
+        absent=one, rebuilding=frozenset({"disk2"}), renewed=one, raid_disks=4
+    )
+    assert expected_deviation.minus("disk1", "disk2") == ExpectedDeviation(renewed=one, raid_disks=4)
 
 
 RESHAPED = spec_of(level=5, members=disks(3), spares=("disk3",))
@@ -122,9 +131,9 @@ def test_an_array_that_was_reshaped_is_accepted_only_if_that_was_the_fault() -> 
     array = Array(RESHAPED, Reshaping((DATA / "linux-6.12-raid5-reshaping.txt").read_text()))
     with pytest.raises(NotEffective, match="raid_disks: asked 3, found 4"):
         array.activate()
-    array.leftover = Leftover(raid_disks=4)
+    array.expected_deviation = ExpectedDeviation(raid_disks=4)
     array.activate()
-    array.leftover = Leftover(raid_disks=5)
+    array.expected_deviation = ExpectedDeviation(raid_disks=5)
     with pytest.raises(NotEffective, match="raid_disks"):
         array.activate()
 
@@ -134,5 +143,5 @@ def test_a_rebuild_is_under_way() -> None:
     text = (DATA / "linux-6.12-raid5-rebuilding.txt").read_text()
     state = parse_md(spec.devices[0], names_of(spec, "6.12"), parse_read(text))
     assert [member.recovery_start for member in state.members] == [None, 0, None, None]
-    assert Leftover().unexpected(state) == ["/dev/disk/by-id/raidproof-disk1"]
-    assert Leftover(rebuilding=frozenset({"disk1"})).unexpected(state) == []
+    assert ExpectedDeviation().unexpected(state) == ["/dev/disk/by-id/raidproof-disk1"]
+    assert ExpectedDeviation(rebuilding=frozenset({"disk1"})).unexpected(state) == []
