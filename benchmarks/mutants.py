@@ -2,18 +2,14 @@
 
 The changes are cosmic-ray's operators and one of our own that leaves out a statement. A place in the code is drawn
 first and what is done there second, so that a place where much can be done does not count more. Each change is made
-in a copy of the tree, and is met first by the tests that mirror its module (`tests/disk/test_cache.py` for
-`harness/raidproof/disk/cache.py`), then by those that import it. Run it as
+in a copy of the tree, and is met by the tests that run its line (benchmarks/mutant_tests.py). Run it as
 `python -m benchmarks.mutants disk crash`; docs/mutation.md has the set-up and the score.
 """
 
 import argparse
 import ast
 import difflib
-import os
-import resource
 import shutil
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,24 +19,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import parso
-import pytest
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Operator
 from cosmic_ray.plugins import get_operator, operator_names
 
 from benchmarks.figures import load
+from benchmarks.mutant_code import swaps, within
+from benchmarks.mutant_tests import Noted, Stage, imported, noted, run_tests, stages
 
 ROOT = Path(__file__).parent.parent
-CPU_S = 120
-"""Seconds of CPU after which a mutant counts as one that never ends: the slowest package's tests take 60."""
-MEMORY = 12 << 30
-"""Bytes of address space after which it counts as one that takes all memory."""
-WALL_S = 600
-"""Seconds after which it counts as one that waits for ever."""
 PRELOADED = ("hypothesis", "jinja2", "paramiko", "psutil", "pydantic", "pyroute2", "rich", "typer")
-EVERYTHING = ("workload", "disk", "crash", "verdict", "record", "cycle")
-"""Folders of tests that may tell of any of these packages."""
+SAME = ("Eq_Is", "Is_Eq", "NotEq_IsNot", "IsNot_NotEq")
+"""Comparisons that say the same of small numbers, members of enumerations and None."""
+CHECKED = ("frozen", "slots", "repr")
+"""What a data class says to the type checker and to a reader."""
+LOGGED = ("debug", "info", "warning", "error")
 
 Span = tuple[tuple[int, int], tuple[int, int]]
 
@@ -96,14 +90,15 @@ def _has_effect(node: Any) -> bool:
 
 
 def _operators() -> dict[str, Any]:
-    found = {name: get_operator(name) for name in operator_names() if name != "core/NoOp"}
+    found = {name: get_operator(name) for name in operator_names() if not name.endswith(("/NoOp", *SAME))}
     return {name: made() for name, made in found.items() if not made.arguments()} | {"DropStatement": DropStatement()}
 
 
 def sites(path: Path, source: str) -> dict[Span, list[Mutant]]:
     """Return what can be done in a file, by the place in it.
 
-    What says nothing when the program runs is left out: annotations, and what a type checker alone reads.
+    What says nothing when the program runs is left out: annotations, what a type checker alone reads, what is logged,
+    and the text of an error.
     """
     silent = _silent(source)
     tree, found = get_ast(source), dict[Span, list[Mutant]]()
@@ -116,15 +111,25 @@ def sites(path: Path, source: str) -> dict[Span, list[Mutant]]:
 
 
 def _silent(source: str) -> list[Span]:
-    spans = []
-    for node in ast.walk(ast.parse(source)):
-        annotation = getattr(node, "returns", None) or getattr(node, "annotation", None)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            annotation = node
-        if annotation is not None:
-            start, end = (annotation.lineno, annotation.col_offset), (annotation.end_lineno, annotation.end_col_offset)
-            spans.append((start, end))
-    return spans
+    found = [one for node in ast.walk(ast.parse(source)) for one in _silent_in(node)]
+    return [((one.lineno, one.col_offset), (one.end_lineno or 0, one.end_col_offset or 0)) for one in found]
+
+
+def _silent_in(node: ast.AST) -> Iterator[ast.stmt | ast.expr | ast.keyword]:
+    match node:
+        case ast.AnnAssign(annotation=annotation) | ast.arg(annotation=ast.expr() as annotation):
+            yield annotation
+        case ast.FunctionDef(returns=ast.expr() as annotation):
+            yield annotation
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            yield node
+        case ast.ClassDef(decorator_list=decorators):
+            keywords = [one for made in decorators if isinstance(made, ast.Call) for one in made.keywords]
+            yield from (one for one in keywords if one.arg in CHECKED)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="logger"), attr=attr))) if attr in LOGGED:
+            yield node
+        case ast.Raise(exc=ast.Call(args=texts)):
+            yield from (one for one in texts if isinstance(one, ast.JoinedStr))
 
 
 def draw(root: Path, places: Sequence[str], count: int, seed: int) -> list[Mutant]:
@@ -156,75 +161,39 @@ def _compiles(code: str) -> bool:
     return True
 
 
-def stages(tree: Path, path: Path, *, whole: bool = False) -> Iterator[list[str]]:
-    """Yield files of tests, those first that are likely to see a change of a module.
+@dataclass(frozen=True)
+class CheckerWorker:
+    """A copy of the tree, in which mutants are made, and what is known of its tests."""
 
-    All of `EVERYTHING` comes last if ``whole``, or if no test mirrors or imports the module.
-    """
-    below = path.relative_to("harness")
-    mirrored = tree / "tests" / below.parent / f"test_{below.name}"
-    module = ".".join(path.with_suffix("").parts)
-    importing = [one for one in sorted((tree / "tests").rglob("test_*.py")) if module in one.read_text()]
-    done: set[Path] = set()
-    rest = [one for name in EVERYTHING for one in sorted((tree / "tests" / name).rglob("test_*.py"))]
-    known = mirrored.exists() or importing
-    for stage in ([mirrored] if mirrored.exists() else [], importing, rest if whole or not known else []):
-        if files := [one for one in stage if one not in done]:
-            done.update(files)
-            yield [str(one.relative_to(tree)) for one in files]
+    tree: Path
+    known: Noted
+    imported: dict[str, set[int]]
+    """Lines that an import runs, by file."""
 
+    def killed_by(self, mutant: Mutant, code: str, *, whole: bool = False) -> str | None:
+        """Return what turned red for the changed file of a mutant, or None if all stayed green."""
+        path = self.tree / mutant.path
+        source = path.read_text()
+        met = stages(self.tree, mutant.path, (mutant.span[0][0], mutant.span[1][0]), self.known, whole=whole)
+        swapped = None if whole else swaps(str(path), source, code)
+        if swapped and within(swapped, self.imported.get(str(mutant.path), set())):
+            swapped = None
+        todo = list(met)
+        path.write_text(code)
+        try:
+            return next((red for one in todo if (red := run_tests(self.tree, one, self.known, code=swapped))), None)
+        finally:
+            path.write_text(source)
 
-def killed_by(tree: Path, mutant: Mutant, *, whole: bool = False) -> str | None:
-    """Return what turned red for a mutant, or None if all stayed green."""
-    for files in stages(tree, mutant.path, whole=whole):
-        if said := run_tests(tree, files):
-            return said
-    return None
-
-
-def run_tests(tree: Path, files: Sequence[str]) -> str | None:
-    """Run tests in a process of its own; return what ended it, or None if all passed."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        os._exit(_in_child(tree, files, writing))
-    os.close(writing)
-    signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
-    signal.alarm(WALL_S)
-    with os.fdopen(reading) as said:
-        word = said.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    signal.alarm(0)
-    if status < 0:
-        return f"signal {-status}"
-    return (word or f"status {status}") if status else None
-
-
-def _in_child(tree: Path, files: Sequence[str], writing: int) -> int:
-    os.setpgid(0, 0)
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    os.chdir(tree)
-    silent = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(silent, fd)
-    first = First()
-    status = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files], plugins=[first])
-    os.write(writing, first.red.encode())
-    return int(status)
-
-
-class First:
-    """Notes the first test that is red; a plug-in of pytest."""
-
-    def __init__(self) -> None:
-        self.red = ""
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look at a test's report."""
-        if report.failed and not self.red:
-            self.red = report.nodeid
+    def red_anyway(self, tests: set[str]) -> set[str]:
+        """Return those of some tests that are red without any change: what they killed was killed by nothing."""
+        found: set[str] = set()
+        while rest := tests - found:
+            stage = Stage(sorted({one.partition("::")[0] for one in rest}), frozenset(rest))
+            if (red := run_tests(self.tree, stage, self.known, code=())) not in rest:
+                break
+            found.add(red)
+        return found
 
 
 def copied(folder: Path) -> Path:
@@ -240,14 +209,6 @@ def copied(folder: Path) -> Path:
     return tree
 
 
-def red_anyway(tree: Path, tests: set[str]) -> set[str]:
-    """Return those of some tests that are red without any change: what they killed was killed by nothing."""
-    found: set[str] = set()
-    while tests - found and (red := run_tests(tree, sorted(tests - found))) in tests:
-        found.add(red)
-    return found
-
-
 def changed(source: str, code: str) -> str:
     """Return the lines of a file that a mutant changes, indented."""
     lines = difflib.unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm="")
@@ -261,30 +222,32 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--skip", type=int, default=0, help="number of drawn mutants to leave out, from the first on")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of the drawn mutants to make, from 1 on")
+    parser.add_argument("--noted", type=Path, help="file that keeps what each test runs, for the next time")
     parser.add_argument("--whole", action="store_true", help="show each survivor to all tests of these packages too")
     arguments = parser.parse_args()
     for name in PRELOADED:
         __import__(name)
     ends: list[str | None] = []
-    with TemporaryDirectory(prefix="raidproof-mutants-") as folder:
+    with TemporaryDirectory(prefix="mutants-") as folder:
         tree = copied(Path(folder))
-        drawn = draw(tree, arguments.places, arguments.mutants, arguments.seed)[arguments.skip :]
-        for mutant in drawn:
-            path = tree / mutant.path
-            source = path.read_text()
+        known = noted(tree, arguments.noted and arguments.noted.absolute())
+        bench = CheckerWorker(tree, known, imported(tree))
+        drawn = draw(tree, arguments.places, arguments.mutants, arguments.seed)
+        chosen = arguments.only or range(arguments.skip + 1, len(drawn) + 1)
+        for number in chosen:
+            mutant = drawn[number - 1]
+            source = (tree / mutant.path).read_text()
             code = mutant.code(source) or source
-            path.write_text(code)
-            try:
-                red = killed_by(tree, mutant, whole=arguments.whole)
-            finally:
-                path.write_text(source)
-            print(f"{'killed' if red else 'SURVIVED'} {mutant} [{red or ''}]{changed(source, code)}", flush=True)
+            red = bench.killed_by(mutant, code, whole=arguments.whole)
+            word = "killed" if red else "SURVIVED"
+            print(f"{number} {word} {mutant} [{red or ''}]{changed(source, code)}", flush=True)
             ends.append(red)
-        false = red_anyway(tree, {red for red in ends if red and "::" in red})
+        false = bench.red_anyway({red for red in ends if red and "::" in red})
     for test in sorted(false):
         print(f"RED WITHOUT ANY CHANGE, so its kill is not counted: {test}")
     killed = sum(red is not None and red not in false for red in ends)
-    print(f"{killed} of {len(drawn)} killed: {killed / max(1, len(drawn)):.0%}; seed {arguments.seed}; {load()}")
+    print(f"{killed} of {len(ends)} killed: {killed / max(1, len(ends)):.0%}; seed {arguments.seed}; {load()}")
 
 
 if __name__ == "__main__":

@@ -84,6 +84,11 @@ def test_a_recording_ends_at_its_own_cut(record: Record) -> None:
     assert made.request(1).data[0] == 7
 
 
+def test_what_is_done_while_the_power_is_off_is_not_of_the_recording(record: Record) -> None:
+    made = record(Did(Kind.WRITE), Did(Kind.FREEZE), Did(Kind.MODE, mode=CacheMode.LYING), Did(Kind.WRITE))
+    assert (len(made.records), made.end_ns) == (1, 2000)
+
+
 def test_the_first_mark_tells_when_something_was_spoilt(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE))
     assert (made.spoilt_ns, len(made.records)) == (2000, 3)

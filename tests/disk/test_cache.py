@@ -289,6 +289,15 @@ def test_a_lie_is_forgiven_by_an_honest_flush() -> None:
     assert sectors(read(member))[0] == 1
 
 
+def test_what_a_cut_keeps_has_lost_nothing() -> None:
+    member = Member("d0", SECTORS * SECTOR)
+    for place in range(3):
+        member.write(content(place + 1, 1), place * SECTOR)
+    assert member.cut(CutPolicy.KEEP, Random(0)) == Fate("d0", 3, 3, 0, 0, 0, 0)
+    member.power_on()
+    assert sectors(read(member))[:3] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("mode", [CacheMode.PROTECTED, CacheMode.NONE])
 def test_safe_modes_keep_what_a_volatile_disk_had_pending(mode: CacheMode) -> None:
     member = Member("d0", SECTORS * SECTOR)

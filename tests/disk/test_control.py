@@ -229,6 +229,15 @@ def test_a_silent_engine_is_given_up(tmp_path: Path) -> None:
     assert len(held) == 1
 
 
+def test_a_request_that_nobody_takes_is_given_up(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(tmp_path / "control"))
+    listener.listen()
+    with pytest.raises(DeadlineExceeded, match="did not answer MarkLog in"):
+        EngineClient(tmp_path / "control", deadline_s=0.2).mark("more than a socket holds" * (1 << 16))
+    listener.close()
+
+
 def test_an_engine_that_hangs_up_or_answers_beside_the_point(tmp_path: Path) -> None:
     listen(tmp_path / "gone", b"")
     with pytest.raises(RigError, match="the disk engine is gone: Freeze"):

@@ -192,6 +192,16 @@ def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effe
     assert (struck(engine, FlawKind.EARLY_FLUSHES), engine.counters()[0].lied) == (3, 3)
 
 
+@pytest.mark.parametrize("us", [1, 2])
+def test_however_early_a_flush_is_told_it_is_counted(engine: Engine, effects: Effects, us: int) -> None:
+    harm.set_flaw(engine, "d0", early_flushes(us))
+    port = engine.connect("d0")
+    port.write(A, 0, False)
+    port.flush()
+    assert effects.after_s == [us / 1e6]
+    assert struck(engine, FlawKind.EARLY_FLUSHES) == 1
+
+
 def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(B, 5 * 4096, False)  # before the flaw: kept by the flush that comes with it
@@ -367,6 +377,13 @@ def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
     engine.power_on()
     assert (read(engine.connect("d0")), read(engine.connect("d1"))) == (B, A)
     assert [drive.member.serial for drive in engine.drives] == ["d0", "d1"]
+
+
+@pytest.mark.parametrize("serials", [("d0", "d1"), ("d1", "d0")])
+def test_drives_of_different_sizes_are_not_exchanged(serials: tuple[str, str]) -> None:
+    engine = Engine([MemberSpec("d0", 1 << 16), MemberSpec("d1", 1 << 17)])
+    with pytest.raises(RigError, match="two drives of one size"):
+        harm.swap(engine, *serials)
 
 
 def test_what_cannot_be_is_refused(engine: Engine) -> None:

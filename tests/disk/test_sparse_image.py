@@ -1,5 +1,8 @@
+import errno
+import mmap
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -65,6 +68,22 @@ def test_old_data_is_read_in_pieces_of_any_size() -> None:
         assert platter.content(start, length) == whole[start : start + length]
 
 
+def test_a_kernel_that_gives_no_memory_in_advance_gives_it_with_the_first_byte() -> None:
+    class OldKernel:
+        asked = 0
+
+        def madvise(self, *_: int) -> None:
+            self.asked += 1
+            raise OSError(errno.EINVAL, "no such advice")
+
+    platter, kernel = SparseImage(SIZE), OldKernel()
+    platter._map = cast("mmap.mmap", kernel)
+    for at in (0, CHUNK):
+        platter.write(b"x" * CHUNK, at)
+    assert platter.content(0, SIZE) == b"x" * 2 * CHUNK + bytes(SIZE - 2 * CHUNK)
+    assert kernel.asked == 1, "it is asked once"
+
+
 @pytest.mark.parametrize("old", [False, True])
 def test_an_image_holds_what_the_disk_reads_as(old: bool, tmp_path: Path) -> None:
     platter = SparseImage(SIZE, old=old)
@@ -77,3 +96,29 @@ def test_an_image_holds_what_the_disk_reads_as(old: bool, tmp_path: Path) -> Non
     for start, end in platter.extents():
         written[start:end] = platter.view(start, end)
     assert (tmp_path / "sparse").read_bytes() == written
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("at", "length", "first", "last"),
+    [(0, CHUNK, 0, 1), (CHUNK, CHUNK, 1, 2), (CHUNK, CHUNK + 1, 1, 3), (CHUNK - 1, 2, 0, 2), (5, 1, 0, 1)],
+)
+def test_memory_is_taken_for_the_chunks_that_are_written_and_no_others(
+    old: bool, at: int, length: int, first: int, last: int
+) -> None:
+    platter = SparseImage(SIZE, old=old)
+    platter.write(b"x" * length, at)
+    assert list(platter.extents()) == [(first * CHUNK, last * CHUNK)]
+
+
+def test_an_image_takes_room_only_for_what_was_written_unless_the_rest_is_old(tmp_path: Path) -> None:
+    def room(*, old: bool, whole: bool) -> int:
+        platter = SparseImage(SIZE, old=old)
+        platter.write(b"new" * 1000, CHUNK)
+        save_platter(platter, tmp_path / "image", whole=whole)
+        return (tmp_path / "image").stat().st_blocks * 512
+
+    assert room(old=False, whole=False) <= CHUNK
+    assert room(old=False, whole=True) <= CHUNK
+    assert room(old=True, whole=False) <= CHUNK
+    assert room(old=True, whole=True) >= SIZE

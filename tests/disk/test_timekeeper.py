@@ -143,6 +143,16 @@ def test_a_request_waits_until_its_disk_has_served_it() -> None:
     assert use.members[0].busy_ns > 0
 
 
+@pytest.mark.parametrize("slow_motion", [1.0, 2.0, 10.0])
+def test_in_slow_motion_the_disks_clock_is_slower(slow_motion: float) -> None:
+    clock = Clock()
+    keeper = Engine([MemberSpec("d0", SIZE, profile=SLOW)], slow_motion=slow_motion, clock=clock).timekeeper
+    assert keeper is not None
+    before = keeper.now
+    clock.now_ns += 60 * 10**9
+    assert keeper.now - before == 60 * 10**9 / slow_motion
+
+
 def test_real_disks_on_the_real_clock_take_as_long_as_they_should() -> None:
     engine = timed(load_profile("atlas-10k5"))
     port = engine.connect("d0")

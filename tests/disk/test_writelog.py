@@ -1,9 +1,11 @@
 """The write log: what it says is what the engine holds, and it says when it is cut off or damaged."""
 
+import os
 import shutil
 import struct
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raidproof.disk import writelog
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.connection import Connection
 from raidproof.disk.engine import Engine
@@ -172,6 +175,36 @@ def test_a_log_cut_off_anywhere_says_so_and_gives_what_is_whole(tmp_path: Path) 
         assert size - log.ending.lost_bytes == start + sum(40 + len(data) for _, data in found)
 
 
+def test_what_a_write_of_the_log_leaves_over_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "whole")
+    writev, write = os.writev, os.write
+    monkeypatch.setattr(os, "writev", lambda fd, parts: write(fd, b"".join(map(bytes, parts))[:7]))
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:100]))
+    written(tmp_path / "pieces")
+    monkeypatch.setattr(os, "writev", writev)
+    whole, pieces = (
+        [(r.kind, r.flags, r.offset, bytes(r.data)) for r in WriteLog(tmp_path / name)] for name in ("whole", "pieces")
+    )
+    assert pieces == whole
+
+
+def test_a_log_is_sent_to_the_disk_each_time_that_so_much_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(writelog, "_DROP", 4096)
+    monkeypatch.setattr(os, "posix_fadvise", lambda _fd, at, length, _advice: sent.append((at, length)))
+    member = writelog.MemberInfo("d0", SIZE, CacheMode.VOLATILE, CacheMode.VOLATILE)
+    log = writelog.LogWriter(tmp_path / "log", [member], 0)
+    for number in range(100):
+        log.write(0, 0, number * SECTOR, (number, number), b"x" * SECTOR)
+    log.close(100)
+    size = (tmp_path / "log").stat().st_size
+    assert size // 4096 - 2 <= len(sent) <= size // 4096
+    # No byte is left out: each span goes back to before the one before it ended.
+    assert all(after <= before + length for (before, length), (after, _) in pairwise(sent))
+
+
 @pytest.mark.parametrize("size", [0, 10, 30])
 def test_a_cut_off_header_is_no_log(tmp_path: Path, size: int) -> None:
     written(tmp_path / "log")
@@ -199,6 +232,23 @@ def test_another_file_or_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"\x7fELF" + bytes(100))
     with pytest.raises(LogError, match="not a write log"):
         WriteLog(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"no JSON",
+        b"7",
+        b"[7]",
+        b'[{"size": 512, "mode": "volatile", "first_mode": "volatile"}]',
+        b'[{"serial": "d0", "size": 512, "mode": "unheard of", "first_mode": "volatile"}]',
+    ],
+)
+def test_members_that_make_no_sense_are_damage(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(struct.pack("<8sIIQI", writelog.MAGIC, writelog.VERSION, 0, 0, len(text)) + text)
+    with pytest.raises(LogError, match="the list of members is damaged"):
+        WriteLog(path)
 
 
 def test_a_log_begun_late_is_not_replayed(tmp_path: Path) -> None:

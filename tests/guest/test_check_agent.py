@@ -23,7 +23,11 @@ from raidproof.guest.check_agent import (
     forget,
     freeze,
     kernel_ns,
+    remains,
 )
+
+STATE_OF = check_agent.state_of
+"""Before anything stands in for it."""
 
 ORDERS: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
@@ -190,6 +194,20 @@ def test_an_array_that_goes_on_without_a_member_is_told(
     answer = Machine(*fails).hand.check()
     assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
     assert degraded("/dev/md2") == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "left"), [("clean\n", True), ("inactive\n", True), ("clear\n", False), (None, False)]
+)
+def test_an_array_remains_until_its_device_is_clear_or_gone(
+    state: str | None, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
+    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
+    if state is not None:
+        (tmp_path / "md0" / "md").mkdir(parents=True)
+        (tmp_path / "md0" / "md" / "array_state").write_text(state)
+    assert remains(ORDERS) is left
 
 
 def test_which_workers_differ() -> None:

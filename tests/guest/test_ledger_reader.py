@@ -149,16 +149,25 @@ def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
     (tmp_path / "blocks").write_bytes(block(0, 0, 1, 7))
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed" / "f1").write_bytes(block(1, BLOCK, 1, 7))
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many" / "f0").write_bytes(block(5, 0, 1, 7))
+    (tmp_path / "appended").write_bytes(block(3, 0, 1, 7) + block(4, 0, 1, 7) + block(3, BLOCK, 1, 7))
     (tmp_path / "tree" / "d0").mkdir(parents=True)
     workers = [
         {"kind": "fsync", "path": "blocks", "file": 0, "blocks": 2, "first": 0},
         {"kind": "close", "path": "closed", "file": 1, "blocks": 2},
         {"kind": "metadata", "path": "tree", "file": 2, "blocks": 0, "rounds": [["mkdir"]]},
+        {"kind": "o_append", "path": "appended", "file": 3, "number": 8, "blocks": 0},
+        {"kind": "o_append", "path": "appended", "file": 4, "number": 9, "blocks": 0},
+        {"kind": "pages", "path": "many", "file": 5, "blocks": 2, "files": True},
     ]
     found = read_back({"root": str(tmp_path), "seed": 7, "workers": workers})
     assert found["blocks@0"] == {"blocks": [1, ABSENT], "names": ["blocks"]}
     assert found["closed"] == {"blocks": [ABSENT, 1], "names": ["f1"]}
     assert list(found["tree"]) == ["d0"]
+    assert found["appended@8"] == {"records": [1, MISPLACED, 2], "names": ["appended"]}
+    assert found["appended@9"] == {"records": [MISPLACED, 1, MISPLACED], "names": ["appended"]}
+    assert found["many"] == {"blocks": [1, ABSENT], "names": ["f0"]}
 
 
 def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(

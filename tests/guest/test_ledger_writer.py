@@ -1,5 +1,6 @@
 """What a worker writes, and what it reports."""
 
+import ctypes
 import errno
 import os
 import socket
@@ -10,9 +11,11 @@ import pytest
 
 from raidproof.guest.ledger_writer import (
     ACKNOWLEDGE,
+    BLOCK,
     FRAME,
     GROUPS,
     KINDS,
+    Blocks,
     Directory,
     Trees,
     mark_rpcs,
@@ -32,6 +35,16 @@ def test_a_write_that_does_less_is_gone_on_with(
     write_whole(fd, bytes(range(1, 41)), position)
     os.close(fd)
     assert (tmp_path / "file").read_bytes()[position or 0 :] == bytes(range(1, 41))
+
+
+def test_what_is_written_past_the_cache_lies_in_aligned_memory_of_the_workers_own(tmp_path: Path) -> None:
+    worker = Blocks.__new__(Blocks)
+    worker.mapping = None
+    for byte in (1, 2):
+        data = worker.aligned(bytes([byte]) * BLOCK)
+        assert data == bytes([byte]) * BLOCK
+        address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        assert address % 512 == 0
 
 
 def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) -> list[tuple[str, int, int]]:

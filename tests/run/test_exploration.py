@@ -116,6 +116,8 @@ def test_at_replies_the_power_goes_at_each_acknowledgement_and_nowhere_else(tmp_
     assert record.policies == {"at-reply": record.candidates}
     assert every.policies["at-reply"] == record.candidates
     assert sorted(mark.at_s for mark in record.marks) == [at / 1e9 for at in (3999, 6999, 9999, 12999, 15999)]
+    # From just before the first of these to the last request.
+    assert every.span_s == (2999 / 1e9, 18000 / 1e9)
     # Two flushes are lies; the operation of the second was acknowledged after the end.
     assert record.broken == 1
 

@@ -21,6 +21,19 @@ def test_a_stored_cycle_is_all_that_an_exploration_needs(tmp_path: Path) -> None
     assert source.log == tmp_path / "run" / CYCLE / "write.log"
 
 
+def test_each_checker_has_a_folder_for_its_consoles(tmp_path: Path) -> None:
+    source = source_of(store_run(tmp_path / "run"))
+    for number in (1, 2, 2):
+        source.checker(number, logs=tmp_path / "run" / "explore" / "logs")
+    assert {one.name for one in (tmp_path / "run" / "explore" / "logs").iterdir()} == {"checker1", "checker2"}
+
+
+def test_a_dirty_degraded_array_is_started_only_if_that_is_asked(tmp_path: Path) -> None:
+    store = store_run(tmp_path / "run")
+    assert not source_of(store).starts_dirty
+    assert source_of(store, starts_dirty=True).starts_dirty
+
+
 @pytest.mark.parametrize(("during", "since"), [([], 4000), ([{"fault": "degraded"}], 0)])
 def test_a_fault_explains_nothing_that_came_before_it(
     tmp_path: Path, during: list[dict[str, str]], since: int

@@ -35,6 +35,12 @@ def test_a_member_that_was_written_and_never_flushed_is_named() -> None:
     assert "disk1" in str(verdict.blame)
 
 
+def test_a_member_that_was_not_counted_before_has_begun_at_nothing() -> None:
+    end = {"disk0": {"writes": 40, "flushes": 0, "fua": 0}}
+    assert judge_flushes({}, end, 30).outcome is Outcome.FAIL
+    assert judge_flushes({}, {"disk0": {"writes": 40, "flushes": 1}}, 30).outcome is Outcome.PASS
+
+
 def test_forced_writes_count_too() -> None:
     assert judge_flushes(BEFORE, after(disk1={"flushes": 9, "fua": 5}), 30).outcome is Outcome.PASS
 

@@ -74,6 +74,13 @@ def test_all_there() -> None:
     assert evidence.invented == []
 
 
+def test_an_empty_balance_has_lost_nothing() -> None:
+    empty = Evidence()
+    assert (empty.lost_total, empty.lost_bytes, empty.lost_files, empty.lost_after_recovery) == (0, 0, 0, 0)
+    assert (empty.acknowledged_total, empty.broken_blocks, empty.across_restart) == (0, 0, 0)
+    assert empty.first_lost_ns is None
+
+
 def test_a_lost_block_is_lost_and_dated() -> None:
     evidence = weighed([done("fsync", 0, at_ns=5), done("fsync", 1, at_ns=7)], {"blocks": [1, 0, 0, 0]})
     assert evidence.lost == {"fsync": 1}
@@ -130,6 +137,17 @@ def test_a_dead_client_may_have_done_more_than_it_told() -> None:
     assert weighed([done("fsync", 0)], found, unheard=["client1"]).invented == []
     assert weighed([done("fsync", 0)], {"blocks": [0, 0, 0, 0]}, unheard=["client1"]).lost_total == 1
     assert classify(9, 1, ANY_GENERATION) is BlockClass.UNSYNCED_KEPT
+
+
+def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
+    made = {"d0": DIRECTORY, "d0/a": FILE, "d1": DIRECTORY, "d1/a": FILE}
+    assert weighed([done("mkdir", 0)], made, unheard=["client1"]).invented == []
+    assert weighed([done("mkdir", 0)], made).invented == ["m/d0/a, which nobody made", "m/d1, which nobody made"]
+    odd = {"d0": DIRECTORY, "d1": DIRECTORY, "d1/z": FILE, "other": DIRECTORY}
+    assert weighed([done("mkdir", 0)], odd, unheard=["client1"]).invented == [
+        "m/d1/z, which nobody made",
+        "m/other, which nobody made",
+    ]
 
 
 def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:

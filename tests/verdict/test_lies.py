@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.writelog import Flag, Kind, MemberInfo, Record, pack_kept
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, pack_kept
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.ledger import Loss
@@ -192,6 +192,17 @@ def test_a_stored_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
     write_log(tmp_path / "write.log", done)
     lies = read_lies(tmp_path / "write.log")
     assert (len(lies.records), lies.told, lies.lost().disks) == (2, True, ("disk0",))
+
+
+@pytest.mark.parametrize(("member", "lying"), [(0, ("disk1",)), (1, ("disk0",)), (ALL_MEMBERS, ())])
+def test_a_mode_that_loses_nothing_holds_for_the_disks_that_it_is_set_for(
+    log: Log, member: int, lying: tuple[str, ...]
+) -> None:
+    for place in range(2):
+        log.write(place, place)
+        log.add(Kind.FLUSH, place, LIED)
+    log.add(Kind.MODE, member, data=CacheMode.PROTECTED.value.encode())
+    assert log.lost().disks == lying
 
 
 def test_in_a_mode_that_loses_nothing_nothing_is_lost(tmp_path: Path) -> None:

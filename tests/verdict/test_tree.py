@@ -8,7 +8,19 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import MODE, OTHER_CONTENT, UNCUT
-from raidproof.verdict.tree import LOOSE, Content, course, directories, hold, scanned, shown
+from raidproof.verdict.tree import (
+    BLOCK_FIELD,
+    LOOSE,
+    THERE,
+    Content,
+    Value,
+    contradiction,
+    course,
+    directories,
+    hold,
+    scanned,
+    shown,
+)
 from raidproof.workload.history import Ended, Operation
 from raidproof.workload.ledger import ROUNDS
 
@@ -172,3 +184,29 @@ def test_an_operation_answers_for_the_blocks_that_it_changed_alone() -> None:
     found["a"][3][1] = "old"
     lost = {one.kind: said for one, said in hold(done(steps), done(steps), found).lost}
     assert lost["punch"] == "a block of it is old data of the disk"
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "wanted", "said"),
+    [
+        (("", THERE), {True}, None, "the directory is still there"),
+        (("name", "a"), {"file"}, None, "the name a is still there"),
+        (("name", "a"), {None}, "file", "the name a is not there"),
+        (("name", "a"), {"symlink"}, "file", "the name a is symlink"),
+        (("name", "a"), {"symlink", None}, "file", "the name a is None and symlink"),
+        (("f", THERE), {True}, None, "the file is still there"),
+        (("f", THERE), {None}, True, "the file is not there under any of its names"),
+        (("f", "size"), {None}, 10, "the file is not there under any of its names"),
+        (("f", "mode"), {0o600}, 0o644, "mode is 0600, not 0644"),
+        (("f", "size"), {0}, 10, "size is 0, not 10"),
+        (("f", "size"), {0, None}, 10, "size is 0 and None, not 10"),
+        (("f", "held"), {OTHER_CONTENT}, "+", "its content is garbage"),
+        (("f", f"{BLOCK_FIELD}1"), {"-"}, "x", "a block of it is zero"),
+        (("f", f"{BLOCK_FIELD}1"), {None}, "x", "a block of it is missing"),
+        (("f", f"{BLOCK_FIELD}1"), {"old"}, "x", "a block of it is old data of the disk"),
+    ],
+)
+def test_what_contradicts_a_change_is_told_in_words(
+    key: tuple[str, str], values: set[Value], wanted: Value, said: str
+) -> None:
+    assert contradiction(key, values, wanted) == said

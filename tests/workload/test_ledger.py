@@ -17,7 +17,7 @@ from typing import cast
 import pytest
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded, RequestError
+from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
@@ -360,3 +360,85 @@ def test_what_arrived_before_the_receiver_woke_has_the_stamp_of_its_arrival(tmp_
 def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[int, int, bytes]]) -> None:
     before = now_ns()
     assert before <= arrival_ns(ancillary) <= now_ns()
+
+
+class Client:
+    """A client that is this host: its memory is a folder, its commands are processes of their own."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.boot_id = "same"
+        self.folder = folder
+        folder.mkdir()
+
+    def put(self, content: str | bytes, path: str) -> None:
+        at = self.folder / Path(path).name
+        at.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def start_command(self, argv: list[str]) -> "Process":
+        return Process([sys.executable, *(str(self.folder / Path(word).name) for word in argv[1:])])
+
+    def succeed(self, argv: list[str], *, deadline_s: float) -> str:
+        process = self.start_command(argv)
+        return process.wait(Deadline.after(deadline_s)).stdout
+
+
+class Process:
+    """A command of such a client."""
+
+    def __init__(self, argv: list[str]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def close_input(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    def wait(self, deadline: Deadline) -> Completed:
+        said, wrong = self.process.communicate(timeout=deadline.remaining_s)
+        return Completed((), self.process.returncode, said, wrong, "client")
+
+
+class Host:
+    """The harness hears its clients on this host."""
+
+    def listen(self) -> socket.socket:
+        return socket.create_server(("127.0.0.1", 0))
+
+    def callback_address(self, listener: socket.socket, client: object) -> tuple[str, int]:
+        host, port = listener.getsockname()
+        return host, port
+
+
+def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    clients = [Client(name, tmp_path / name) for name in ("client1", "client2")]
+    machines = cast("list[Machine]", clients)
+    spec = LedgerSpec(kinds=("fsync", "shared", "o_append"))
+    ledger = Ledger(spec, machines, Host(), str(tmp_path / "root"), tmp_path / "history")
+    with ledger.running():
+        ledger.work(0.0)
+        ledger.stop(Deadline.after(30))
+        last_ns = ledger.heard_since(0)
+        assert last_ns is not None
+        assert ledger.heard_since(last_ns) is None
+    history = ledger.history()
+    done = Counter(one.kind for one in history.operations)
+    assert set(done) == {"fsync", "o_append"}
+    assert min(done.values()) >= LEAST
+    evidence = build_evidence(ledger.workers, history, ledger.scan(machines[0], str(tmp_path / "root")))
+    assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
+    assert {one.ended for one in history.operations} == {Ended.OK}
+
+
+def test_an_agent_that_fails_is_told_in_its_words(tmp_path: Path) -> None:
+    clients = cast("list[Machine]", [Client("client1", tmp_path / "client1")])
+    ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, Host(), "/root", tmp_path / "history")
+    ledger.config = lambda *_: "no orders"  # type: ignore[method-assign]
+    with pytest.raises(RigError, match="JSONDecodeError"), ledger.running():
+        pass

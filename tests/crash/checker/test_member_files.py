@@ -79,6 +79,17 @@ def test_zeroes_take_no_room(tmp_path: Path) -> None:
     files.close()
 
 
+def test_zeroes_over_data_are_written(tmp_path: Path) -> None:
+    files = MemberFiles(MEMBERS)
+    files.create(tmp_path)
+    for block in (0, 7, 15):
+        files.show(Patch({(0, block): b"a" * BLOCK}), keep=True)
+    for block in (0, 7, 15):
+        files.show(Patch({(0, block): bytes(BLOCK)}))
+        assert content(files) == after({(0, one): b"a" * BLOCK for one in (0, 7, 15) if one != block})
+    files.close()
+
+
 def test_what_the_machine_is_told(tmp_path: Path) -> None:
     files = MemberFiles(MEMBERS)
     files.create(tmp_path)

@@ -80,6 +80,12 @@ def everywhere(*chunks: int) -> dict[int, set[int]]:
     return {role: set(chunks) for role in range(4)}
 
 
+def test_an_array_without_redundancy_has_no_policy() -> None:
+    disks = Disks(Striping(0, 0, 2 * ROW, 4, 64 * ROW))
+    judged = judge_marks(disks.array, disks.read, ())
+    assert (judged.policy, judged.unchecked) == ("none", "RAID0 has no redundancy")
+
+
 def test_rows_that_are_marked_everywhere_are_right() -> None:
     disks = Marked(everywhere(0, 7))
     judged = judge_marks(disks.array, disks.read, ROWS)

@@ -112,6 +112,15 @@ def test_a_row_whose_mark_was_cleared_will_not(run: MirrorRun) -> None:
     assert different_and(run) == Rows(differ=1, unmarked=1, first="row 3 (array byte 12288)")
 
 
+def test_of_several_rows_the_first_is_told(run: MirrorRun) -> None:
+    run.create_with_bitmap(0)
+    run.mark()
+    for row in (9, 5):
+        run.write(0, DATA + row * ROW, PAGE)
+        run.flush(0)
+    assert different_and(run) == Rows(differ=3, unmarked=3, first="row 3 (array byte 12288)")
+
+
 def test_a_row_that_one_member_has_marked_may_be(run: MirrorRun) -> None:
     run.create_with_bitmap(0)
     run.mark(members=(1,))

@@ -57,6 +57,12 @@ def test_what_is_torn_is_torn_at_the_disks_unit(record: Record) -> None:
     assert not any(edge % 4096 for span in torn for edge in span)
 
 
+@pytest.mark.parametrize(("length", "torn"), [(2048, False), (4096, False), (8192, True)])
+def test_only_what_is_longer_than_the_unit_is_torn(record: Record, length: int, torn: bool) -> None:
+    order = Choices(record(Did(Kind.WRITE, length=length)), 1, unit=4096).order
+    assert (Policy.TORN in {choice.policy for choice in order}) is torn
+
+
 def test_all_subsets_are_counted(record: Record) -> None:
     made = record(*LOG)
     # Nothing open at 0; all six and the flush at the end of the writes.

@@ -8,11 +8,14 @@ import pytest
 
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import load_profile
+from raidproof.disk.timing.calendar import Calendar
 from raidproof.disk.timing.closed_loop import drive
-from raidproof.disk.timing.controller import Battery, ControllerSpec
+from raidproof.disk.timing.controller import _DESTAGED as DESTAGED
+from raidproof.disk.timing.controller import Battery, Controller, ControllerSpec
 from raidproof.disk.timing.geometry import Placement
 from raidproof.disk.timing.hardware import Hardware
 from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.usage import Usage
 
 PROFILE = load_profile("scsi-15k-72gb")
 RATE = PROFILE.sequential_mb_s
@@ -96,6 +99,58 @@ def test_its_cache_takes_at_the_speed_of_the_path_and_then_at_that_of_the_disk()
     late = [request for request in done if (request.done_ns or 0) > 2e9]
     assert len(early) * LONG / 0.2 / 1e6 == pytest.approx(300, rel=0.03)
     assert len(late) * LONG / 2 / 1e6 == pytest.approx(RATE, rel=0.1)
+
+
+def test_all_that_its_cache_holds_goes_to_the_disks_by_itself() -> None:
+    hardware = behind([ControllerSpec("c0", 300.0, cache=64 * MIB)], ["c0", "c0"])
+    # Far more than goes to a disk at once.
+    writes = [Request(Op.WRITE, number * 600 * MIB, LONG, member=number % 2) for number in range(60)]
+    drive(hardware, writes, 60)
+    hardware.advance(60 * 10**9)
+    assert hardware.next_ns is None
+    disks, _ = hardware.busy(60 * 10**9)
+    assert [disk.bytes for disk in disks] == [30 * LONG, 30 * LONG]
+
+
+class Patient:
+    """A disk that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.waiting: list[Request] = []
+
+    def submit(self, request: Request, now: int) -> None:
+        self.waiting.append(request)
+
+
+def test_each_disk_always_has_the_same_number_of_requests_as_long_as_the_cache_holds_more() -> None:
+    calendar, disks = Calendar(), [Patient(), Patient()]
+    controller = Controller(ControllerSpec("c0", 300.0, cache=64 * MIB), calendar)
+    for member, disk in enumerate(disks):
+        controller.attach(member, disk)
+    for number in range(100):
+        controller.submit(Request(Op.WRITE, number * 600 * MIB, LONG, member=number % 2), 0)
+    calendar.advance(10**9)
+    assert [len(disk.waiting) for disk in disks] == [DESTAGED, DESTAGED]
+    for left in range(50 - 1, -1, -1):
+        done = disks[0].waiting.pop(0)
+        assert done.then is not None
+        done.then(done, 10**9)
+        assert [len(disk.waiting) for disk in disks] == [min(left, DESTAGED), DESTAGED]
+
+
+def test_its_cache_takes_no_more_than_it_has_room_for() -> None:
+    room = 2 * MIB
+    hardware = behind([ControllerSpec("c0", 300.0, cache=room)], ["c0"])
+    writes = [Request(Op.WRITE, number * 600 * MIB, LONG) for number in range(100)]
+    for write in writes:
+        hardware.submit(write, 0)
+    taken = 0
+    while (upcoming := hardware.next_ns) is not None:
+        taken += len(hardware.advance(upcoming)) * LONG
+        (disk,), _ = hardware.busy(upcoming)
+        assert taken <= disk.bytes + room
+    assert taken == len(writes) * LONG
 
 
 def test_what_its_cache_holds_is_read_from_it() -> None:

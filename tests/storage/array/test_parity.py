@@ -81,6 +81,13 @@ def test_a_member_that_md_would_leave_out_is_not_compared() -> None:
         assert array.incomplete
 
 
+def test_a_member_that_is_whole_is_compared_whatever_else_its_superblock_has() -> None:
+    more = Feature.BITMAP | Feature.BAD_BLOCKS | Feature.PPL
+    array = Assembled.of({role: superblock(SHAPES[2], role, features=more) for role in range(4)})
+    assert array is not None
+    assert array.incomplete is None
+
+
 def test_one_update_behind_is_taken_in() -> None:
     supers = {role: superblock(SHAPES[2], role, events=7 - (role == 2)) for role in range(4)}
     array = Assembled.of(supers)

@@ -14,6 +14,8 @@ class Segment:
     end: int
     limit: int
     """So far it may be read ahead."""
+    used: int
+    """So far somebody has asked for it."""
 
 
 class ReadAhead:
@@ -35,13 +37,13 @@ class ReadAhead:
         """Note a read from the medium, which becomes the latest segment, joined to the one that it goes on from."""
         known = self.of(start)
         if known is None:
-            known = Segment(start, end, end)
+            known = Segment(start, end, end, end)
             self._segments.append(known)
             del self._segments[:-_SEGMENTS]
         elif known is not self._segments[-1]:
             self._segments.remove(known)
             self._segments.append(known)
-        known.end = max(known.end, end)
+        known.end, known.used = max(known.end, end), max(known.used, end)
         known.limit = max(known.end, end + self.size)
         # Of a long stream only so much is kept.
         known.start = max(known.start, known.end - 2 * self.size)

@@ -71,11 +71,10 @@ class RotationalDisk:
         end = request.offset + request.length
         self._grow(now)
         held = self._ahead.of(request.offset)
-        if self._growing is not None and held is self._growing[0]:
+        if held is not None and (asked := min(end, held.end)) > held.used:
             # What was read ahead was for somebody: the heads were at work.
-            _, since, stream = self._growing
-            passed = self._geometry.stream_ns(min(end, held.end)) - stream
-            self.usage.work(since, min(now, since + passed))
+            self.usage.work(now - self._geometry.stream_ns(asked) + self._geometry.stream_ns(held.used), now)
+            held.used = asked
         if self._dirty.covers(request.offset, request.length) or (held is not None and held.end >= end):
             if held is not None:
                 held.limit = max(held.limit, end + self._ahead.size)
