@@ -41,7 +41,17 @@ IDLE_S = 90
 PROGRAM = '__name__ == "__main__"'
 """What a file has that tests may start as a program."""
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants")
-EVERYTHING = ("workload", "disk", "crash", "verdict", "record", "cycle")
+EVERYTHING = (
+    "workload",
+    "guest",
+    "disk",
+    "crash",
+    "verdict",
+    "record",
+    "storage/array",
+    "run/crash_test",
+    "run/test_source.py",
+)
 """Folders of tests that may tell of any of these packages."""
 
 # The same examples as ever; what fails once has failed, however small an example of it there is.
@@ -109,7 +119,7 @@ def _digest(tree: Path) -> str:
 def imported(tree: Path) -> dict[str, set[int]]:
     """Import the harness and its tests into this process; return the lines that this ran, by file."""
     os.chdir(tree)
-    ran = coverage.Coverage(data_file=None, include=[f"{tree}/harness/*"], config_file=False)
+    ran = coverage.Coverage(data_file=None, include=[f"{tree}/harness/raidproof/*"], config_file=False)
     ran.start()
     with redirect_stdout(io.StringIO()):
         pytest.main([*OPTIONS, "--collect-only", *(f"tests/{name}" for name in EVERYTHING)])
@@ -161,7 +171,7 @@ def _first(node: ast.stmt) -> int:
 
 
 def _mirrored(path: Path) -> Path:
-    below = path.relative_to("harness")
+    below = path.relative_to("harness/raidproof")
     return Path("tests") / below.parent / f"test_{below.name}"
 
 
@@ -245,7 +255,7 @@ def _confine(tree: Path) -> None:
 
 def _import_again(tree: Path) -> None:
     for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(f"{tree}/") or name in {"harness", "tests"}:
+        if (getattr(module, "__file__", None) or "").startswith(f"{tree}/") or name in {"raidproof", "tests"}:
             del sys.modules[name]
 
 
@@ -288,7 +298,7 @@ class Notes(Red):
         super().__init__()
         self._tree, self._known, self._out = tree, known, out
         self._began = 0.0
-        self._coverage = coverage.Coverage(data_file=None, include=[f"{tree}/harness/*"], config_file=False)
+        self._coverage = coverage.Coverage(data_file=None, include=[f"{tree}/harness/raidproof/*"], config_file=False)
         self._coverage.start()
 
     @pytest.hookimpl(wrapper=True)

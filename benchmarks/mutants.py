@@ -137,7 +137,7 @@ def draw(root: Path, places: Sequence[str], count: int, seed: int) -> list[Mutan
     rng = Random(seed)  # noqa: S311  a seeded choice, no secret
     found: list[list[Mutant]] = []
     for place in places:
-        at = root / "harness" / place
+        at = root / "harness" / "raidproof" / place
         for path in sorted(at.rglob("*.py")) if at.is_dir() else [at]:
             found += sites(path.relative_to(root), path.read_text()).values()
     drawn, source = [], dict[Path, str]()
@@ -203,8 +203,10 @@ def copied(folder: Path) -> Path:
     shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
     # A mutant of the same second and size would be taken for the file before it.
     sys.dont_write_bytecode = True
-    sys.path[:] = [str(tree), *(one for one in sys.path if Path(one or ".").resolve() != ROOT)]
-    for name in [one for one in sys.modules if one.partition(".")[0] == "harness"]:
+    own = {ROOT, ROOT / "harness"}
+    others = (one for one in sys.path if Path(one or ".").resolve() not in own)
+    sys.path[:] = [str(tree), str(tree / "harness"), *others]
+    for name in [one for one in sys.modules if one.partition(".")[0] == "raidproof"]:
         del sys.modules[name]
     return tree
 
@@ -218,7 +220,7 @@ def changed(source: str, code: str) -> str:
 def main() -> None:
     """Draw, change, test, and print what survived."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("places", nargs="+", help="packages of harness/, or files, as disk or workload/agent.py")
+    parser.add_argument("places", nargs="+", help="rooms of the package, or files, as disk or guest/ledger_writer.py")
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--skip", type=int, default=0, help="number of drawn mutants to leave out, from the first on")

@@ -6,7 +6,7 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.namespace import Traffic
-from raidproof.namespace.network import BRIDGE, Connection, Way, create_network
+from raidproof.namespace.network import BRIDGE, Port, Way, create_network
 
 
 def test_one_bridge_with_the_harness_on_it_and_a_tap_for_each_machine() -> None:
@@ -23,14 +23,14 @@ def test_one_bridge_with_the_harness_on_it_and_a_tap_for_each_machine() -> None:
 BEFORE = Traffic(7, 7, 0)
 
 
-def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Connection]:
+def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
     """A port of a machine that gives this answer, and whose frames are counted so, one time after the other."""
     enclosure: Any = Mock()
     enclosure.traffic.side_effect = traffic
     enclosure.socket.return_value.__enter__ = lambda one: one
     enclosure.socket.return_value.__exit__ = lambda *_: None
     enclosure.socket.return_value.connect.side_effect = answer
-    return enclosure, Connection(enclosure, "server", "10.77.0.10")
+    return enclosure, Port(enclosure, "server", "10.77.0.10")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
 from raidproof.machine.machine import Machine
-from raidproof.namespace.network import Connection, Way
+from raidproof.namespace.network import Port, Way
 from raidproof.provider.registry import EnclosedLab
 from raidproof.storage.server import GRACE_ENDED
 
@@ -126,7 +126,7 @@ class MissedGrace(ClientNetworkCut):
         return FaultEvent(self.name, machine.name, at_ns, proof)
 
 
-def port_of(context: FaultContext, machine: Machine) -> Connection:
+def port_of(context: FaultContext, machine: Machine) -> Port:
     """Return a machine's port on the lab's bridge.
 
     Raises:
@@ -136,4 +136,4 @@ def port_of(context: FaultContext, machine: Machine) -> Connection:
         raise RequirementMissing(
             "the network of this lab is not ours to cut", remedy="use a provider whose labs have one: uml, qemu"
         )
-    return Connection(context.lab.enclosure, machine.name, machine.address)
+    return Port(context.lab.enclosure, machine.name, machine.address)

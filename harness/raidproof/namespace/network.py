@@ -47,7 +47,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True)
-class Connection:
+class Port:
     """A machine's port on the lab's bridge."""
 
     enclosure: Enclosure

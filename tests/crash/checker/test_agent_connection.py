@@ -13,7 +13,7 @@ from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker.agent_connection import FOLDER, AgentLine, Lost, Silent
 from raidproof.machine.machine import Machine
-from raidproof.machine.transport import RemoteCommand
+from raidproof.machine.remote_command import RemoteCommand
 from raidproof.provider.registry import Lab
 
 PANIC = "[1.0] md: fine\n[2.0] Kernel panic - not syncing: no reason\n[2.1] CPU: 0\n"

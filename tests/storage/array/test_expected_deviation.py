@@ -42,7 +42,7 @@ def test_the_member_that_was_taken_may_be_there_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "leftover",
+    "expected_deviation",
     [
         ExpectedDeviation(),
         ExpectedDeviation(absent=frozenset({"disk2"})),
