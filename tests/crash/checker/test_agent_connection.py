@@ -106,7 +106,7 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
     guest = Guest(tmp_path / "console", run)
     with AgentLine.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
         assert set(guest.files) == {
-            f"{FOLDER}/{name}" for name in ("agent.py", "scan.py", "check_agent.py", "orders.json")
+            f"{FOLDER}/{name}" for name in ("ledger_writer.py", "ledger_reader.py", "check_agent.py", "orders.json")
         }
         assert json.loads(guest.files[f"{FOLDER}/orders.json"])["root"] == "/srv"
         called[0].sendall(b'{"answer": {"end": "read"}}\n')
