@@ -35,7 +35,7 @@ WITHOUT_PARITY = ("disk0", "disk1", "disk2")
 """The last member of a RAID4 has it. Which of them holds a block is the file system's decision."""
 QUIET = LedgerSpec(kinds=("metadata",))
 """One worker a client, of which each operation is in the file system's log and nowhere else."""
-AGENT_SIGNAL = ("pkill", "--full", "agent[.]py ")
+AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
 DROPPED = 30
 """The log goes from member to member, and parts of it are flushed twice: only about one in five counts."""
 BITMAP_HEADER = 256

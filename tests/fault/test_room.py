@@ -24,6 +24,7 @@ class Server(FilesByCommands):
     ) -> None:
         self.bytes, self.reserved, self.inodes, self.honest = blocks * 4096, reserved, inodes, honest
         self.done: list[str] = []
+        self.given_back = 0
 
     def succeed(self, argv: list[str], **_: object) -> str:
         self.done.append(" ".join(argv))
@@ -33,6 +34,9 @@ class Server(FilesByCommands):
         if argv[0] == "xargs":
             wanted, self.inodes = len(stdin.split()), max(0, self.inodes - len(stdin.split()))
             assert wanted
+            # Clients at work give some back.
+            given, self.given_back = self.given_back, 0
+            self.inodes += given
             return Completed(tuple(argv), 123, "", "touch: cannot touch '10': No space left on device\n", self.name)
         length = int(argv[4])
         refused = self.honest and length > self.bytes - self.reserved
@@ -86,6 +90,13 @@ def test_all_inodes_are_taken_and_one_more_is_refused() -> None:
     assert server.inodes == 0
     InodesExhausted().heal(context(server))
     assert server.done[-1] == "rm --recursive /srv/x/.raidproof-filler"
+
+
+def test_an_inode_that_a_client_gives_back_is_taken_too() -> None:
+    server = Server()
+    server.given_back = 3
+    InodesExhausted(held_s=0).inject(context(server))
+    assert server.inodes == 0
 
 
 def test_inodes_without_number_are_refused() -> None:
