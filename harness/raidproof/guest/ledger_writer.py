@@ -1,7 +1,7 @@
 """The ledger's program in a client: it writes self-describing blocks and names, and reports each operation.
 
 The file is copied into machines and runs there on a minimal Python: standard library only. The harness imports it too,
-so that format and naming have one home. Run as ``ledger_writer.py CONFIG``; `ledger_reader` reads back what it has written.
+so that format and naming have one home. Run as ``ledger_writer.py CONFIG``; `ledger_reader` reads its work back.
 
 Each worker has a connection of its own to the harness, and reports an operation before it begins it and after it has
 returned. The harness stamps both at arrival, outside everything that may crash; the program's own stamps are beside.
