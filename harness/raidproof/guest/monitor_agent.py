@@ -2,7 +2,7 @@
 """The monitor's eye in a machine: copies the kernel's counters into memory at each interval, and hands them over.
 
 The file is copied into machines and runs there alone, on a minimal Python: standard library only. It judges nothing.
-Run as ``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``; it ends when its input does, with one last look, and prints all.
+Run as ``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``; when its input ends, it takes one last look, and prints all.
 
 What it prints is in frames: ``@ UPTIME`` begins a look, ``= PATH LENGTH`` and the content is a file, ``! PATH ERRNO``
 is one that could not be read, ``.`` ends the look. The last line is ``end``, with the looks that were left out.
