@@ -137,6 +137,8 @@ class Campaign:
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
             judge_cycle(record, self.store.path)
+            # The next cycle must not find a stack, or a write log, that this one has left.
+            self.discard_lab()
             raise
         finally:
             self.store.save(self.record)

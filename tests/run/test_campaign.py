@@ -1,0 +1,54 @@
+"""What a run does with its lab when a cycle in it goes wrong."""
+
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import MagicMock
+
+import pytest
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.topology import server_and_clients
+from raidproof.record.outcome import Outcome
+from raidproof.run import campaign as module
+from raidproof.run.campaign import Campaign
+from raidproof.run.demo import demo_cycles
+
+
+@pytest.fixture
+def labs(monkeypatch: pytest.MonkeyPatch) -> list[MagicMock]:
+    """The labs that are begun: each is a stand-in."""
+    begun: list[MagicMock] = []
+
+    def lab_of(*_: Any, **__: Any) -> MagicMock:
+        lab = MagicMock()
+        lab.__enter__.return_value = lab
+        begun.append(lab)
+        return lab
+
+    monkeypatch.setattr(module, "lab_of", lab_of)
+    monkeypatch.setattr(module, "environment_of", lambda _: None)
+    return begun
+
+
+def fails_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def run_cycle(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "run_cycle", run_cycle)
+
+
+@pytest.mark.parametrize("error", [RigError("gone"), RequestError("no such worker"), KeyboardInterrupt()])
+def test_after_an_error_the_next_cycle_has_another_lab(
+    error: BaseException, labs: list[MagicMock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails_with(monkeypatch, error)
+    spec = demo_cycles()[0]
+    campaign = Campaign("test", tmp_path, server_and_clients())
+    for _ in range(2):
+        try:
+            record = campaign.cycle(spec)
+        except (RequestError, KeyboardInterrupt):
+            record = campaign.record.cycles[-1]
+        assert record.outcome is Outcome.ERROR
+    assert len(labs) == 2
+    assert all(cast("MagicMock", lab.__exit__).called for lab in labs)
