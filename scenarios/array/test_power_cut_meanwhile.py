@@ -30,7 +30,7 @@ def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
 @pytest.mark.parametrize(
     ("policy", "cache_mode"),
     [
-        # With PPL md loses flushes while a member is missing: scenarios/crash/test_write_hole.py.
+        # With PPL md acknowledges flushes too early: scenarios/crash/test_write_hole.py.
         ("ppl", CacheMode.NONE),
         pytest.param("journal", CacheMode.VOLATILE, marks=pytest.mark.exhaustive),
     ],

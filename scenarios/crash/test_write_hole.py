@@ -78,7 +78,7 @@ def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cycl
 
 
 @pytest.mark.exhaustive
-def test_under_a_partial_parity_log_a_flush_does_not_reach_stripes_whose_parity_is_missing(
+def test_under_a_partial_parity_log_a_flush_is_acknowledged_before_the_disks_have_done_it(
     cycle: Cycle, explore: Explore
 ) -> None:
     # A defect of md (docs/findings.md): the disks' volatile caches hold what was acknowledged.
@@ -87,6 +87,7 @@ def test_under_a_partial_parity_log_a_flush_does_not_reach_stripes_whose_parity_
     assert explored.must_find("write + fsync").confirmed
     recording, missing = explored.source.recording, MEMBERS.index(MISSING)
     window = DiskStates(recording)
+    without_log = 0
     for state in sorted(explored.broken(), key=lambda one: one.cut):
         window.move(state.cut)
         superblock = superblock_of(partial(window.read, state, 0))
@@ -94,5 +95,8 @@ def test_under_a_partial_parity_log_a_flush_does_not_reach_stripes_whose_parity_
         striping = Striping.of(superblock)
         offsets = [recording.request(number).offset - superblock.data_offset for number in window.open]
         rows = [striping.row(offset // striping.chunk_size) for offset in offsets if offset >= 0]
-        known = [*gaps(partial(window.read, state), len(MEMBERS), missing), *(row for row in rows if row.p == missing)]
-        assert known, f"{state.name} is broken, and no stripe without a log explains it"
+        known = [*rows, *gaps(partial(window.read, state), len(MEMBERS), missing)]
+        assert known, f"{state.name} is broken, and no cache holds anything of the array"
+        without_log += any(row.p == missing for row in rows)
+    # Those wait for a flush that something else causes.
+    assert without_log
