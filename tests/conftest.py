@@ -1,5 +1,11 @@
 """What holds for all tests of the harness itself."""
 
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # What a newcomer and CI run is repeatable: the examples follow from the test alone. No test asserts a wall-clock time:
@@ -8,3 +14,14 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 # `./raidproof test fuzz`: other examples at each run, more of them, and the line that repeats the one that failed.
 settings.register_profile("fuzz", derandomize=False, deadline=None, max_examples=150, print_blob=True)
 settings.load_profile("repeatable")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets what it starts in the background ignore SIGINT; processes that tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _own_group() -> Iterator[None]:
+    """Gives the thread its group back, which the ledger's program changes: the next exec would ignore LD_PRELOAD."""
+    yield
+    ctypes.CDLL(None).setfsgid(os.getegid())
