@@ -32,7 +32,7 @@ from benchmarks.mutant_code import Swap, apply
 CPU_S = 240
 """Seconds of CPU after which a run counts as one that never ends: all tests of these packages take 80."""
 SLOWER = 8
-"""A test never ends if it takes so many times the CPU that it takes without a change, and `CPU_LEAST_S` more."""
+"""A mutated test counts as endless after this multiple of its CPU time without a change, plus `CPU_LEAST_S`."""
 CPU_LEAST_S = 5
 MEMORY = 12 << 30
 """Bytes of address space after which a run counts as one that takes all memory."""

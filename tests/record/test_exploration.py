@@ -147,6 +147,7 @@ STACK = "the stack: nothing explains it"
         (True, "the stack", {"failures": [failure()]}, Outcome.PASS, "as it must, a control: 3 of 20 crash states"),
         (True, None, {"loss": LOSS}, Outcome.PASS, "as it must, a control: measured loss"),
         (True, "the disks", {"failures": [failure()]}, Outcome.INVALID, f"blamed on {STACK} in 17-00c0ffee"),
+        (True, "the disks", {"failures": [failure(blame=None)]}, Outcome.INVALID, "blamed on None in 17-00c0ffee"),
         (True, "the disks", {}, Outcome.INVALID, "control: had to lose acknowledged work, yet every promise held"),
         (True, None, {"ended_early": "the time was up"}, Outcome.INCONCLUSIVE, "had to lose acknowledged work"),
         (False, None, {}, Outcome.PASS, "as it must, a control: every promise held"),

@@ -13,8 +13,10 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
-from raidproof.record.outcome import Outcome
-from raidproof.verdict.crash_test import conclude, conditions_of, judge_cycle, judge_run
+from raidproof.record.evidence import Evidence
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.crash_test import conclude, conclude_control, conditions_of, judge_cycle, judge_run
 from raidproof.workload.history import Ended, History
 from raidproof.workload.replies import write_replies
 from tests.crash.conftest import Did, write_log
@@ -119,6 +121,16 @@ def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycl
     change(store, cycle, "on_server", lose_a_block)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
+
+
+@pytest.mark.parametrize(("of_the_stack", "outcome"), [(True, Outcome.INVALID), (False, Outcome.PASS)])
+def test_a_control_of_disks_has_not_behaved_where_the_stack_is_in_doubt(
+    cycle: CycleRecord, of_the_stack: bool, outcome: Outcome
+) -> None:
+    cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
+    doubt = Verdict(checker="x", outcome=Outcome.INCONCLUSIVE, reason="too few", of_the_stack=of_the_stack)
+    conditions = Conditions(export_sync=True, lying_disks=("disk0",))
+    assert conclude_control(cycle, Evidence(lost={"fsync": 1}), conditions, [doubt])[0] is outcome
 
 
 def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CycleRecord) -> None:

@@ -56,6 +56,7 @@ def test_where_nothing_can_be_missed_nothing_is(end: dict[str, Any], synced: int
 
 def test_too_few_operations_prove_nothing() -> None:
     assert judge_flushes(BEFORE, after(disk1={"flushes": 9}), LEAST_SYNCS - 1).outcome is Outcome.INCONCLUSIVE
+    assert judge_flushes(BEFORE, after(disk1={"flushes": 9}), LEAST_SYNCS - 1).of_the_stack
 
 
 @pytest.mark.parametrize("kind", [FlawKind.MISDIRECTED, FlawKind.MISDIRECTED.value], ids=["fresh", "read back"])

@@ -43,7 +43,7 @@ class Blame(BaseModel):
     members: tuple[str, ...] = ()
     """Serials of the disks, or names of the machines, where it is some of them."""
     detail: str = ""
-    """A sentence for a reader; nothing depends on it."""
+    """A sentence for a reader; nothing depends on it. Without one, the cause is shown."""
 
     @model_validator(mode="before")
     @classmethod
@@ -56,11 +56,13 @@ class Blame(BaseModel):
         return {"culprit": Culprit.STACK, "detail": value} if known is None else {"culprit": known, "detail": detail}
 
     def __str__(self) -> str:
-        return f"{self.culprit}: {self.detail}" if self.detail else self.culprit.value
+        said = self.detail or self.cause
+        return f"{self.culprit}: {said}" if said else self.culprit.value
 
-    def is_of(self, expected: Culprit | Cause | None) -> bool:
-        """Return whether this is what was expected; None expects nothing."""
-        return expected is None or expected in (self.culprit, self.cause)
+
+def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
+    """Return whether what is blamed is what was expected: None expects nothing in particular."""
+    return expected is None or (blame is not None and expected in (blame.culprit, blame.cause))
 
 
 def expected_blame(value: Any) -> Any:

@@ -93,9 +93,7 @@ class SecondMemberFails(_Member):
     other: str
     name: ClassVar[str] = "second-member-fails"
     alarms: ClassVar[tuple[str, ...]] = ALARMS
-    explains: ClassVar[Blame] = Blame(
-        culprit=Culprit.DISKS, cause=Cause.SECOND_MEMBER_FAILED, detail=Cause.SECOND_MEMBER_FAILED
-    )
+    explains: ClassVar[Blame] = Blame(culprit=Culprit.DISKS, cause=Cause.SECOND_MEMBER_FAILED)
     """Whose fault a loss is."""
 
     def inject(self, context: FaultContext) -> FaultEvent:

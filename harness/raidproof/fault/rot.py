@@ -21,7 +21,7 @@ from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.upkeep import Upkeep
 
 BLOCK = 4096
-ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail=Cause.CHANGED_CONTENT)
+ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT)
 _PIECE = 1 << 20
 
 
@@ -67,9 +67,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
     other: str = ""
     name: ClassVar[str] = "latent-sector-during-rebuild"
-    explains: ClassVar[Blame] = Blame(
-        culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS, detail=Cause.UNREADABLE_SECTORS
-    )
+    explains: ClassVar[Blame] = Blame(culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let a member fail, then sectors of another one, and rebuild the first."""

@@ -21,7 +21,7 @@ Requests are carried out side by side, each in a thread of its own. The steps, a
 * ``{"read": [PATH, ...]}`` gives ``{"found": [BYTES or ERROR TEXT, ...]}``. It cannot fail.
 * ``{"write": [[PATH, BYTES], ...], "given": BYTES}`` gives ``{"errors": [ERROR TEXT or null, ...]}``. Each file is
   written, whatever became of those before; any error is a failure.
-* ``{"resolve": [PATH, ...]}`` gives ``{"paths": [PATH, ...]}``, without symbolic links; null for what is not there.
+* ``{"resolve": [PATH, ...]}`` gives ``{"paths": [PATH, ...]}``, without symbolic links; null where nothing is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CHUNK = 1 << 16
 MORE = 1 << 20
 """Bytes of a command's output that are kept until it ends."""
 START = "import os\nsource = b''\nwhile len(source) < {0}: source += os.read(0, {0} - len(source))\nexec(source)"
-"""The program that reads this file, of so many bytes, from its input and becomes it."""
+"""Python source that reads the text of this file, {0} bytes, from standard input and executes it."""
 
 
 def frame(said: dict[str, Any], payload: bytes = b"") -> bytes:

@@ -63,7 +63,7 @@ class Request:
         self.began.set()
 
     def found(self, size: int) -> bytes:
-        """Return so many of the bytes that its steps have found, after those returned before."""
+        """Return the next ``size`` bytes of what its steps have read, in their order."""
         part, self._found = self._found[:size], self._found[size:]
         return part
 
@@ -270,7 +270,7 @@ def begin(where: str, channel: paramiko.Channel, deadline: Deadline) -> Agent:
     Raises:
         NoAgent: the machine cannot run it; says why.
         RigError: the connection broke.
-        DeadlineExceeded: nobody has answered.
+        DeadlineExceeded: the agent did not start in time.
     """
     agent = Agent(where, channel)
     with suppress(RigError):  # it has ended: why, is found below

@@ -5,7 +5,7 @@ from typing import Self
 
 import pytest
 
-from raidproof.core.blame import Cause, Culprit
+from raidproof.core.blame import Cause, Culprit, blamed_as
 from raidproof.core.errors import Inconclusive, ProductError, RaidproofError, RequirementMissing
 from raidproof.crash.checker.provider import SHOW, not_shown
 from raidproof.crash.exploration import Budget
@@ -68,7 +68,7 @@ class Explored:
         if not found:
             raise self._as(Inconclusive, f"nothing like {kind!r} was found, and found again; ")
         first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
-        if blame is not None and (first.blame is None or not first.blame.is_of(blame)):
+        if not blamed_as(first.blame, blame):
             raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
         return first
 

@@ -51,5 +51,7 @@ class Verdict(BaseModel):
     reason: str
     kind: str | None = None
     """The kind of operation whose promise was judged; None: it is no promise of one kind."""
+    of_the_stack: bool = False
+    """Whether no disk explains that this did not pass: then no control has behaved."""
     blame: Blame | None = None
     """Which part broke the promise, where that is known."""

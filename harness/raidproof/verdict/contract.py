@@ -121,7 +121,13 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         reason = f"{evidence.lost_after_recovery:,} operations of clients that were served again are not there"
         blame = Blame(culprit=Culprit.STACK, detail="no fault came after them")
         verdicts.append(
-            Verdict(checker=f"after recovery, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)
+            Verdict(
+                checker=f"after recovery, seen {where}",
+                outcome=Outcome.FAIL,
+                reason=reason,
+                of_the_stack=True,
+                blame=blame,
+            )
         )
     return verdicts
 

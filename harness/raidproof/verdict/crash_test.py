@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from raidproof.core.blame import Blame, Culprit
+from raidproof.core.blame import Blame, Culprit, blamed_as
 from raidproof.disk.cache import CacheMode
 from raidproof.monitor.packets import read_exchanges
 from raidproof.record.evidence import Evidence
@@ -33,8 +33,6 @@ from raidproof.workload.replies import read_replies
 
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
-NO_DISK = frozenset({Culprit.STACK, Culprit.SERVER, Culprit.NFSD})
-"""Parts whose failure no disk explains: with it no control of the disks has behaved."""
 TEARS = "power-cut"
 SESSIONS = ("4.1", "4.2")
 """Versions of NFS that have them."""
@@ -237,7 +235,7 @@ def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, w
         cycle.verdicts.append(wreck)
         what = f"{what}; {wreck.checker}: {wreck.reason}"
     control = cycle.control
-    if control is not None and control.expects_loss and blame.is_of(control.expects_blame):
+    if control is not None and control.expects_loss and blamed_as(blame, control.expects_blame):
         cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
     else:
         cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
@@ -360,10 +358,9 @@ def conclude_control(
         blame = conditions.blame
         if not lost:
             return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
-        if not blame.is_of(cycle.control.expects_blame):
+        if not blamed_as(blame, cycle.control.expects_blame):
             return Outcome.INVALID, f"control: the loss was blamed on {blame}"
-        failed = (one for one in bad if one.outcome is Outcome.FAIL and one.blame is not None)
-        if beside := next((one for one in failed if one.blame is not None and one.blame.culprit in NO_DISK), None):
+        if beside := next((one for one in bad if one.of_the_stack), None):
             return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]

@@ -36,13 +36,13 @@ def judge_flushes(start: Disks, end: Disks, synced: int) -> Verdict:
         )
     if synced < LEAST_SYNCS:
         reason = f"{synced} operations were acknowledged as synced: too few to tell"
-        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason)
+        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason, of_the_stack=True)
     if never := sorted(serial for serial, count in written.items() if count and not grown[serial]):
         said = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
         reason = f"{synced:,} operations were acknowledged as synced, and no flush reached {said}"
         detail = f"what is above {', '.join(never)} sends no flushes down"
         blame = Blame(culprit=Culprit.STACK, cause=Cause.NO_FLUSHES_SENT, members=tuple(never), detail=detail)
-        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
     reason = f"{sum(grown.values()):,} flushes and forced writes for {synced:,} acknowledged operations"
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
 

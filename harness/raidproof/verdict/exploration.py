@@ -1,5 +1,6 @@
 """How an exploration of crash states ended, and why."""
 
+from raidproof.core.blame import blamed_as
 from raidproof.record.exploration import ExplorationRecord, StoppedBy
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import LEAST_JUDGED
@@ -25,7 +26,7 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
         return outcome, f"control: had to lose acknowledged work, yet {reason}"
     for one in record.failures:
         again = one.confirmed or not one.repeated
-        if again and one.blame is not None and not one.blame.is_of(record.control.expects_blame):
+        if again and not blamed_as(one.blame, record.control.expects_blame):
             return Outcome.INVALID, f"control: {one.promise}: {one.damage} is blamed on {one.blame} in {one.state}"
     return Outcome.PASS, f"as it must, a control: {reason}"
 

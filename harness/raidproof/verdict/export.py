@@ -13,5 +13,5 @@ def judge_export(asked: Iterable[str], applied: Iterable[str], path: str) -> Ver
         found = sorted(set(applied) - set(asked))
         reason = f"{path}: {', '.join(gone)} was asked, and the server applied {', '.join(found) or 'nothing else'}"
         blame = Blame(culprit=Culprit.SERVER, detail="its export was changed while clients worked")
-        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
+        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"{path}: {', '.join(sorted(asked))}")

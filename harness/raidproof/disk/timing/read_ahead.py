@@ -15,7 +15,7 @@ class Segment:
     limit: int
     """So far it may be read ahead."""
     used: int
-    """So far somebody has asked for it."""
+    """The end of what has been requested of it."""
 
 
 class ReadAhead:
