@@ -16,7 +16,7 @@ from raidproof.core.layer import found_in
 from raidproof.core.units import SECTOR
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
-from raidproof.disk.flaw import Flaw, FlawKind
+from raidproof.disk.flaw import Flaw, FlawKind, slow_flushes
 from raidproof.fault import FaultContext, FaultEvent, PowerCut
 from raidproof.fault.member import place_of, struck
 from raidproof.fault.rot import BLOCK
@@ -43,6 +43,7 @@ BITMAP_HEADER = 256
 STRIKE_DEADLINE_S = 15.0
 ROTS = "client2-1-o_sync"
 WORK_S = 0.5
+SLOW_FLUSH_MS = 2000
 """So long clients work on after a deed."""
 HEALED_S = 1.5
 """Longer than a stamp may be late: what is lost after it was begun after the lie."""
@@ -211,6 +212,18 @@ def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
     wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
     pause(HEALED_S)
     places["careless-after-a-lie"] = "the stack"
+
+
+def flushes_take_long(context: FaultContext, _places: Places) -> None:
+    """Let every flush take longer than the time to the cut, so that it interrupts an operation of every worker."""
+    for member in context.stack.array.spec.members:
+        disks_of(context).set_flaw(member, slow_flushes(SLOW_FLUSH_MS))
+    pause(WORK_S)
+
+
+def disks_are_sound(context: FaultContext, _places: Places) -> None:
+    """Let the disks be as they were."""
+    disks_of(context).clear_flaws()
 
 
 def clients_go_on(context: FaultContext, _places: Places) -> None:

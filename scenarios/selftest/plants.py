@@ -145,7 +145,9 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "export": Experiment(before(deeds.export_is_made_async)),
     "no-flushes": Experiment(before(deeds.flushes_stop_above_the_members)),
     "parity": Experiment(before(deeds.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
-    "agents": Experiment(lambda _: {}, patch=careless_agents),
+    "agents": Experiment(
+        cut(at_work=deeds.flushes_take_long, without_power=deeds.disks_are_sound), patch=careless_agents
+    ),
     "flush-dropped": Experiment(
         lambda places: {
             "ledger": deeds.QUIET,
@@ -212,7 +214,6 @@ PLANTS = (
     Plant("old-generation", "drives", "write . fsync", LOST, "the disks"),
     Plant("silent-corruption", "drives", "blocks whole", "1 garbage", "the disks"),
     Plant("bitmap-cleared", "bitmap", "array", "mismatch_cnt", STACK),
-    # Of its workers each may have ended an operation, and not begun the next, when the power goes.
     Plant("early-acknowledgement", "agents", "(?!write . fsync)", LOST, STACK, "client1-"),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "rename,", LOST, STACK),
