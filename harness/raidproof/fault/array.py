@@ -13,7 +13,8 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import now_ns
 from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
-from raidproof.storage.array import ExpectedDeviation, Identity, Level, Upkeep, stale
+from raidproof.storage.array import ExpectedDeviation, Identity, Level, stale
+from raidproof.storage.array.upkeep import Upkeep
 from raidproof.storage.array.upkeep import Action, Progress, ended_in
 
 KIB_PER_S = 1000

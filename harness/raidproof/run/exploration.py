@@ -20,7 +20,7 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.write_owner import WriteOwners
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
-from raidproof.record.store import RunStore
+from raidproof.record import RunStore
 from raidproof.report.exploration_html import write_exploration
 from raidproof.run.campaign import command_line
 from raidproof.run.source import LOG, Source, source_of

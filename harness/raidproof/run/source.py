@@ -17,7 +17,7 @@ from raidproof.crash.judge import Oracle
 from raidproof.crash.recording import Recording
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record.run import CycleRecord, RunRecord
-from raidproof.record.store import RunStore
+from raidproof.record import RunStore
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec

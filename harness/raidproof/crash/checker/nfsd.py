@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from raidproof.core.layer import Machine
+from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.mount import Mount, mount_command
+from raidproof.storage.mount import Mount
+from raidproof.storage.mount import mount_command as nfs_mount_command
 from raidproof.storage.server import Export
 from raidproof.storage.stack import StackSpec
 
@@ -37,7 +38,7 @@ def nfsd_orders(stack: StackSpec, machine: Machine, root: str) -> dict[str, Any]
     # What `Export.activate` did to the directory was not done to this file system.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
     return {
-        "mount": [*opened, mount_command(mount.spec, mount.source, mount.directory)],
+        "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
         "unmount": ["umount", mount.directory],
         "root": below(mount, root),
     }
