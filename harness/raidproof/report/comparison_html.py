@@ -11,16 +11,16 @@ COMPARISON = "comparison.json"
 PAGE = "comparison.html"
 
 
-def write_comparison(comparison: ComparisonRecord, store: RunStore) -> Path:
+def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
     """Write record and page, each whole or not at all; return the page."""
-    store.write_text(COMPARISON, comparison.model_dump_json(indent=1) + "\n")
-    return store.write_text(PAGE, render_comparison(comparison))
+    store.write_text(COMPARISON, compared.model_dump_json(indent=1) + "\n")
+    return store.write_text(PAGE, render_comparison(compared))
 
 
-def render_comparison(comparison: ComparisonRecord) -> str:
+def render_comparison(compared: ComparisonRecord) -> str:
     """Return the page of a comparison."""
     return (
         templates()
         .get_template("comparison.html.j2")
-        .render(run=comparison, signs=SIGNS, sides=sides, chart=comparison_chart, groups=sides.groups(comparison))
+        .render(run=compared, signs=SIGNS, sides=sides, chart=comparison_chart, groups=sides.groups(compared))
     )
