@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.figures import load, row
 from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB, format_size
+from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
-from raidproof.provider.registry import Lab, lab_of
+from raidproof.provider.registry import lab_of
 from raidproof.run.demo import demo_stack
 from raidproof.storage.stack import Stack
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio

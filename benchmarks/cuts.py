@@ -19,10 +19,11 @@ import psutil
 
 from benchmarks.figures import load, row
 from raidproof.core.errors import RigError
-from raidproof.core.interrupt import unwinding_on_signals
 from raidproof.core.log import shown_on
+from raidproof.core.waiting import unwinding_on_signals
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.provider.registry import EnclosedLab, Lab
+from raidproof.lab.lab import Lab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.record import ControlSpec, CycleRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign

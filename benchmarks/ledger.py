@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.figures import load, row
 from raidproof.core.waiting import Deadline, now_ns, pause
-from raidproof.provider.registry import Lab, lab_of
+from raidproof.lab.lab import Lab
+from raidproof.provider.registry import lab_of
 from raidproof.run.demo import demo_stack, demo_topology
 from raidproof.storage.stack import Stack
 from raidproof.workload.ledger import Ledger, LedgerSpec

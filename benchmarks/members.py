@@ -21,9 +21,8 @@ from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB
 from raidproof.core.waiting import now_ns
 from raidproof.machine.machine import Machine
-from raidproof.provider.registry import EnclosedLab
-from raidproof.provider.uml.lab import Uml
-from raidproof.provider.uml.machine import SHARED_MEMORY, UmlPower
+from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.uml import SHARED_MEMORY, Uml, UmlPower
 
 SIZE = 192 * MIB
 ENGINE = [f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4)]

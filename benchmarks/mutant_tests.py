@@ -49,10 +49,11 @@ EVERYTHING = (
     "verdict",
     "record",
     "storage/array",
-    "run/crash_test",
-    "run/test_source.py",
+    "run/test_crash_test.py",
+    "run/test_crash_test_steps.py",
+    "run/test_exploration_source.py",
 )
-"""Folders of tests that may tell of any of these packages."""
+"""Folders and files of tests that may tell of any of these packages."""
 
 # The same examples as ever; what fails once has failed, however small an example of it there is.
 settings.register_profile(
@@ -175,13 +176,17 @@ def _mirrored(path: Path) -> Path:
     return Path("tests") / below.parent / f"test_{below.name}"
 
 
+def _tests_in(path: Path) -> list[Path]:
+    return sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+
+
 def _files(tree: Path, path: Path, *, whole: bool) -> Iterator[Stage]:
     mirrored = tree / _mirrored(path)
     module = ".".join(path.with_suffix("").parts)
     folder, name = module.rsplit(".", 1)
     imports = re.compile(rf"{re.escape(module)}\b|from {re.escape(folder)} import .*\b{name}\b")
     importing = [one for one in sorted((tree / "tests").rglob("test_*.py")) if imports.search(one.read_text())]
-    rest = [one for name in EVERYTHING for one in sorted((tree / "tests" / name).rglob("test_*.py"))]
+    rest = [one for name in EVERYTHING for one in _tests_in(tree / "tests" / name)]
     some = mirrored.exists() or importing
     done: set[Path] = set()
     for stage in ([mirrored] if mirrored.exists() else [], importing, rest if whole or not some else []):

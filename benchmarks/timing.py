@@ -13,10 +13,9 @@ from benchmarks.figures import load, row
 from raidproof.core.units import GIB, KIB
 from raidproof.core.waiting import cpu_time_ns
 from raidproof.disk.profile import Profile, load_profile, profile_names
-from raidproof.disk.timing.closed_loop import drive
-from raidproof.disk.timing.geometry import Placement
-from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.timing.hardware import Hardware, drive
 from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.rotational import Placement
 
 BAR_US = 100.0
 SHORT, LONG = 4 * KIB, 128 * KIB

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RequirementMissing
-from raidproof.provider.registry import EnclosedLab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.run.campaign import Campaign
 from scenarios.hosts.hardware import Hardware
 

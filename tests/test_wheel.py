@@ -53,7 +53,7 @@ def test_the_doctor_finds_its_lists(installed: Installed) -> None:
 
 
 def test_kernels_and_images_are_known(installed: Installed) -> None:
-    code = "from raidproof.image import image_recipe, kernel; print(image_recipe.names(), kernel.DEFAULT)"
+    code = "from raidproof.image import kernel, recipe; print(recipe.names(), kernel.DEFAULT)"
     said = installed("-c", code)
     assert "debian/trixie" in said.stdout, said.stderr
 

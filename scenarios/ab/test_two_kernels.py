@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from raidproof.cli.main import main
-from raidproof.core.exit_status import Status
-from raidproof.core.interrupt import unwinding_on_signals
+from raidproof.core.errors import Status
+from raidproof.core.waiting import unwinding_on_signals
 from raidproof.image.kernel.catalogue import DEFAULT
 from raidproof.record import RunStore
 from raidproof.record.outcome import Outcome

@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import DISK_SIZE, stack_of
 from raidproof.storage.array import Array, ArraySpec
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from raidproof.core.units import SECTOR
-from raidproof.storage.array.parity import ReadMember
-from raidproof.storage.array.striping import Striping
+from raidproof.storage.array.striping import ReadMember, Striping
 from raidproof.storage.array.superblock import Superblock, superblock_of
 
 HEADER = 4096

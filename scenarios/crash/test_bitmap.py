@@ -8,16 +8,14 @@ import pytest
 
 from raidproof.core.units import KIB
 from raidproof.crash.recording import Recording
-from raidproof.crash.redundancy.bitmap import bitmaps_of, judge_marks
-from raidproof.crash.redundancy.redundancy import Redundancy
-from raidproof.crash.states.disk_states import DiskStates
-from raidproof.crash.states.sampler import Choices
-from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.crash.redundancy import Redundancy, bitmaps_of, judge_marks
+from raidproof.crash.sampler import Choices
+from raidproof.crash.states import CrashState, DiskStates, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
 from raidproof.run.campaign import Campaign
-from raidproof.run.source import Source, source_of
-from raidproof.storage.array.parity import ROW, Assembled, Difference, ReadMember
+from raidproof.run.exploration import Source, source_of
+from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 from scenarios.crash.settled import BitmapSettled
 

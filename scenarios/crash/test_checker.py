@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.units import SECTOR
-from raidproof.crash.checker.checker import Checker
-from raidproof.crash.checker.observation import End, ThroughNfsd
+from raidproof.crash.check import End, ThroughNfsd
+from raidproof.crash.checker import Checker
 from raidproof.crash.judge import DEGRADED, FILESYSTEM
-from raidproof.crash.states.disk_states import DiskStates
-from raidproof.crash.states.patch import BLOCK, Patch
+from raidproof.crash.states import BLOCK, DiskStates, Patch
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.source import Source, source_of
+from raidproof.run.exploration import Source, source_of
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server import export_command, unexport_command
 

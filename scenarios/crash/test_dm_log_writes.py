@@ -8,11 +8,10 @@ from raidproof.core.command import succeed
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.units import MIB
 from raidproof.disk.client import EngineClient
-from raidproof.disk.image import save_platter
-from raidproof.disk.logwrites import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes
-from raidproof.disk.replay import replay
+from raidproof.disk.replay import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_dm_log_writes, replay
+from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.writelog import Kind, WriteLog
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.storage.stack import Stack
 

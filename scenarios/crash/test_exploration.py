@@ -4,8 +4,7 @@ import pytest
 
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.pytest_plugin.explorations import Explore
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import Cycle, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec

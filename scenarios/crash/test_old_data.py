@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.errors import ProductError, RequirementMissing
 from raidproof.disk.sparse_image import OLD_DATA
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.storage.array import capacity, holders_of_old_data
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec

@@ -8,11 +8,11 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.units import KIB, MIB
 from raidproof.crash.owner import owner
 from raidproof.disk.client import EngineClient
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
 from raidproof.storage.array import Array, ArraySpec
-from raidproof.storage.array.parity import ROW, Assembled, differences
-from raidproof.storage.array.place import Area, members_at, place_of
+from raidproof.storage.array.state import Area, members_at, place_of
+from raidproof.storage.array.striping import ROW, Assembled, differences
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 from raidproof.storage.filesystem import Ext4Spec, XfsSpec
 from raidproof.storage.stack import Stack

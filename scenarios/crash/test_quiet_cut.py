@@ -18,8 +18,7 @@ from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CycleSpec
-from raidproof.run.exploration import Options, explore_cycle
-from raidproof.run.source import source_of
+from raidproof.run.exploration import Options, explore_cycle, source_of
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
 from scenarios.selftest.deeds import Before, Deed, Places, disks_of

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from raidproof.core.units import KIB
-from raidproof.crash.states.disk_states import DiskStates
+from raidproof.crash.states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.explorations import Explore
-from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, Explore, stack_of
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of

@@ -19,7 +19,7 @@ from raidproof.core.log import step
 from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CutPolicy
-from raidproof.provider.registry import EnclosedLab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
 from raidproof.run.campaign import Campaign
 from raidproof.storage.array import disk_path

@@ -5,12 +5,20 @@ import pytest
 from raidproof.core.blame import Cause
 from raidproof.core.units import MIB, SECTOR
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
-from raidproof.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
+from raidproof.fault.disk import (
+    CorruptedAtRest,
+    FlushesDropped,
+    LatentSectorDuringRebuild,
+    LatentSectorError,
+    MemberFails,
+    MemberVanishes,
+    SecondMemberFails,
+    SilentCorruption,
+    SlowMember,
+)
 from raidproof.guest.ledger_writer import MAGIC
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
-from raidproof.record.evidence import BlockClass
-from raidproof.record.run import ControlSpec
+from raidproof.record.run import BlockClass, ControlSpec
 
 UNUSED = 250 * MIB
 """Of a member: nothing of the ledger lies there."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.machine import Machine
-from raidproof.provider.registry import EnclosedLab
+from raidproof.provider.enclosed_lab import EnclosedLab
 
 CLIENT = """\
 import socket, sys

@@ -18,10 +18,18 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.core.waiting import Deadline
 from raidproof.guest.keeper import config
+from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
-from raidproof.provider.hosts.restore import left_as_found, restore_all
-from raidproof.provider.hosts.snapshot import ROOT, Orders, copy_of, settle, take, unrestored
-from raidproof.provider.registry import Lab
+from raidproof.provider.hosts.snapshot import (
+    ROOT,
+    Orders,
+    copy_of,
+    left_as_found,
+    restore_all,
+    settle,
+    take,
+    unrestored,
+)
 from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
 from raidproof.storage.link import INTERFACE, LinkSpec
 from raidproof.storage.server import ExportSpec

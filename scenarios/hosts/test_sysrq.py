@@ -3,8 +3,7 @@
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.machine import Machine
-from raidproof.provider.hosts.power import HostPower
-from raidproof.provider.hosts.switch import SysrqSwitch
+from raidproof.provider.hosts.power import HostPower, SysrqSwitch
 from raidproof.run.campaign import Campaign
 
 

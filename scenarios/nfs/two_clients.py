@@ -11,8 +11,7 @@ from raidproof.core.errors import Inconclusive, ProductError
 from raidproof.fault import Fault, FaultContext
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.machine.machine import Machine
-from raidproof.monitor.capture import Capture, capturing
-from raidproof.monitor.packets import Exchange
+from raidproof.monitor.capture import Capture, Exchange, capturing
 from raidproof.pytest_plugin.fixtures import name_of, stack_of
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.run.campaign import Campaign

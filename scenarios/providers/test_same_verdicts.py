@@ -10,14 +10,13 @@ import pytest
 from raidproof.core import log
 from raidproof.core.blame import Cause
 from raidproof.core.topology import Platform, server_and_clients
-from raidproof.crash.checker.provider import SHOW
+from raidproof.crash.checker import SHOW
 from raidproof.crash.exploration import Budget
 from raidproof.provider.registry import provider_of
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.exploration import Options, explore_cycle
-from raidproof.run.source import source_of
+from raidproof.run.exploration import Options, explore_cycle, source_of
 from scenarios.hosts.hardware import Hardware
 
 PROMISES = Path(__file__).with_name("promises.py")
@@ -67,7 +66,7 @@ def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
     if provider in SHOW:
         # Emulated machines take long to boot, and each that is explained boots one.
-        monkeypatch.setattr("raidproof.crash.shrink.failures.EXPLAINED", 1)
+        monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
         crashes_are_shown(store)
 
 

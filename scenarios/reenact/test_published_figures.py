@@ -12,7 +12,7 @@ from raidproof.plan.plan import load_plan
 from raidproof.record import RunRecord
 from raidproof.record.outcome import Outcome
 from raidproof.report.figures_table import PublishedFigure, comparison_text, published_figures
-from raidproof.run.runner import run_plan
+from raidproof.run.plan_runner import run_plan
 
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2

@@ -18,14 +18,13 @@ from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.flaw import Flaw, FlawKind, slow_flushes
 from raidproof.fault import FaultContext, FaultEvent, PowerCut
-from raidproof.fault.member import place_of, struck
-from raidproof.fault.rot import BLOCK
+from raidproof.fault.array import place_of, struck
+from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 from raidproof.run.crash_test import LEDGER_DIRECTORY
-from raidproof.storage.array.command import create_commands
+from raidproof.storage.array.array import Upkeep, create_commands
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.superblock import OFFSET
-from raidproof.storage.array.upkeep import Upkeep
 from raidproof.workload.ledger import LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)

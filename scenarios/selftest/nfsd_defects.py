@@ -12,8 +12,7 @@ from pathlib import Path
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.image import kernel
-from raidproof.image.kernel.rebuild import rebuilt
-from raidproof.image.kernel.source_edit import SourceEdit, Substitution
+from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
 
 MODULE = "fs/nfsd/nfsd.ko"
 PARAMETER = "/sys/module/nfsd/parameters/defect"

@@ -14,7 +14,7 @@ from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec
 from raidproof.run.crash_test import Cycle
-from raidproof.storage.filesystem.write_back import WriteBackState
+from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
 from raidproof.workload import ledger
 from raidproof.workload.ledger import LedgerSpec
@@ -93,7 +93,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
         with pytest.MonkeyPatch.context() as inner:
             for step in ("deactivate", "activate"):
                 inner.setattr(mount, step, lambda: None)
-            inner.setattr("raidproof.run.crash_test.cycle.DROP_CACHES", "/dev/null")
+            inner.setattr("raidproof.run.crash_test.DROP_CACHES", "/dev/null")
             look(cycle, work)
 
     patch.setattr(Cycle, "_look_through_client", planted)
@@ -101,9 +101,9 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
     """Let the server's kernel keep what is dirty for longer than its own settings, as they are read back, allow."""
-    patch.setattr("raidproof.storage.filesystem.write_back.TRANSFER_S", 0.1)
+    patch.setattr("raidproof.storage.filesystem.state.TRANSFER_S", 0.1)
     said = WriteBackState(expire_s=0.1, wake_s=0.1, commit_s=0.1)
-    patch.setattr("raidproof.run.crash_test.cycle.read_write_back", lambda *_: said)
+    patch.setattr("raidproof.run.crash_test.read_write_back", lambda *_: said)
 
 
 NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from raidproof.crash.exploration import Budget
-from raidproof.crash.states.sampler import Choices
+from raidproof.crash.sampler import Choices
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault import NfsdRestart
 from raidproof.guest.ledger_writer import METADATA
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.run import exploration as explorer
-from raidproof.run.exploration import Options, explore_cycle
-from raidproof.run.source import Source, source_of
+from raidproof.run.exploration import Options, Source, explore_cycle, source_of
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import judge_locks_kept
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients

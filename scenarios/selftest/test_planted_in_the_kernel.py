@@ -9,7 +9,7 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Role, Topology
 from raidproof.fault import FaultContext
 from raidproof.image import kernel
-from raidproof.pytest_plugin.explorations import Explore
+from raidproof.pytest_plugin.fixtures import Explore
 from raidproof.record import CycleRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign

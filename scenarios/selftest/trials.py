@@ -12,8 +12,9 @@ from raidproof.disk.cache import CacheMode
 from raidproof.fault import NfsdRestart
 from raidproof.image import kernel
 from raidproof.image.kernel import Kernel
+from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
-from raidproof.provider.registry import Lab, lab_of
+from raidproof.provider.registry import lab_of
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record import ControlSpec
 from raidproof.run.campaign import Campaign
@@ -55,8 +56,8 @@ def test_oops(lab: Lab) -> None:
 
 
 def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raidproof.run.crash_test.cycle.RESUME_DEADLINE_S", 2.0)
-    monkeypatch.setattr("raidproof.run.crash_test.cycle.protocol_s", lambda _: 0.0)
+    monkeypatch.setattr("raidproof.run.crash_test.RESUME_DEADLINE_S", 2.0)
+    monkeypatch.setattr("raidproof.run.crash_test.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
     # Long enough for reports that the clients sent before the fault to arrive before the wait for a client begins.
     cycle(stack_of(), fault=NfsdRestart(down_s=1.0)).must_keep_every_promise()

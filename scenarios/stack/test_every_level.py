@@ -2,7 +2,7 @@
 
 import pytest
 
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array import Level
 from raidproof.storage.array.spec import disk_path

@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.errors import NotEffective
 from raidproof.core.units import KIB, MIB
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.mount import Mount, MountSpec
 from raidproof.storage.server import ExportSpec

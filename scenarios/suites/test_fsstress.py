@@ -3,7 +3,7 @@
 import pytest
 
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.cell.suite import Suites
+from raidproof.run.suite import Suites
 from raidproof.workload.suite import Fsstress
 
 

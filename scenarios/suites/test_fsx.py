@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from raidproof.core.waiting import Deadline
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.cell.suite import Suites
+from raidproof.run.suite import Suites
 from raidproof.storage.stack import Stack
 from raidproof.workload.suite import Fsx
 

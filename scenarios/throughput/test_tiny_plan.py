@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from raidproof.cli.main import main
-from raidproof.core.exit_status import Status
-from raidproof.core.interrupt import unwinding_on_signals
-from raidproof.plan.parametrize import PlannedCell, cells_of
+from raidproof.core.errors import Status
+from raidproof.core.waiting import unwinding_on_signals
+from raidproof.plan.cell import PlannedCell, cells_of
 from raidproof.pytest_plugin.fixtures import Measure
 from raidproof.record import RunRecord
 from raidproof.record.outcome import Outcome

@@ -4,14 +4,13 @@ from pathlib import Path
 import pytest
 
 from raidproof.cli.main import main
-from raidproof.core.exit_status import Status
+from raidproof.core.errors import Status
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.exploration import Budget
 from raidproof.record.exploration import ExplorationRecord, Possible
 from raidproof.record.outcome import Outcome
-from raidproof.run import source as module
-from raidproof.run.exploration import Options
-from raidproof.run.source import Source
+from raidproof.run import exploration as module
+from raidproof.run.exploration import Options, Source
 from tests.crash.stored import OnFakes, store_run
 
 Explore = Callable[..., int]

@@ -12,8 +12,7 @@ from hypothesis import settings
 
 from raidproof.cli import main as cli
 from raidproof.cli.main import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
-from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError
-from raidproof.core.exit_status import Status
+from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError, Status
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord
 from raidproof.record.outcome import Outcome
@@ -200,7 +199,7 @@ def _no_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     def booted(*_: object, **__: object) -> None:
         raise AssertionError("a plan is carried out")
 
-    monkeypatch.setattr("raidproof.run.runner.run_plan", booted)
+    monkeypatch.setattr("raidproof.run.plan_runner.run_plan", booted)
 
 
 @pytest.mark.usefixtures("_no_machines")
@@ -256,5 +255,5 @@ def test_a_plan_that_cannot_be(
 @pytest.mark.parametrize("outcome", ["PASS", "FAIL", "ERROR", "INVALID", "INCONCLUSIVE"])
 def test_a_plans_run_ends_with_its_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str) -> None:
     record = RunRecord(run="run", started=wall_clock(), command=[], outcome=Outcome[outcome])
-    monkeypatch.setattr("raidproof.run.runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
+    monkeypatch.setattr("raidproof.run.plan_runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
     assert main(["run", TINY]) == Status[outcome]

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from raidproof.crash.checker.observation import End, Observation, ThroughNfsd
-from raidproof.crash.checker.worker import Factory
-from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Begun, Journal
+from raidproof.crash.check import End, Observation, ThroughNfsd
+from raidproof.crash.checker_worker import Factory
+from raidproof.crash.exploration import Begun, Budget, Exploration, Journal
 from raidproof.crash.judge import Damage, Oracle
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.patch import Patch
-from raidproof.crash.states.sampler import Choices
+from raidproof.crash.sampler import Choices
+from raidproof.crash.states import Patch
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.storage.filesystem.state import FilesystemCheck

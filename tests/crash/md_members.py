@@ -6,8 +6,7 @@ from operator import xor
 from pathlib import Path
 from random import Random
 
-from raidproof.storage.array.parity import ROW, Assembled, ReadMember, syndrome
-from raidproof.storage.array.striping import Striping
+from raidproof.storage.array.striping import ROW, Assembled, ReadMember, Striping, syndrome
 from raidproof.storage.array.superblock import Feature, Superblock, checksum_of
 
 MD = Path(__file__).parents[1] / "data" / "md"

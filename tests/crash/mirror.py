@@ -5,16 +5,12 @@ from pathlib import Path
 
 from raidproof.crash.judge import Oracle
 from raidproof.crash.recording import Recording
-from raidproof.crash.redundancy.bitmap import MAGIC
-from raidproof.crash.redundancy.redundancy import Redundancy
-from raidproof.crash.states.disk_states import DiskStates
-from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.crash.redundancy import MAGIC, Redundancy
+from raidproof.crash.states import CrashState, DiskStates, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
-from raidproof.storage.array.bitmap import HEADER
-from raidproof.storage.array.parity import ROW
-from raidproof.storage.array.striping import Striping
-from raidproof.storage.array.superblock import OFFSET, Feature
+from raidproof.storage.array.striping import ROW, Striping
+from raidproof.storage.array.superblock import HEADER, OFFSET, Feature
 from raidproof.verdict.contract import Conditions
 from raidproof.workload.history import History
 from tests.crash.made_up import MadeUp, told

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 from raidproof.core.topology import server_and_clients
 from raidproof.core.waiting import wall_clock
-from raidproof.crash.checker.checker import Checker, Held
+from raidproof.crash.checker import Checker, Held
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CycleRecord, RunRecord, RunStore
-from raidproof.run.source import HISTORY, LOG, Source
+from raidproof.run.exploration import HISTORY, LOG, Source
 from raidproof.workload.history import Recorder
 from tests.crash.conftest import write_log
 from tests.crash.made_up import WORKER, FakeChecker, told, written

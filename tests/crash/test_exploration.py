@@ -7,8 +7,7 @@ import pytest
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.crash import exploration as module
-from raidproof.crash.exploration import Budget
-from raidproof.crash.journal import read
+from raidproof.crash.exploration import Budget, read
 from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
-from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
+from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.judge import (
     BLOCKS,
     DEGRADED,
@@ -28,9 +28,8 @@ from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CycleRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.lies import Lies
-from raidproof.verdict.write_back import OLDER
+from raidproof.verdict.blame import Lies
+from raidproof.verdict.contract import OLDER, Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, Record
 

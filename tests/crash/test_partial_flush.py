@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import DiskStates
-from raidproof.crash.states.state import CrashState
-from raidproof.disk import harm
-from raidproof.disk.engine import Engine
+from raidproof.crash.states import CrashState, DiskStates
+from raidproof.disk.engine import Engine, clear_flaws, set_flaw
 from raidproof.disk.flaw import Flaw, drop_flushes, newest_unflushed, overwrites_unflushed
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.writelog import WriteLog
@@ -34,9 +32,9 @@ def test_a_cut_that_drops_all_leaves_what_the_drive_had_made_durable(wrong: list
         port, held = engine.connect("d0"), []
         for number in range(40):
             if number % 8 == 7 and wrong:
-                harm.set_flaw(engine, "d0", wrong.pop())
+                set_flaw(engine, "d0", wrong.pop())
             if number == 30:
-                harm.clear_flaws(engine)
+                clear_flaws(engine)
             offset, forced = rng.randrange(12) * 4096, rng.random() < 0.1
             match rng.randrange(4):
                 case 0:

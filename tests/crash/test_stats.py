@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from raidproof.crash.checker.observation import End, Observation
-from raidproof.crash.states.state import CrashState, Survivor
+from raidproof.crash.check import End, Observation
+from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Kind
 from tests.crash.conftest import Did, Record

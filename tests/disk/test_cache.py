@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member, PoweredOff
-from raidproof.disk.coalesced_undo import SECTOR
+from raidproof.disk.cache import SECTOR, CacheMode, CutPolicy, Fate, Member, PoweredOff
 from raidproof.disk.sparse_image import CHUNK
 
 SECTORS = 3 * CHUNK // SECTOR + 8  # the last chunk is not a whole one

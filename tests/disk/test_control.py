@@ -42,7 +42,7 @@ from raidproof.disk.messages import (
     save_disks,
 )
 from raidproof.disk.profile import load_profile
-from raidproof.disk.timing.controller import ControllerSpec
+from raidproof.disk.timing.hardware import ControllerSpec
 
 SIZE = 1 << 20
 BLOCK = b"x" * 4096

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.disk import harm
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate
 from raidproof.disk.client import EngineClient
 from raidproof.disk.connection import Connection
 from raidproof.disk.control import ControlServer
-from raidproof.disk.engine import Engine
+from raidproof.disk.engine import Engine, clear_flaws, corrupt, set_flaw, swap
 from raidproof.disk.flaw import (
     DriveError,
     Flaw,
@@ -74,12 +73,12 @@ def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> li
 def test_a_failed_drive_answers_everything_with_an_error_and_the_other_goes_on(engine: Engine) -> None:
     port, other = engine.connect("d0"), engine.connect("d1")
     port.write(A, 0, True)
-    harm.set_flaw(engine, "d0", failed())
+    set_flaw(engine, "d0", failed())
     for request in requests(port):
         with pytest.raises(DriveError, match="d0: the drive has failed"):
             request()
     other.write(A, 0, True)
-    harm.clear_flaws(engine, ["d0"])
+    clear_flaws(engine, ["d0"])
     assert read(port) == A
     counters = engine.counters()[0]
     assert (counters.errors, counters.struck_by(FlawKind.FAILED), engine.counters()[1].errors) == (5, 5, 0)
@@ -88,7 +87,7 @@ def test_a_failed_drive_answers_everything_with_an_error_and_the_other_goes_on(e
 def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A, 0, True)
-    harm.set_flaw(engine, "d0", bad_sectors(512, 1024))
+    set_flaw(engine, "d0", bad_sectors(512, 1024))
     assert read(port, 0, 512) == A[:512]
     with pytest.raises(DriveError, match="unreadable"):
         read(port)
@@ -125,8 +124,8 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
         waited.append(seconds)
 
     monkeypatch.setattr("raidproof.disk.connection.pause", wait)
-    harm.set_flaw(engine, "d0", slow(50))
-    harm.set_flaw(engine, "d0", slow(25))
+    set_flaw(engine, "d0", slow(50))
+    set_flaw(engine, "d0", slow(25))
     port = engine.connect("d0")
     for request in requests(port):
         request()
@@ -138,7 +137,7 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
 def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("raidproof.disk.connection.pause", waited.append)
-    harm.set_flaw(engine, "d0", slow_flushes(4))
+    set_flaw(engine, "d0", slow_flushes(4))
     port = engine.connect("d0")
     for request in requests(port):
         request()
@@ -173,7 +172,7 @@ def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
 def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effects: Effects, tmp_path: Path) -> None:
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
-    harm.set_flaw(engine, "d0", early_flushes(1500))
+    set_flaw(engine, "d0", early_flushes(1500))
     for _ in range(2):
         port.write(A, 0, False)
         port.flush()
@@ -194,7 +193,7 @@ def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effe
 
 @pytest.mark.parametrize("us", [1, 2])
 def test_however_early_a_flush_is_told_it_is_counted(engine: Engine, effects: Effects, us: int) -> None:
-    harm.set_flaw(engine, "d0", early_flushes(us))
+    set_flaw(engine, "d0", early_flushes(us))
     port = engine.connect("d0")
     port.write(A, 0, False)
     port.flush()
@@ -205,7 +204,7 @@ def test_however_early_a_flush_is_told_it_is_counted(engine: Engine, effects: Ef
 def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(B, 5 * 4096, False)  # before the flaw: kept by the flush that comes with it
-    harm.set_flaw(engine, "d0", newest_unflushed(2))
+    set_flaw(engine, "d0", newest_unflushed(2))
     for block in range(3):
         port.write(A, block * 4096, False)
     port.flush()
@@ -222,7 +221,7 @@ def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
 def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(B, 0, True)  # before the flaw: nothing is known of it
-    harm.set_flaw(engine, "d0", overwrites_unflushed())
+    set_flaw(engine, "d0", overwrites_unflushed())
     port.write(A, 0, False)
     port.write(A, 4096, False)
     port.write(B, 4096, False)  # what it overwrites was not durable
@@ -238,14 +237,14 @@ def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> No
     assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(3)] == [97, 98, 98]
     assert read(port, 8192) == A
     assert struck(engine, FlawKind.OVERWRITES_UNFLUSHED) == 2
-    harm.clear_flaws(engine)
+    clear_flaws(engine)
     port.flush()
     assert engine.counters()[0].pending == 0
 
 
 def test_overwrites_elsewhere_are_flushed(engine: Engine) -> None:
     port = engine.connect("d0")
-    harm.set_flaw(engine, "d0", overwrites_unflushed(offset=4096, length=4096))
+    set_flaw(engine, "d0", overwrites_unflushed(offset=4096, length=4096))
     for data in (A, B):
         port.write(data, 0, False)
         port.write(data, 4096, False)
@@ -256,7 +255,7 @@ def test_overwrites_elsewhere_are_flushed(engine: Engine) -> None:
 
 def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine) -> None:
     port = engine.connect("d0")
-    harm.set_flaw(engine, "d0", drop_flushes(1))
+    set_flaw(engine, "d0", drop_flushes(1))
     port.write(A, 0, False)
     port.flush()
     assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
@@ -271,7 +270,7 @@ def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> N
     port = engine.connect("d0")
     port.write(A, 0, False)
     port.flush()
-    harm.set_flaw(engine, "d0", drop_flushes())
+    set_flaw(engine, "d0", drop_flushes())
     port.write(B, 0, True)
     port.write(B, 8192, False)
     port.flush()
@@ -285,7 +284,7 @@ def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> N
 
 def test_an_honest_flush_after_dropped_ones_keeps_all(engine: Engine) -> None:
     port, member = engine.connect("d0"), engine.drives[0].member
-    harm.set_flaw(engine, "d0", drop_flushes(1))
+    set_flaw(engine, "d0", drop_flushes(1))
     port.write(A, 0, False)
     port.flush()
     covered = member.acknowledged
@@ -299,7 +298,7 @@ def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pyt
     monkeypatch.setattr("raidproof.disk.cache.SINK_AT", 1 << 18)
     port = engine.connect("d0")
     port.write(A * 256, 0, True)
-    harm.set_flaw(engine, "d0", drop_flushes())
+    set_flaw(engine, "d0", drop_flushes())
     port.flush()
     for number in range(2000):
         port.write(B, number % 256 * 4096, False)
@@ -312,7 +311,7 @@ def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pyt
 def test_a_write_to_the_neighbour(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A * 4, 0, True)
-    harm.set_flaw(engine, "d0", misdirected(4096, offset=4096, length=4096))
+    set_flaw(engine, "d0", misdirected(4096, offset=4096, length=4096))
     port.write(B, 12288, False)
     port.write(B[:512], 4096, False)
     port.write(B, 4096, False)
@@ -323,7 +322,7 @@ def test_a_write_to_the_neighbour(engine: Engine) -> None:
 
 def test_a_write_that_would_land_beyond_the_drive_is_not_misdirected(engine: Engine) -> None:
     port = engine.connect("d0")
-    harm.set_flaw(engine, "d0", misdirected(-4096))
+    set_flaw(engine, "d0", misdirected(-4096))
     port.write(A, 0, False)
     assert read(port) == A
     assert struck(engine, FlawKind.MISDIRECTED) == 0
@@ -332,7 +331,7 @@ def test_a_write_that_would_land_beyond_the_drive_is_not_misdirected(engine: Eng
 def test_a_lost_write_leaves_the_old_content_for_good(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A * 2, 0, True)
-    harm.set_flaw(engine, "d0", lost_writes(1, offset=4096, length=4096))
+    set_flaw(engine, "d0", lost_writes(1, offset=4096, length=4096))
     port.write(B, 0, False)
     port.write(B, 4096, True)
     port.flush()
@@ -348,12 +347,12 @@ def test_corruption_is_silent_durable_and_repeatable(mode: CacheMode) -> None:
     port.write(A * 2, 0, False)
     engine.drives[0].member.settle()
     port.write(A, 0, False)
-    harm.corrupt(engine, "d0", 4000, 200, 7)
+    corrupt(engine, "d0", 4000, 200, 7)
     spoilt = read(port, 0, 8192)
     assert [at for at in range(8192) if spoilt[at] != ord("a")] == list(range(4000, 4200))
     cut(engine)
     assert read(engine.connect("d0"), 0, 8192) == spoilt
-    harm.corrupt(engine, "d0", 4000, 200, 7)
+    corrupt(engine, "d0", 4000, 200, 7)
     assert read(engine.connect("d0"), 0, 8192) == A * 2
     assert engine.counters()[0].errors == 0
 
@@ -363,17 +362,17 @@ def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
     first.write(A, 0, True)
     second.write(B, 0, True)
     with pytest.raises(RigError, match="without power only, these are in use: d0, d1"):
-        harm.swap(engine, "d0", "d1")
+        swap(engine, "d0", "d1")
     engine.freeze()
     forbidden: list[Callable[[], None]] = [
-        lambda: harm.swap(engine, "d0", "d1"),
-        lambda: harm.corrupt(engine, "d0", 0, 1, 0),
+        lambda: swap(engine, "d0", "d1"),
+        lambda: corrupt(engine, "d0", 0, 1, 0),
     ]
     for request in forbidden:
         with pytest.raises(RigError, match="resolve the cut first"):
             request()
     engine.resolve(CutPolicy.DROP, 0)
-    harm.swap(engine, "d0", "d1")
+    swap(engine, "d0", "d1")
     engine.power_on()
     assert (read(engine.connect("d0")), read(engine.connect("d1"))) == (B, A)
     assert [drive.member.serial for drive in engine.drives] == ["d0", "d1"]
@@ -383,20 +382,20 @@ def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
 def test_drives_of_different_sizes_are_not_exchanged(serials: tuple[str, str]) -> None:
     engine = Engine([MemberSpec("d0", 1 << 16), MemberSpec("d1", 1 << 17)])
     with pytest.raises(RigError, match="two drives of one size"):
-        harm.swap(engine, *serials)
+        swap(engine, *serials)
 
 
 def test_what_cannot_be_is_refused(engine: Engine) -> None:
     engine.set_mode(["d1"], CacheMode.PROTECTED)
     refused: list[tuple[Callable[[], None], str]] = [
-        (lambda: harm.set_flaw(engine, "d7", failed()), "no member 'd7'"),
-        (lambda: harm.set_flaw(engine, "d0", bad_sectors(SIZE, 512)), "the flaw concerns"),
-        (lambda: harm.set_flaw(engine, "d1", drop_flushes()), "it is protected"),
-        (lambda: harm.set_flaw(engine, "d1", early_flushes(1)), "it is protected"),
-        (lambda: harm.set_flaw(engine, "d1", newest_unflushed()), "it is protected"),
-        (lambda: harm.set_flaw(engine, "d1", overwrites_unflushed()), "it is protected"),
-        (lambda: harm.corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
-        (lambda: harm.swap(engine, "d0", "d0"), "two drives of one size"),
+        (lambda: set_flaw(engine, "d7", failed()), "no member 'd7'"),
+        (lambda: set_flaw(engine, "d0", bad_sectors(SIZE, 512)), "the flaw concerns"),
+        (lambda: set_flaw(engine, "d1", drop_flushes()), "it is protected"),
+        (lambda: set_flaw(engine, "d1", early_flushes(1)), "it is protected"),
+        (lambda: set_flaw(engine, "d1", newest_unflushed()), "it is protected"),
+        (lambda: set_flaw(engine, "d1", overwrites_unflushed()), "it is protected"),
+        (lambda: corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
+        (lambda: swap(engine, "d0", "d0"), "two drives of one size"),
     ]
     for harmful, words in refused:
         with pytest.raises(RigError, match=words):
@@ -404,7 +403,7 @@ def test_what_cannot_be_is_refused(engine: Engine) -> None:
 
 
 def test_reset_makes_drives_sound(engine: Engine) -> None:
-    harm.set_flaw(engine, "d0", failed())
+    set_flaw(engine, "d0", failed())
     port = engine.connect("d0")
     with pytest.raises(DriveError):
         read(port)
@@ -434,7 +433,7 @@ def test_the_log_of_flawed_drives_replays_to_what_they_hold(
     port = engine.connect("d0")
     for number in range(40):
         if number % 10 == 9 and wrong:
-            harm.set_flaw(engine, "d0", wrong.pop())
+            set_flaw(engine, "d0", wrong.pop())
         offset, forced = rng.randrange(16) * 4096, rng.random() < 0.2
         match rng.randrange(5):
             case 0:
@@ -442,13 +441,13 @@ def test_the_log_of_flawed_drives_replays_to_what_they_hold(
             case 1:
                 port.write_zeroes(offset, 4096, forced)
             case 2 if rng.random() < 0.3:
-                harm.corrupt(engine, "d0", offset, 512, number)
+                corrupt(engine, "d0", offset, 512, number)
             case _:
                 port.write(rng.randbytes(4096 * rng.randint(1, 2)), offset, forced)
     cut(engine, policy, seed)
     engine.freeze()
     engine.resolve(CutPolicy.DROP, 0)
-    harm.swap(engine, "d1", "d0")
+    swap(engine, "d1", "d0")
     engine.stop_log()
     told = replay(WriteLog(path))
     for drive in engine.drives:
@@ -459,12 +458,12 @@ def test_the_log_tells_of_every_harm(engine: Engine, tmp_path: Path) -> None:
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
     for flaw in (misdirected(4096), lost_writes(1), drop_flushes(1)):
-        harm.set_flaw(engine, "d0", flaw)
+        set_flaw(engine, "d0", flaw)
     port.write(A, 0, False)
     port.write(A, 0, False)
     port.flush()
-    harm.corrupt(engine, "d0", 0, 512, 3)
-    harm.clear_flaws(engine)
+    corrupt(engine, "d0", 0, 512, 3)
+    clear_flaws(engine)
     engine.stop_log()
     records = list(WriteLog(tmp_path / "log"))
     assert [bytes(one.data).decode() for one in records if one.kind is Kind.MARK] == [

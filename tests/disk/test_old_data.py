@@ -9,15 +9,13 @@ from random import Random
 import pytest
 
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.disk_states import DiskStates
-from raidproof.crash.states.state import CrashState
+from raidproof.crash.states import CrashState, DiskStates
 from raidproof.disk import cache
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
-from raidproof.disk.logwrites import export_dm_log_writes
 from raidproof.disk.messages import Done, MemberSpec, Refused, Reset, decode, encode
-from raidproof.disk.replay import replay
+from raidproof.disk.replay import export_dm_log_writes, replay
 from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.disk.writelog import LogError, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array import ArraySpec, holders_of_old_data

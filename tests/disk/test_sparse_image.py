@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.disk.image import save_platter
-from raidproof.disk.sparse_image import CHUNK, OLD_DATA, SparseImage
+from raidproof.disk.sparse_image import CHUNK, OLD_DATA, SparseImage, save_platter
 
 SIZE = 5 * CHUNK + 3 * 4096
 places = st.sampled_from([0, 512, 4096, CHUNK - 512, CHUNK, CHUNK + 4096, 3 * CHUNK, 4 * CHUNK + 512])

@@ -13,7 +13,7 @@ from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.profile import DriveCache, Profile, Rotational, load_profile
-from raidproof.disk.timing.controller import ControllerSpec
+from raidproof.disk.timing.hardware import ControllerSpec
 from raidproof.disk.writelog import Flag, Kind, WriteLog
 
 BLOCK = b"x" * 4096

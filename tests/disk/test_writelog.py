@@ -17,9 +17,8 @@ from raidproof.disk import writelog
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.connection import Connection
 from raidproof.disk.engine import Engine
-from raidproof.disk.logwrites import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.replay import replay
+from raidproof.disk.replay import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes, replay
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, WriteLog
 
 SECTOR = 512

@@ -16,12 +16,12 @@ from raidproof.fault.array import (
     Resyncing,
     Scrubbing,
 )
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import Array, ArraySpec, ExpectedDeviation, Identity, parse_examine, serial_of
 from raidproof.storage.stack import Stack
 from raidproof.verdict.kernel_log import judge_kernel_logs
-from tests.storage.array.test_upkeep import Typist
+from tests.storage.array.test_array_upkeep import Typist
 
 DATA = Path(__file__).parents[1] / "data" / "mdadm"
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")

@@ -6,7 +6,7 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.fault import ClockStep, FaultContext, allowed_by
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 

@@ -17,17 +17,27 @@ from raidproof.disk.engine import Engine
 from raidproof.disk.flaw import FlawKind, bad_sectors
 from raidproof.disk.messages import MemberSpec
 from raidproof.fault import FaultContext
-from raidproof.fault import member as member_module
-from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
-from raidproof.fault.rot import BLOCK, CorruptedAtRest, LatentSectorError, SilentCorruption, blocks_with
-from raidproof.provider.registry import Lab
+from raidproof.fault import array as member_module
+from raidproof.fault.disk import (
+    BLOCK,
+    CorruptedAtRest,
+    FlushesDropped,
+    LatentSectorError,
+    MemberFails,
+    MemberVanishes,
+    SecondMemberFails,
+    SilentCorruption,
+    SlowMember,
+    blocks_with,
+)
+from raidproof.lab.lab import Lab
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import ArraySpec
-from raidproof.storage.array.expected_deviation import ExpectedDeviation
-from raidproof.storage.array.upkeep import Upkeep
+from raidproof.storage.array.array import Upkeep
+from raidproof.storage.array.state import ExpectedDeviation
 from raidproof.storage.stack import Stack
 from raidproof.verdict.contract import Conditions
-from raidproof.verdict.integrity import fault_of, judge_array
+from raidproof.verdict.members import fault_of, judge_array
 from tests.guest_files import FilesByCommands
 
 DISKS = Blame(culprit=Culprit.DISKS)

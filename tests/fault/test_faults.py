@@ -8,8 +8,8 @@ from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CutPolicy, Fate
 from raidproof.fault import CleanReboot, ClientPowerCut, FaultContext, KernelPanic, NfsdRestart, PowerCut
-from raidproof.machine.power import Cut
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
+from raidproof.machine.machine import Cut
 from raidproof.storage.stack import Stack
 
 

@@ -8,7 +8,8 @@ import pytest
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.fault import ClientNetworkCut, FaultContext, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault import network as faults
-from raidproof.provider.registry import EnclosedLab, Lab
+from raidproof.lab.lab import Lab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.storage.stack import Stack
 
 

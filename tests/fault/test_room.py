@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.fault import FaultContext, FilesystemFull, InodesExhausted, allowed_by
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 

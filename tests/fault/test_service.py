@@ -5,7 +5,7 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.fault import FaultContext, NfsdKilled, ServerRestart
-from raidproof.provider.registry import Lab
+from raidproof.lab.lab import Lab
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 

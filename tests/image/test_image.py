@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.core import program
+from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.topology import SoftwareSpec
-from raidproof.image import apt, cache, image, image_recipe, origin, package
-from raidproof.image.image_recipe import ImageRecipe
-from raidproof.image.package import Package
+from raidproof.image import apt, cache, image, origin, recipe
+from raidproof.image.apt import Package
+from raidproof.image.recipe import ImageRecipe
 
 DATA = Path(__file__).parents[1] / "data"
 STATUS = (
@@ -35,7 +35,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def declared() -> ImageRecipe:
-    return image_recipe.load(image_recipe.find("debian/trixie"))
+    return recipe.load(recipe.find("debian/trixie"))
 
 
 class FakeTools:
@@ -114,7 +114,7 @@ def test_the_content_of_a_package_is_part_of_the_address(declared: ImageRecipe, 
 
 def test_an_image_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTools()
-    monkeypatch.setattr(program, "follow", fake)
+    monkeypatch.setattr(command, "follow", fake)
     built = image.get()
     assert built.name == "debian/trixie"
     assert built.packages == {"nfs-common": "1:2.8.3-1", "mdadm": "4.4-11"}
@@ -127,10 +127,10 @@ def test_an_image_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_two_machines_with_other_packages_have_other_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTools()
-    monkeypatch.setattr(program, "follow", fake)
+    monkeypatch.setattr(command, "follow", fake)
     deb = tmp_path / "x.deb"
     deb.write_text("new")
-    monkeypatch.setattr(package, "read", lambda path: Package(path, "nfs-common", "1:2.8.4-1", "nfs-utils"))
+    monkeypatch.setattr(apt, "read", lambda path: Package(path, "nfs-common", "1:2.8.4-1", "nfs-utils"))
     old, new = image.get(SoftwareSpec()), image.get(SoftwareSpec(packages=(str(deb),)))
     assert old.path != new.path
     assert new.replaced == {"nfs-common": "1:2.8.4-1"}
@@ -140,8 +140,8 @@ def test_two_machines_with_other_packages_have_other_images(tmp_path: Path, monk
 
 
 def test_a_package_that_replaces_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "follow", FakeTools())
-    monkeypatch.setattr(package, "read", lambda path: Package(path, "nfs-comon", "1", "other"))
+    monkeypatch.setattr(command, "follow", FakeTools())
+    monkeypatch.setattr(apt, "read", lambda path: Package(path, "nfs-comon", "1", "other"))
     with pytest.raises(RequestError, match="'nfs-comon' that it could replace; did you mean 'nfs-common'"):
         image.get(SoftwareSpec(packages=("x.deb",)))
 
@@ -154,7 +154,7 @@ def test_a_failed_build_leaves_nothing(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, fails: str, name: str, kind: type[Exception]
 ) -> None:
     said = (DATA / "mmdebstrap" / f"{name}.txt").read_text()
-    monkeypatch.setattr(program, "follow", FakeTools(fails, said))
+    monkeypatch.setattr(command, "follow", FakeTools(fails, said))
     with pytest.raises(kind):
         image.get()
     assert not list(own_cache.glob(f"*/*{cache.PARTIAL}"))
@@ -162,21 +162,21 @@ def test_a_failed_build_leaves_nothing(
 
 
 def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "follow", FakeTools("assemble", "lacks: mdadm\nlacks: sshd\n"))
+    monkeypatch.setattr(command, "follow", FakeTools("assemble", "lacks: mdadm\nlacks: sshd\n"))
     with pytest.raises(RequestError, match="debian/trixie lacks mdadm, sshd"):
         image.get()
 
 
 def test_what_does_not_fit_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "mkfs.ext4: Could not allocate block in ext2 filesystem while populating file system\n"
-    monkeypatch.setattr(program, "follow", FakeTools("assemble", said))
+    monkeypatch.setattr(command, "follow", FakeTools("assemble", said))
     with pytest.raises(RequestError, match=r"more than its size .*larger size"):
         image.get()
 
 
 def test_root_builds_where_nothing_stays_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeTools()
-    monkeypatch.setattr(program, "follow", fake)
+    monkeypatch.setattr(command, "follow", fake)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     image.get()
     assert all(argv[:2] == ["unshare", "--mount"] for argv in fake.ran)
@@ -187,7 +187,7 @@ def test_others_build_where_their_subordinate_ids_can_reach(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeTools()
-    monkeypatch.setattr(program, "follow", fake)
+    monkeypatch.setattr(command, "follow", fake)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     image.get()
@@ -208,7 +208,7 @@ def test_no_room_for_the_work_is_told_before_it_begins(monkeypatch: pytest.Monke
 
 
 def test_what_is_known_of_an_image_is_kept_with_it(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "follow", FakeTools())
+    monkeypatch.setattr(command, "follow", FakeTools())
     image.get()
     [known] = own_cache.glob("root/*/packages.json")
     assert json.loads(known.read_text())["nfs-common"] == {"version": "1:2.8.3-1", "source": "nfs-utils"}

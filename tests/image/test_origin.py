@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RequestError
-from raidproof.image import apt, image_recipe, origin
-from raidproof.image.image_recipe import ImageRecipe
-from raidproof.image.package import Installed
+from raidproof.image import apt, origin, recipe
+from raidproof.image.apt import Installed
+from raidproof.image.recipe import ImageRecipe
 
 STATUS = "Package: mdadm\nStatus: install ok installed\nVersion: 4.2-5\n"
 
@@ -36,14 +36,14 @@ def archive(files: dict[str, str]) -> bytes:
 def given_root(folder: Path, content: bytes) -> ImageRecipe:
     (folder / "root.tar").write_bytes(content)
     (folder / "recipe.toml").write_text('root = "root.tar"\n')
-    return image_recipe.load(folder / "recipe.toml")
+    return recipe.load(folder / "recipe.toml")
 
 
 def test_two_suites_come_from_two_places() -> None:
     options = Path("/work/apt.conf")
     lines = set()
     for suite in ("bookworm", "sid"):
-        declared = image_recipe.load(image_recipe.find(f"debian/{suite}"))
+        declared = recipe.load(recipe.find(f"debian/{suite}"))
         source = apt.Source("http://deb.example/debian", suite, Path("/keys"))
         argv = origin.mmdebstrap_command(declared, source, options, Path("/x/root.tar"))
         assert argv[-3:-1] == [suite, "/x/root.tar"]

@@ -12,7 +12,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.lab import lab_directory
 from raidproof.lab.lab_directory import ENTRY, LONGEST_PATH, LabDirectory, ProcessIdentity, all_labs, labs_directory
-from raidproof.machine.keys import LabKeys
+from raidproof.machine.login import LabKeys
 
 SLEEP = shutil.which("sleep") or "sleep"
 

@@ -13,8 +13,7 @@ from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.topology import MachineSpec, Role
 from raidproof.core.waiting import Deadline
 from raidproof.disk.cache import CutPolicy
-from raidproof.machine.machine import Machine
-from raidproof.machine.power import Cut
+from raidproof.machine.machine import Cut, Machine
 
 SPEC = MachineSpec(name="server", role=Role.SERVER, address=IPv4Interface("10.77.0.10/24"))
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

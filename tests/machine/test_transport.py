@@ -17,9 +17,8 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, LongWait
 from raidproof.machine import transport as transport_module
-from raidproof.machine.keys import KeyPair, LabKeys
-from raidproof.machine.login import LabLogin
-from raidproof.machine.remote_command import SHOWN
+from raidproof.machine.agent import SHOWN
+from raidproof.machine.login import KeyPair, LabKeys, LabLogin
 from raidproof.machine.transport import Transport
 
 KEYS = LabKeys.generate()

@@ -7,9 +7,9 @@ from unittest.mock import create_autospec
 import pytest
 
 from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.lab.lab import Lab
 from raidproof.monitor import capture
 from raidproof.monitor.capture import Capture, capture_command, capturing, connections_command, decode_command, dropped
-from raidproof.provider.registry import Lab
 
 SAID = (Path(__file__).parents[1] / "data" / "tshark" / "dumpcap.log").read_text()
 

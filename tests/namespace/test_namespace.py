@@ -15,7 +15,7 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.lab.lab_directory import ProcessIdentity
 from raidproof.namespace import Enclosure, Traffic
-from raidproof.run.doctor.isolation import try_namespaces, tun_finding
+from raidproof.run.doctor import try_namespaces, tun_finding
 
 HOME = Path(__file__).resolve().parents[2]
 REFUSAL = try_namespaces(root=os.geteuid() == 0)

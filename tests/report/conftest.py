@@ -8,9 +8,17 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.record.cell import CellRecord, PlanRecord, Repeat
 from raidproof.record.environment import Environment, MachineRecord
-from raidproof.record.evidence import BlockClass, Evidence
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.run import ControlSpec, CycleRecord, Recovery, RunRecord, Throughput, Timeline
+from raidproof.record.run import (
+    BlockClass,
+    ControlSpec,
+    CycleRecord,
+    Evidence,
+    Recovery,
+    RunRecord,
+    Throughput,
+    Timeline,
+)
 from raidproof.verdict.cell import conclude_plan, judge_cells
 
 SERIALS = ("disk0", "disk1", "disk2", "disk3")

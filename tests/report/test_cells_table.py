@@ -7,7 +7,7 @@ from rich.console import Console
 
 from raidproof.record.run import RunRecord
 from raidproof.report import show
-from raidproof.report.cells_table import shares
+from raidproof.report.cells import shares
 
 ENDS = ("\n1 level=10 chunk=64KiB export=sync: ", "\npostmark: ")
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from raidproof.record.run import RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import comparison_chart, sides
+from raidproof.report import comparison as report
+from raidproof.report.comparison import show_comparison
 from raidproof.report.comparison_html import render_comparison, write_comparison
-from raidproof.report.comparison_table import show_comparison
 from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -75,20 +75,20 @@ def test_every_chart_is_well_formed_and_said_in_words(comparison: ComparisonReco
 
 
 def test_bars_end_where_their_values_are(comparison: ComparisonRecord) -> None:
-    [group] = sides.groups(comparison)
-    chart = comparison_chart.speed(group)
+    [group] = report.groups(comparison)
+    chart = report.speed(group)
     for row, pair in zip(chart.rows, group.pairs, strict=True):
         for bar, side in zip(row.bars, (pair.base, pair.new), strict=True):
             assert bar.end == chart.x.at(side.median or 0)
             assert len(bar.dots) == len(side.values)
             assert bar.hatched
-            assert row.top < bar.top < row.top + comparison_chart.ROW - comparison_chart.BAR
+            assert row.top < bar.top < row.top + report.ROW - report.BAR
         assert not row.strong
 
 
 def test_a_difference_stands_out(comparison: ComparisonRecord) -> None:
     comparison.pairs[0].finding = Finding.HIGHER
-    row = comparison_chart.speed(sides.groups(comparison)[0]).rows[0]
+    row = report.speed(report.groups(comparison)[0]).rows[0]
     assert row.strong
     assert row.said == "new/base 1.167, higher"
     assert not row.bars[0].hatched
@@ -98,19 +98,19 @@ def test_a_side_without_a_figure_has_no_bar(comparison: ComparisonRecord) -> Non
     pair = comparison.pairs[0]
     pair.new.median, pair.new.values, pair.ratio, pair.finding = None, [], None, Finding.ONE_SIDED
     pair.why = "new: ERROR, no answer"
-    row = comparison_chart.speed(sides.groups(comparison)[0]).rows[0]
-    assert row.bars[1].end == comparison_chart.LEFT
+    row = report.speed(report.groups(comparison)[0]).rows[0]
+    assert row.bars[1].end == report.LEFT
     assert row.words == "export=sync: base 23.8, new not measured; not measured"
     assert "no answer" in shown(comparison)
     assert "no answer" in render_comparison(comparison)
 
 
 def test_losses_are_drawn_where_power_was_cut(comparison: ComparisonRecord) -> None:
-    chart = comparison_chart.loss(comparison)
+    chart = report.loss(comparison)
     assert chart is not None
     assert [[bar.words for bar in row.bars] for row in chart.rows] == [["0", "0"], ["9,602", "2,897"]]
     comparison.cuts = []
-    assert comparison_chart.loss(comparison) is None
+    assert report.loss(comparison) is None
     assert 'id="cuts"' not in render_comparison(comparison)
 
 
@@ -120,7 +120,7 @@ def test_machines_with_the_same_versions_share_a_line() -> None:
         for machine, what, new in (("server", "zlib", "2"), ("server", "kernel", "2"), ("client1", "kernel", "2"))
     ]
     versions.append(Version(machine="server", what="attr", base="1", new=None))
-    assert sides.by_versions(versions) == [
+    assert report.by_versions(versions) == [
         ("kernel", "1", "2", "server, client1"),
         ("zlib", "1", "2", "server"),
         ("attr", "1", "not there", "server"),

@@ -22,10 +22,9 @@ from raidproof.record.exploration import (
     WriteRecord,
 )
 from raidproof.record.outcome import Outcome
-from raidproof.report import exploration_words as words
-from raidproof.report.exploration_chart import RIGHT, figure
+from raidproof.report import exploration as words
+from raidproof.report.exploration import RIGHT, figure, show_exploration
 from raidproof.report.exploration_html import render_exploration, write_exploration
-from raidproof.report.exploration_table import show_exploration
 from raidproof.report.html import render
 
 

@@ -2,9 +2,9 @@ from itertools import combinations
 
 from raidproof.record.run import RunRecord, Timeline
 from raidproof.report.axis import Axis
-from raidproof.report.moments import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
-from raidproof.report.scatter import CHARACTER, LINE_HEIGHT, scatter
-from raidproof.report.scatter import NARROW as NARROW_SCATTER
+from raidproof.report.cells_chart import CHARACTER, LINE_HEIGHT, scatter
+from raidproof.report.cells_chart import NARROW as NARROW_SCATTER
+from raidproof.report.timeline import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
 
 
 def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:

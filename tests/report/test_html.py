@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.run import RunRecord
 from raidproof.report import write_html
-from raidproof.report.columns import COLUMNS
+from raidproof.report.cells import COLUMNS
 from raidproof.report.html import render
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}

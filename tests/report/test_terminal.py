@@ -8,7 +8,7 @@ from rich.console import Console
 
 from raidproof.record.run import RunRecord
 from raidproof.report import show
-from raidproof.report.columns import COLUMNS
+from raidproof.report.cells import COLUMNS
 
 REPORT = Path("results/20260504-123000-demo/report.html")
 

@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.cli.main import main
-from raidproof.core.errors import RequestError, RequirementMissing, RigError
-from raidproof.core.exit_status import Status
-from raidproof.core.interrupt import unwinding_on_signals
+from raidproof.core.errors import RequestError, RequirementMissing, RigError, Status
 from raidproof.core.topology import Platform, SoftwareSpec
-from raidproof.core.waiting import wall_clock
+from raidproof.core.waiting import unwinding_on_signals, wall_clock
 from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.forecast import Forecast
 from raidproof.plan.plan import read_plan

@@ -6,13 +6,12 @@ from typing import cast
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.crash.checker.checker import Checker
+from raidproof.crash.checker import Checker
 from raidproof.crash.exploration import Budget
 from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run import exploration as module
-from raidproof.run.exploration import Options, explore_cycle, undated
-from raidproof.run.source import source_of
+from raidproof.run.exploration import Options, explore_cycle, source_of, undated
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 

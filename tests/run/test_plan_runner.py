@@ -10,7 +10,7 @@ import pytest
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import wall_clock
 from raidproof.plan.cell import Cell, Matrix, matrix_of
-from raidproof.plan.duration import CUT_S
+from raidproof.plan.forecast import CUT_S
 from raidproof.plan.plan import read_plan
 from raidproof.record import CycleRecord, RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat

@@ -2,7 +2,7 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec, server_and_clients
-from raidproof.plan.run import RunSpec
+from raidproof.plan.plan import RunSpec
 from raidproof.run.platform import platform_for, platform_of, refuse_unknown, words_of
 
 

@@ -15,7 +15,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.lab import lab_directory
 from raidproof.lab.lab_directory import ENTRY, LabDirectory
-from raidproof.machine.keys import LabKeys
+from raidproof.machine.login import LabKeys
 from raidproof.run import shell
 from raidproof.run.shell import KeptLab, choose, enter, kept_labs, machine_of
 

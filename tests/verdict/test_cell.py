@@ -6,9 +6,8 @@ import pytest
 
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
-from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CycleRecord, Evidence, RunRecord
 from raidproof.verdict.cell import conclude_plan, judge_cell, judge_cells
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from raidproof.guest.ledger_writer import KINDS
-from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome
+from raidproof.record.run import Evidence
 from raidproof.verdict.contract import (
     LEAST_JUDGED,
     PROMISES,

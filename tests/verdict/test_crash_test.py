@@ -13,12 +13,11 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
-from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.run import Evidence
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.crash_test import conclude, conclude_control, conditions_of, judge_cycle, judge_run
-from raidproof.workload.history import Ended, History
-from raidproof.workload.replies import write_replies
+from raidproof.workload.history import Ended, History, write_replies
 from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -385,7 +384,7 @@ def test_a_disk_is_blamed_for_what_its_lie_covers(
     write_log(store.path / "write.log", done)
     cycle.files["write log"] = "write.log"
     # The made-up log is of a time long before the ledger.
-    monkeypatch.setattr("raidproof.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    monkeypatch.setattr("raidproof.verdict.blame.BEGUN_LATE_NS", 1 << 62)
     assert judged(cycle, store) is Outcome.FAIL
     assert f"blamed on {blame}" in cycle.reason
 
@@ -394,7 +393,7 @@ def test_a_disk_is_blamed_for_what_its_lie_covers(
 def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
     store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
 ) -> None:
-    monkeypatch.setattr("raidproof.verdict.lies.BEGUN_LATE_NS", 1 << 62)
+    monkeypatch.setattr("raidproof.verdict.blame.BEGUN_LATE_NS", 1 << 62)
     cycle.not_recovered = "mount: bad superblock"
     cycle.disks["disk0"]["broken_promises"] = 1
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)

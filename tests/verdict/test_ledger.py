@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, UNREADABLE
-from raidproof.record.evidence import BROKEN, BlockClass, Evidence
+from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, build_evidence, classify
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
-from raidproof.record.evidence import Evidence
 from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.record.run import Evidence
 from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec

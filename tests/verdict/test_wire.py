@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.monitor.packets import Exchange, Operation, parse_connections, parse_packets
+from raidproof.monitor.capture import Exchange, Operation, parse_connections, parse_packets
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.wire import (
     Range,

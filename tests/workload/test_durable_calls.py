@@ -14,7 +14,7 @@ import pytest
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
-from raidproof.record.evidence import Evidence
+from raidproof.record.run import Evidence
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
 from raidproof.workload.ledger import LedgerSpec

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.workload.fio_report import (
+from raidproof.workload.fio import (
     FioResult,
     added_series,
     after_ramp,
@@ -16,7 +16,7 @@ from raidproof.workload.fio_report import (
     percentile_ns,
     series,
 )
-from raidproof.workload.sample import Point
+from raidproof.workload.regime import Point
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 

@@ -21,9 +21,9 @@ from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
+from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
-from raidproof.machine.remote_command import RemoteCommand
-from raidproof.record.evidence import BlockClass, Evidence
+from raidproof.record.run import BlockClass, Evidence
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import (

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
-from raidproof.workload.sample import Place
+from raidproof.workload.regime import Place
 from raidproof.workload.shared_file import (
     CheckState,
     SharedFile,

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from raidproof.core.errors import RequestError
-from raidproof.core.exit_status import Status
+from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
     from raidproof.record.outcome import Outcome
-    from raidproof.run.source import Source
+    from raidproof.run.exploration import Source
 
 TEARS = (512, 4096)
 DEFAULT_STATES = 1000
@@ -59,7 +58,7 @@ def explore(
     from raidproof.provider.registry import prepare  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.run.doctor import require_host  # noqa: PLC0415
-    from raidproof.run.source import source_of  # noqa: PLC0415
+    from raidproof.run.exploration import source_of  # noqa: PLC0415
 
     if tear not in TEARS:
         raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
@@ -87,7 +86,7 @@ def explore(
         budget = Budget(states=wanted, minutes=minutes)
         options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume, at_replies=at_replies)
         record, page = explore_cycle(source, options)
-    from raidproof.report.exploration_table import show_exploration  # noqa: PLC0415
+    from raidproof.report.exploration import show_exploration  # noqa: PLC0415
 
     show_exploration(record, Console(), page)
     raise typer.Exit(Status[record.outcome.name])
@@ -95,7 +94,7 @@ def explore(
 
 def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
     """Show one state again, and say what came of it and what can be done with it."""
-    from raidproof.run.replay import find, replay  # noqa: PLC0415
+    from raidproof.run.exploration import find, replay  # noqa: PLC0415
 
     shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
     for line in shown.lines:

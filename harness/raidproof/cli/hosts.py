@@ -24,7 +24,7 @@ def adopt(
     """Show what is on the disks of an inventory, and mark them as raidproof's once you agree."""
     from raidproof.provider.hosts import adopt as adoption  # noqa: PLC0415
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
-    from raidproof.provider.hosts.reach import reached  # noqa: PLC0415
+    from raidproof.provider.hosts.login import reached  # noqa: PLC0415
 
     named = load_inventory(inventory)
     ask = typer.prompt if yes is None and sys.stdin.isatty() else None
@@ -37,9 +37,8 @@ def adopt(
 def restore(inventory: Inventory) -> None:
     """Put every machine back as it was before a run that was killed; do nothing where all is as it was."""
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
-    from raidproof.provider.hosts.reach import reached  # noqa: PLC0415
-    from raidproof.provider.hosts.restore import restore_all  # noqa: PLC0415
-    from raidproof.provider.hosts.snapshot import copies  # noqa: PLC0415
+    from raidproof.provider.hosts.login import reached  # noqa: PLC0415
+    from raidproof.provider.hosts.snapshot import copies, restore_all  # noqa: PLC0415
 
     with reached(load_inventory(inventory).machines) as machines:
         restored = restore_all(machines, copies())

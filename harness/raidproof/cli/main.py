@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs, so that help and mistakes are answered at once."""
+"""The command line. Each command imports what it needs when it runs, so that help is shown at once."""
 
 import configparser
 import errno
@@ -14,7 +14,6 @@ from rich.console import Console
 from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
-from raidproof.cli import log as cli_log
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -22,11 +21,11 @@ from raidproof.core.errors import (
     RaidproofError,
     RequestError,
     RequirementMissing,
+    Status,
     nearest,
 )
-from raidproof.core.exit_status import Status
-from raidproof.core.interrupt import interrupted, unwind_on_signals
-from raidproof.run.options import OPTIONS
+from raidproof.core.waiting import interrupted, unwind_on_signals
+from raidproof.run.plan_runner import OPTIONS
 
 if TYPE_CHECKING:
     from raidproof.core.topology import Platform
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parents[3]
 RESULTS = Path("results")
-
 HELP = {option.name: option.help for option in OPTIONS}
 Provider = Annotated[str | None, typer.Option(help=HELP["provider"])]
 Inventory = Annotated[Path | None, typer.Option(help=HELP["inventory"])]
@@ -45,7 +43,6 @@ Image = Annotated[str | None, typer.Option(help=HELP["image"])]
 Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
 Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
 Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
-
 Select = Annotated[str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")]
@@ -57,8 +54,6 @@ Base = Annotated[
     typer.Option(metavar="KEY=VALUE", help="The known side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
 ]
 New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The side that is tried, said likewise.")]
-
-
 app = typer.Typer(
     name="raidproof",
     help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
@@ -70,9 +65,42 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def export_log(
+    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    disk: Annotated[str, typer.Argument(help="which disk, by its serial: disk0, disk1, ...")],
+    file: Annotated[Path, typer.Argument(help="where to write it; must not be there yet")],
+    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
+    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+) -> None:
+    """Write what a disk was asked, up to its power's end, in the format of the kernel's dm-log-writes target."""
+    from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
+    from raidproof.disk.writelog import LogError, WriteLog  # noqa: PLC0415
+    from raidproof.record import RunStore  # noqa: PLC0415
+    from raidproof.run.exploration import LOG, choose_cycle  # noqa: PLC0415
+
+    if file.exists():
+        raise RequestError(f"{file} is there already", remedy="give another name, or remove it")
+    store = RunStore.find(run, results)
+    chosen = choose_cycle(store.load(), store.path, cycle)
+    # What is broken off leaves nothing that could be taken for a whole log.
+    partial = file.with_name(f"{file.name}.partial")
+    try:
+        entries = export_dm_log_writes(WriteLog(store.path / chosen.files[LOG]), disk, partial)
+        partial.rename(file)
+    except LogError as error:
+        raise RequestError(f"{chosen.name}: {error}") from error
+    except OSError as error:
+        remedy = "free some space" if error.errno == errno.ENOSPC else "give a name in a folder that can be written"
+        raise RequestError(f"cannot write {file}: {error.strerror}", remedy=remedy) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    print(f"{chosen.name}, {disk}: {entries:,} entries in {file}")  # noqa: T201
+
+
 app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
-app.command()(cli_log.export_log)
+app.command()(export_log)
 
 
 def show_version(asked: bool) -> None:
@@ -167,7 +195,7 @@ def run(
     if dry_run:
         return
     from raidproof.report.terminal import show  # noqa: PLC0415
-    from raidproof.run.runner import newest_of, run_plan  # noqa: PLC0415
+    from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
@@ -213,7 +241,7 @@ def compare_sides(
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
-    from raidproof.report.comparison_table import show_comparison  # noqa: PLC0415
+    from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
     comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
     show_comparison(comparison, Console(), page)
@@ -271,7 +299,7 @@ def gc(
     kept: Annotated[bool, typer.Option("--kept", help="End the labs that were kept with --keep, too.")] = False,
 ) -> None:
     """Find and remove what a killed run left behind: processes, namespaces, files."""
-    from raidproof.lab.garbage import collect  # noqa: PLC0415
+    from raidproof.lab.lab_directory import collect  # noqa: PLC0415
 
     did = False
     for line in collect(kept=kept):
@@ -295,7 +323,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of fi
 def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
     """Return the cells of a plan that were asked for, and describe them."""
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
-    from raidproof.plan.describe import describe  # noqa: PLC0415
+    from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
 
     said = {name: value for name, value in changes.items() if value is not None}

@@ -1,7 +1,8 @@
-"""What can go wrong, by whose fault it is: the user's request, the machine's equipment, the rig, or the product."""
+"""The errors of raidproof by their origin (request, host, rig, product), and the exit status of each."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import IntEnum
 
 
 class RaidproofError(Exception):
@@ -61,3 +62,17 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     close = get_close_matches(word, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}valid: {', '.join(known)}"
+
+
+class Status(IntEnum):
+    """A command's exit status; each `raidproof.record.outcome.Outcome` has the one of its name."""
+
+    PASS = 0
+    FAIL = 1
+    BAD_REQUEST = 2
+    ERROR = 3
+    INVALID = 4
+    INCONCLUSIVE = 5
+    REQUIREMENT_MISSING = 6
+    SKIP = 6
+    INTERRUPTED = 130

@@ -1,7 +1,8 @@
-"""What all layers of the stack share: how a request is refused, how what took effect is compared with it."""
+"""What all layers of the stack share: refusals, and the comparison of a request with what took effect."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Protocol, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -14,6 +15,12 @@ PAGE_SIZE = 4096
 """Bytes of a memory page on every architecture that the images are built for."""
 
 Value = str | int | float | bool | tuple[str, ...] | None
+
+Word = TypeVar("Word")
+HOMEHOST = "raidproof"
+"""What our arrays are created with (mdadm --homehost): each member's superblock has it before the array's name."""
+UUID_PREFIX = "72616964-7072-6f6f-66"
+"""``raidproof`` in ASCII: how the UUID of a log or journal that lies on a disk of its own begins, if it is ours."""
 
 
 class Machine(Protocol):
@@ -102,9 +109,6 @@ def require_effective(layer: str, asked: Mapping[str, Value], found: Mapping[str
     """
     if different := differences(asked, found):
         raise NotEffective(f"{layer} is not as asked: {'; '.join(map(str, different))}")
-
-
-Word = TypeVar("Word")
 
 
 def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
@@ -197,3 +201,9 @@ def _words(annotation: Any) -> list[str]:
     """All words of a Literal, also inside of an Optional."""
     arguments = get_args(annotation)
     return [word for part in arguments for word in ([str(part)] if isinstance(part, str | int) else _words(part))]
+
+
+def uuid_of(text: str) -> str:
+    """Return a UUID of ours, always the same for a text."""
+    digits = sha256(text.encode()).hexdigest()
+    return f"{UUID_PREFIX}{digits[:2]}-{digits[2:14]}"

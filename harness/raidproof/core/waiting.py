@@ -1,15 +1,15 @@
-"""The only clock and the only sleep of the harness.
+"""Waiting with deadlines, and the signals that end it: SIGINT and SIGTERM unwind what is open."""
 
-All timestamps are CLOCK_MONOTONIC in nanoseconds: the disk engine, the ledger and the faults share it, so what one
-of them stamped can be ordered against the others.
-"""
-
+import os
+import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import FrameType
 from typing import TypeVar
 
 from raidproof.core.errors import DeadlineExceeded
@@ -18,6 +18,11 @@ T = TypeVar("T")
 LONG_S = 5.0
 """Whatever waits for longer says for what."""
 _listeners: list[Callable[[str], object]] = []
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 3
+"""The signal of this number ends the unwinding too; what is left is then for ``raidproof gc``."""
+_received = 0
 
 
 def now_ns() -> int:
@@ -123,3 +128,38 @@ def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[No
 def pause(seconds: float) -> None:
     """Let measured time pass: the length of a workload, never a guess at when something is ready."""
     time.sleep(seconds)
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    global _received  # noqa: PLW0603  a process has one set of signal handlers
+    _received += 1
+    if _received in {1, PATIENCE}:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+    # Not print(): a handler may interrupt a write to the same buffered stream.
+    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"raidproof: cleaning up; once more to stop at once\n")
+
+
+def interrupted() -> bool:
+    """Whether a signal came since ``unwind_on_signals``, even if something else has caught its exception."""
+    return _received > 0
+
+
+def unwind_on_signals() -> None:
+    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, once: a second one must not cut the clean-up short."""
+    global _received  # noqa: PLW0603
+    _received = 0
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _interrupt)
+
+
+@contextmanager
+def unwinding_on_signals() -> Iterator[None]:
+    """Do so while the body runs, then give the signals back to whoever had them."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    unwind_on_signals()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,15 +9,23 @@ from typing import NamedTuple
 
 from raidproof.core.blame import Blame
 from raidproof.core.errors import RigError
-from raidproof.crash.checker.observation import End, Observation, ThroughNfsd
+from raidproof.crash.check import End, Observation, ThroughNfsd
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import CycleRecord
-from raidproof.verdict.contract import PROMISES, Conditions, judge_blocks, judge_nothing_invented, judge_promises
+from raidproof.verdict.blame import Lost, blamed
+from raidproof.verdict.contract import (
+    OLDER,
+    PROMISES,
+    Conditions,
+    judge_age,
+    judge_blocks,
+    judge_nothing_invented,
+    judge_promises,
+    too_old,
+)
 from raidproof.verdict.crash_test import conditions_of, history_of
-from raidproof.verdict.integrity import fault_of
 from raidproof.verdict.ledger import Found, Loss, Torn, balance_of
-from raidproof.verdict.lies import Lost, blamed
-from raidproof.verdict.write_back import OLDER, judge_age, too_old
+from raidproof.verdict.members import fault_of
 from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
 
 WHERE = "on the server"

@@ -1,18 +1,23 @@
-"""To whom a byte of an array belongs: a file, a directory, or metadata of the file system on it.
-
-XFS is asked by xfs_io's ``fsmap`` while it is mounted (which needs a reverse mapping btree to tell files apart) and
-else by xfs_db's ``blockuse`` (which needs a log that has been replayed). Ext4 is asked by debugfs and dumpe2fs,
-mounted or not.
-"""
+"""The owner of a byte of the array (a file, a directory, metadata), and of the requests of a crash state."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from raidproof.core.command import CommandFailed
+from raidproof.core.errors import RaidproofError
 from raidproof.core.layer import Machine
+from raidproof.core.log import logger
 from raidproof.core.units import SECTOR
-from raidproof.crash.states.patch import BLOCK
-from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
+from raidproof.crash.checker import Checker
+from raidproof.crash.checker_worker import CheckerWorker, Checks, RecordingCursor
+from raidproof.crash.recording import Recording
+from raidproof.crash.states import BLOCK, CrashState, DiskStates, Survivor
+from raidproof.record.exploration import WriteRecord
+from raidproof.storage.array.state import Place, place_of
+from raidproof.storage.array.superblock import superblock_of
+from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec, XfsSpec
 
 FREE = "free space"
 UNKNOWN = "nobody could be found that it belongs to"
@@ -30,6 +35,9 @@ _FREE_BLOCKS = re.compile(r"^  Free blocks: (.+)$", re.MULTILINE)
 _EXT4_INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group descriptors", 8: "ext4 journal"}
 _XFS_WORDS = {"journalling log": "XFS log", "log": "XFS log", "sb": "XFS superblock", "inode": "inodes"}
 _XFS_FREE = frozenset({FREE, "free1", "free2"})
+
+MOST_OWNERS = 12
+"""Requests of one state whose owners are asked for: each takes a process or two in the machine."""
 
 
 class Owner(NamedTuple):
@@ -168,3 +176,138 @@ def parse_groups(text: str, block: int) -> str | None:
 def _holds(ranges: str, block: int) -> bool:
     pairs: Sequence[list[str]] = [one.split("-") for one in ranges.split(", ")]
     return any(int(pair[0]) <= block <= int(pair[-1]) for pair in pairs)
+
+
+class Piece(NamedTuple):
+    """A part of a request, or all of it."""
+
+    member: int
+    start: int
+    """Its first byte on the member."""
+
+
+class WriteOwner(NamedTuple):
+    """What it is part of."""
+
+    stripe: int | None = None
+    owner: str | None = None
+
+
+Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
+"""Tells it of some pieces in a state."""
+
+
+class WriteOwners:
+    """Asks the superblocks of a state, and a checker on whose disks it is."""
+
+    def __init__(self, bench: CheckerWorker, roller: RecordingCursor) -> None:
+        self.bench = bench
+        self.roller = roller
+
+    def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
+        """Tell of some pieces; what cannot be found out is left open."""
+        self.roller.go(state.cut)
+        places = {piece: placed(self.roller.window, state, piece) for piece in dict.fromkeys(pieces)}
+        offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
+        try:
+            # Where all that was asked is there: a broken state may not even mount.
+            full = CrashState(state.cut, tuple(map(Survivor, self.roller.window.open)))
+            self.bench.submit(self.roller.job(full)).result()
+            owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
+        except RaidproofError:
+            logger.exception("owners in state %s", state.name)
+            owners = {}
+        return {piece: belonging(place, owners) for piece, place in places.items()}
+
+
+def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
+    """Return what a byte is to md in a state; None where the member has no superblock that says so."""
+    superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
+    if superblock is None:
+        return None
+    try:
+        return place_of(superblock, piece.start)
+    except RaidproofError:
+        return None
+
+
+def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
+    """Put together what is known."""
+    if place is None:
+        return WriteOwner()
+    if place.array_offset is None:
+        return WriteOwner(place.stripe, place.area.value)
+    return WriteOwner(place.stripe, owners.get(place.array_offset, place.area.value))
+
+
+def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
+    """Ask a checker, whose disks still hold what it looked at last, for the owners of bytes of its array."""
+    # Of an array of arrays the superblocks tell of the inner one, whose bytes are not the file system's.
+    if not isinstance(checker, Checker) or len(checker.stack.array.devices) > 1:
+        return {}
+    device = checker.stack.array.devices[0].device
+    with _up(checker):
+        return {
+            offset: owner(checker.machine, checker.stack.filesystem, device, DIRECTORY, offset) for offset in offsets
+        }
+
+
+@contextmanager
+def _up(checker: Checker) -> Iterator[None]:
+    machine, orders = checker.machine, checker.orders
+    for _, argv in orders["assemble"]:
+        machine.succeed(argv)
+    mounted = False
+    try:
+        try:
+            machine.succeed(orders["mount"])
+            mounted = True
+        except CommandFailed:
+            logger.info("state does not mount: its owners are read without")
+        yield
+    finally:
+        if mounted:
+            machine.succeed(orders["unmount"])
+        machine.succeed(orders["stop"])
+
+
+class Part(NamedTuple):
+    """A part of a request of a state, or all of it."""
+
+    request: int
+    start: int
+    end: int
+    member: int
+
+    @property
+    def at(self) -> Piece:
+        """Where it begins."""
+        return Piece(self.member, self.start)
+
+    def record(self, recording: Recording, known: Mapping[Piece, WriteOwner]) -> WriteRecord:
+        """Name it."""
+        belonging = known.get(self.at, WriteOwner())
+        return WriteRecord(
+            request=self.request,
+            kind=recording.request(self.request).kind.name.lower(),
+            member=recording.members[self.member].serial,
+            lba=self.start // SECTOR,
+            sectors=(self.end - self.start) // SECTOR,
+            stripe=belonging.stripe,
+            owner=belonging.owner,
+        )
+
+
+def whole(requests: Iterable[int], cut: int) -> CrashState:
+    """Return the state in which these have survived."""
+    return CrashState(cut, tuple(map(Survivor, requests)))
+
+
+def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
+    """Return the survivors of a state, each part of one by itself."""
+    parts = []
+    for number, spans in state.survivors:
+        request = recording.request(number)
+        for start, end in spans or ((request.offset, request.offset + request.length),):
+            parts.append(Part(number, start, end, request.member))
+    return parts

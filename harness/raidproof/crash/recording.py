@@ -51,7 +51,7 @@ class Recording:
             elif record.kind is Kind.FREEZE:
                 frozen, self.end_ns = True, record.completed_ns
             elif record.kind is Kind.MARK:
-                # `raidproof.disk.harm` marks both, and nobody else marks anything.
+                # `raidproof.disk.engine` marks both, and nobody else marks anything.
                 self.spoilt_ns = record.completed_ns if self.spoilt_ns is None else self.spoilt_ns
             elif record.kind in _KEPT and not frozen:
                 self.records.append(record)

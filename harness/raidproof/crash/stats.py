@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import NamedTuple
 
-from raidproof.crash.checker.observation import End, Observation, Rows, ThroughNfsd
+from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.judge import NFSD, Damage, Judgement, Oracle
 from raidproof.crash.recording import Recording
-from raidproof.crash.states.sampler import Choice
-from raidproof.crash.states.state import CrashState
-from raidproof.crash.states.torn import Torn
+from raidproof.crash.sampler import Choice
+from raidproof.crash.states import CrashState, Torn
 from raidproof.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
-from raidproof.verdict.lies import Lies, Lost
+from raidproof.verdict.blame import Lies, Lost
 
 KEPT = 5
 """States of one failure whose names are kept."""

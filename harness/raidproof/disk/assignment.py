@@ -4,8 +4,8 @@ from raidproof.core.topology import NO_MECHANICS, ControllerSpec, DiskSpec, Topo
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.messages import Disks, MemberSpec
 from raidproof.disk.profile import Profile, load_profile
-from raidproof.disk.timing import controller
-from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing import hardware
+from raidproof.disk.timing.rotational import Placement
 
 
 def disks_of(topology: Topology) -> Disks:
@@ -19,12 +19,12 @@ def disks_of(topology: Topology) -> Disks:
     return Disks(
         members=tuple(_member(disk, controllers.get(disk.controller or ""), timed) for disk in topology.disks),
         controllers=tuple(
-            controller.ControllerSpec(
+            hardware.ControllerSpec(
                 name=one.name,
                 bandwidth_mb_s=one.bandwidth_mb_s,
                 commands_per_s=one.commands_per_s,
                 cache=one.cache,
-                battery=controller.Battery(one.battery),
+                battery=hardware.Battery(one.battery),
             )
             for one in topology.controllers
         ),

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raidproof.core.errors import RigError
-from raidproof.disk import harm
-from raidproof.disk.engine import Engine
+from raidproof.disk.engine import Engine, clear_flaws, corrupt, set_flaw, swap
 from raidproof.disk.messages import (
     ClearFlaws,
     Corrupt,
@@ -60,10 +59,10 @@ class ControlServer:
             Reset: lambda m: self._done(lambda: engine.reset(m.old)),
             SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
             Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
-            SetFlaw: lambda m: self._done(lambda: harm.set_flaw(engine, m.serial, m.flaw)),
-            ClearFlaws: lambda m: self._done(lambda: harm.clear_flaws(engine, m.serials)),
-            Corrupt: lambda m: self._done(lambda: harm.corrupt(engine, m.serial, m.offset, m.length, m.seed)),
-            Swap: lambda m: self._done(lambda: harm.swap(engine, m.one, m.other)),
+            SetFlaw: lambda m: self._done(lambda: set_flaw(engine, m.serial, m.flaw)),
+            ClearFlaws: lambda m: self._done(lambda: clear_flaws(engine, m.serials)),
+            Corrupt: lambda m: self._done(lambda: corrupt(engine, m.serial, m.offset, m.length, m.seed)),
+            Swap: lambda m: self._done(lambda: swap(engine, m.one, m.other)),
         }
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

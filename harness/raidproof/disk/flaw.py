@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from raidproof.disk.coalesced_undo import SECTOR
+from raidproof.disk.cache import SECTOR
 
 
 class FlawKind(Enum):

@@ -11,8 +11,8 @@ from raidproof.core.errors import RigError
 from raidproof.disk.cache import CacheMode, CutPolicy, Fate
 from raidproof.disk.flaw import Flaw, FlawKind
 from raidproof.disk.profile import Profile
-from raidproof.disk.timing.controller import ControllerSpec
-from raidproof.disk.timing.geometry import Placement
+from raidproof.disk.timing.hardware import ControllerSpec
+from raidproof.disk.timing.rotational import Placement
 
 T = TypeVar("T")
 

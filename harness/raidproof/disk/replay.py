@@ -1,15 +1,30 @@
-"""What a write log says the disks held: its records repeated on fresh members."""
+"""Replays of a write log: on members, and as the log of dm-log-writes."""
 
 import json
-from collections.abc import Callable
-from typing import TypeAlias
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
-from raidproof.disk.drive import cut
-from raidproof.disk.writelog import Flag, Kind, LogError, Record, WriteLog, kept_by
+from raidproof.disk.connection import cut
+from raidproof.disk.sparse_image import SparseImage
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, Record, WriteLog, kept_by
 
 _Handler: TypeAlias = Callable[[list[Member], Record], None]
 _CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
+
+MAGIC = 0x6A736677736872
+VERSION = 1
+SECTOR = 512
+FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
+_SUPER = struct.Struct("<QQQI")
+_ENTRY = struct.Struct("<QQQQ")
+_LARGEST_DISCARD = 128 << 20  # bytes: replay-log leaves out longer ones where it has to write the zeroes itself
+_LARGEST_ZERO = 16 << 20
+_LARGEST_OLD = 1 << 20
+_LOGGED = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
+_ENDS = frozenset({Kind.FREEZE, Kind.RESET, Kind.SWAP})
 
 
 def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
@@ -90,3 +105,97 @@ _HANDLERS: dict[Kind, _Handler] = {
     Kind.POWER_ON: _power_on,
     Kind.SWAP: _swap,
 }
+
+
+def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
+    """Write what one member was asked, up to the first power cut, reset or exchange, and return the number of entries.
+
+    The order is the one that dm-log-writes gives: a write appears when a flush has covered it, a FUA write when it
+    completed. A FUA write that overlaps waiting ones brings them with it, so that the result is the member's image.
+    The old data of a disk that was not blank comes first, as writes.
+
+    Raises:
+        LogError: no such member, no data in the log, or a request that is not made of whole sectors.
+    """
+    if not log.with_data:
+        raise LogError(f"{log.path}: written without data, there is nothing to export")
+    number, entries = log.number(serial), 0
+    with path.open("wb") as file:
+        file.seek(SECTOR)
+        if log.members[number].old:
+            entries += _append_old_data(file, log.members[number].size)
+        for record in _ordered(log, number):
+            entries += _append(file, log, record)
+        file.truncate(file.tell())
+        file.seek(0)
+        file.write(_SUPER.pack(MAGIC, VERSION, entries, SECTOR).ljust(SECTOR, b"\0"))
+    return entries
+
+
+def _ordered(log: WriteLog, number: int) -> Iterator[Record]:
+    waiting: list[Record] = []
+    for record in log:
+        if record.kind in _ENDS:
+            break
+        if record.member == ALL_MEMBERS and record.kind is Kind.MARK:
+            yield record
+        elif record.member != number:
+            continue
+        elif record.kind is Kind.FLUSH:
+            yield from waiting
+            waiting = []
+            yield record
+        elif record.kind in _LOGGED and record.flags & Flag.FUA:
+            beneath = [index for index, other in enumerate(waiting) if _overlap(other, record)]
+            count = beneath[-1] + 1 if beneath else 0
+            yield from waiting[:count]
+            waiting = waiting[count:]
+            yield record
+        elif record.kind in _LOGGED:
+            waiting.append(record)
+    yield from waiting
+
+
+def _overlap(one: Record, other: Record) -> bool:
+    return one.offset < other.offset + other.length and other.offset < one.offset + one.length
+
+
+def _append(file: BinaryIO, log: WriteLog, record: Record) -> int:
+    if (record.offset | record.length) % SECTOR:
+        raise LogError(f"{log.path}: request {record.sequence} is not made of whole sectors")
+    fua = FUA if record.flags & Flag.FUA else 0
+    if record.kind is Kind.MARK:
+        text = bytes(record.data)[: SECTOR - _ENTRY.size - 1]
+        file.write((_ENTRY.pack(0, 0, MARK, len(text)) + text).ljust(SECTOR, b"\0"))
+        return 1
+    if record.kind is Kind.FLUSH:
+        _head(file, 0, 0, FLUSH)
+        return 1
+    if record.kind is Kind.WRITE:
+        _head(file, record.offset, record.length, fua)
+        file.write(record.data)
+        return 1
+    largest = _LARGEST_DISCARD if record.kind is Kind.DISCARD else _LARGEST_ZERO
+    starts = range(record.offset, record.offset + record.length, largest)
+    for start in starts:
+        length = min(largest, record.offset + record.length - start)
+        if record.kind is Kind.DISCARD:
+            _head(file, start, length, DISCARD | fua)
+        else:
+            _head(file, start, length, fua)
+            file.seek(length, 1)
+    return len(starts)
+
+
+def _append_old_data(file: BinaryIO, size: int) -> int:
+    old = SparseImage(size, old=True)
+    starts = range(0, size, _LARGEST_OLD)
+    for start in starts:
+        length = min(_LARGEST_OLD, size - start)
+        _head(file, start, length, 0)
+        file.write(old.content(start, length))
+    return len(starts)
+
+
+def _head(file: BinaryIO, offset: int, length: int, flags: int) -> None:
+    file.write(_ENTRY.pack(offset // SECTOR, length // SECTOR, flags, 0).ljust(SECTOR, b"\0"))

@@ -1,7 +1,9 @@
-"""Sparse memory that holds the bytes of one disk: zeroes at first, or old data."""
+"""Sparse content of a disk, in memory and as a file: zeroes or old data until it is written."""
 
 import mmap
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -28,6 +30,8 @@ _BLANK = bytes(_PIECE)
 _ZEROES = memoryview(bytes(_PIECE + len(OLD_DATA)))
 _OLD = memoryview(OLD_DATA * (_PIECE // len(OLD_DATA) + 1))
 _ONES = memoryview(b"\1" * (1 << 10))
+
+_COPY = 1 << 24  # bytes handed to one write call
 
 
 class SparseImage:
@@ -184,3 +188,21 @@ def _is_zero(data: Buffer) -> bool:
     if data[0] or data[-1] or data[len(data) // 2]:
         return False
     return all(_BLANK.startswith(bytes(data[at : at + len(_BLANK)])) for at in range(0, len(data), len(_BLANK)))
+
+
+def save_platter(platter: SparseImage, path: Path, *, whole: bool = False) -> None:
+    """Write an image to a sparse file: what was never written is a hole. ``whole``: old data is none.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, platter.size)
+        for start, end in [(0, platter.size)] if whole and platter.old else platter.extents():
+            at = start
+            while at < end:
+                size = min(_COPY, end - at)
+                at += os.pwrite(fd, platter.content(at, size) if whole else platter.view(at, at + size), at)
+    finally:
+        os.close(fd)

@@ -2,12 +2,21 @@
 
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.clock import ClockStep
-from raidproof.fault.disk import FlushesDropped, MemberFails, MemberVanishes, SecondMemberFails, SlowMember
+from raidproof.fault.disk import (
+    CorruptedAtRest,
+    FlushesDropped,
+    LatentSectorDuringRebuild,
+    LatentSectorError,
+    MemberFails,
+    MemberVanishes,
+    SecondMemberFails,
+    SilentCorruption,
+    SlowMember,
+)
 from raidproof.fault.fault import Fault, FaultContext, FaultEvent, allowed_by
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault.power import CleanReboot, ClientPowerCut, KernelPanic, PowerCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
-from raidproof.fault.rot import CorruptedAtRest, LatentSectorDuringRebuild, LatentSectorError, SilentCorruption
 from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
 
 __all__ = [

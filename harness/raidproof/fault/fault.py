@@ -5,8 +5,8 @@ from errno import EIO, ETIMEDOUT
 from typing import ClassVar, Protocol
 
 from raidproof.disk.cache import Fate
+from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
-from raidproof.provider.registry import Lab
 from raidproof.storage.stack import Stack
 
 

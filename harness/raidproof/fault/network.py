@@ -8,7 +8,7 @@ from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
-from raidproof.provider.registry import EnclosedLab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.storage.server import GRACE_ENDED
 
 HELD_S = 2.0

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from raidproof.core import command, program
+from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RaidproofError, RequestError
 from raidproof.core.log import step
 from raidproof.core.topology import SoftwareSpec
-from raidproof.image import apt, cache, image_recipe, origin, package
-from raidproof.image.image_recipe import ImageRecipe, names
+from raidproof.image import apt, cache, origin, recipe
+from raidproof.image.apt import Package
 from raidproof.image.origin import Origin
-from raidproof.image.package import Package
+from raidproof.image.recipe import ImageRecipe, names
 
 __all__ = ["DEFAULT", "Image", "get", "names"]
 
 DEFAULT = "debian/trixie"
-ASSEMBLE = image_recipe.RECIPES / "assemble"
+ASSEMBLE = recipe.RECIPES / "assemble"
 ASSEMBLE_DEADLINE_S = 600.0
 
 
@@ -49,10 +49,10 @@ def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
     """
     software = asked if isinstance(asked, SoftwareSpec) else SoftwareSpec(image=asked)
     name = software.image or DEFAULT
-    packages = [package.read(Path(path).expanduser()) for path in software.packages]
-    declared = image_recipe.load(image_recipe.find(name))
+    packages = [apt.read(Path(path).expanduser()) for path in software.packages]
+    declared = recipe.load(recipe.find(name))
     start = origin.origin_of(declared)
-    package.refuse_strangers(packages, start.installed, name)
+    apt.refuse_strangers(packages, start.installed, name)
     where = address(declared, packages)
     folder = cache.build("image", where, lambda partial: _build(name, declared, start, packages, partial))
     installed = json.loads((folder / "packages.json").read_text())
@@ -111,7 +111,7 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
         os.fchmod(image_file.fileno(), 0o666)
         os.fchmod(manifest_file.fileno(), 0o666)
         descriptors = (archive.fileno(), image_file.fileno(), manifest_file.fileno())
-        completed = program.follow(
+        completed = command.follow(
             assemble_command(declared, descriptors[0], scratch, *descriptors[1:]),
             lambda _line: None,
             environment={},
@@ -137,8 +137,8 @@ def explain(completed: Completed, name: str, packages: Sequence[Package], where:
         )
     if packages:
         files = ", ".join(str(one.path) for one in packages)
-        if missing := package.unmet(said):
+        if missing := apt.unmet(said):
             return RequestError(f"{name} with {files}: unmet dependencies: {missing}")
-        if refused := package.refused(said):
+        if refused := apt.refused(said):
             return RequestError(f"{name} with {files}: {refused}")
     return apt.explain(completed, f"building the guest image {name}", where)

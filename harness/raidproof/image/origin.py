@@ -15,13 +15,13 @@ from hashlib import file_digest
 from io import BufferedIOBase
 from pathlib import Path
 
-from raidproof.core import command, program
+from raidproof.core import command
 from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.log import step
 from raidproof.core.units import MIB
 from raidproof.image import apt, cache
-from raidproof.image.image_recipe import ImageRecipe
-from raidproof.image.package import Installed, parse_status
+from raidproof.image.apt import Installed, parse_status
+from raidproof.image.recipe import ImageRecipe
 
 BUILD_DEADLINE_S = 1500.0
 ROOM_BYTES = 900 * MIB
@@ -117,7 +117,7 @@ def _debian(declared: ImageRecipe, partial: Path) -> None:
         # What it mounts in the tree must not outlive it: a later removal of the tree would reach the host's /dev.
         argv = ["unshare", "--mount", "--propagation", "private", "--", *argv]
     environment = {"LC_ALL": "C", "TMPDIR": str(scratch)}
-    completed = program.follow(argv, _show, environment=environment, deadline_s=BUILD_DEADLINE_S)
+    completed = command.follow(argv, _show, environment=environment, deadline_s=BUILD_DEADLINE_S)
     if not completed.ok:
         raise apt.explain(completed, "building the guest image", scratch.resolve())
     _describe(archive, partial)

@@ -1,16 +1,24 @@
-"""The declarations in ``vms/``: which kernels and images there are and what they are made from."""
+"""The declarations in ``vms/``: kernels, images, and the recipe of an image, ours or a user's folder."""
 
+import io
+import tarfile
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from raidproof.core.errors import RequestError
+from raidproof.core.errors import RequestError, nearest
+from raidproof.core.units import Size
 
 VMS = Path(__file__).resolve().parents[1] / "vms"
 
 R = TypeVar("R", bound="Recipe")
+
+RECIPES = VMS / "images"
+FOLDERS_RECIPE = "recipe.toml"
+FIRST = "guest"
+"""What every recipe extends at last: the files and programs that a guest cannot do without."""
 
 
 class Recipe(BaseModel):
@@ -52,3 +60,109 @@ def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise RequestError(": ".join([str(path), *([where] if where else []), first["msg"]])) from error
+
+
+class GuestFile(Recipe):
+    """Where a file goes in the guest."""
+
+    to: str = Field(pattern=r"^[^/].*$")
+    """Its path from the guest's root, without the slash before it."""
+    mode: int = Field(ge=0, le=0o777)
+
+
+class ImageRecipe(Recipe):
+    """What an image is made from, with all that it extends."""
+
+    suite: str | None = None
+    """The suite of Debian that its packages come from; or else ``root``."""
+    root: Path | None = None
+    """A tar archive of a whole root; beside the recipe."""
+    size: Size
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...]
+    """What must be in it."""
+    files: dict[Path, GuestFile]
+    """By their paths on this host."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.suite is None) == (self.root is None):
+            raise ValueError("give either suite (of Debian) or root (a tar archive)")
+        if self.root is not None and self.packages:
+            raise ValueError("packages are chosen from a suite; a root has what it has")
+        for file in (*self.files, *([self.root] if self.root else [])):
+            if not file.is_file():
+                raise ValueError(f"there is no file {file}")
+        return self
+
+    def content(self) -> bytes:
+        """Return what is put into the tree, as a tar archive that is the same wherever the files lie."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for path, file in sorted(self.files.items(), key=lambda item: item[1].to):
+                content = path.read_bytes()
+                member = tarfile.TarInfo(file.to)
+                member.size, member.mode = len(content), file.mode
+                archive.addfile(member, io.BytesIO(content))
+        return buffer.getvalue()
+
+
+def names() -> list[str]:
+    """Return the images that have a recipe of ours."""
+    return sorted(path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.glob("*/*.toml"))
+
+
+def find(asked: str) -> Path:
+    """Return the recipe of an image by its name, or by the path of the folder that it lies in.
+
+    Raises:
+        RequestError: there is none.
+    """
+    if asked in names():
+        return RECIPES / f"{asked}.toml"
+    folder = Path(asked).expanduser()
+    if folder.is_dir():
+        if (folder / FOLDERS_RECIPE).is_file():
+            return folder / FOLDERS_RECIPE
+        raise RequestError(f"the folder {asked} holds no {FOLDERS_RECIPE}", remedy="docs/images.md has an example")
+    raise RequestError(f"no image {asked!r}, and no such folder: {nearest(asked, names())}")
+
+
+def load(path: Path) -> ImageRecipe:
+    """Read a recipe together with what it extends.
+
+    Raises:
+        RequestError: one of the files is not what it should be; says which and where.
+    """
+    return validated(path, _merged(path, ()), ImageRecipe)
+
+
+def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
+    """Return the tables of a recipe and of what it extends: lists and tables are joined, all else is replaced."""
+    own = tables(path)
+    home = path.resolve().parent
+    if isinstance(files := own.get("files", {}), dict):
+        own["files"] = {str((home / name).resolve()): file for name, file in files.items()}
+    if isinstance(root := own.get("root"), str):
+        own["root"] = str(home / Path(root).expanduser())
+    extends = own.pop("extends", None if path == RECIPES / f"{FIRST}.toml" else FIRST)
+    if extends is None:
+        return own
+    first = RECIPES / f"{extends}.toml"
+    if not first.is_file() or path in below:
+        lists = [file.relative_to(RECIPES).with_suffix("").as_posix() for file in RECIPES.rglob("*.toml")]
+        raise RequestError(f"{path}: extends: {nearest(str(extends), lists)}")
+    merged = _merged(first, (*below, path))
+    if "suite" in own or "root" in own:
+        # An origin of its own takes the place of the extended one's.
+        merged.pop("suite", None)
+        merged.pop("root", None)
+    for key, value in own.items():
+        before = merged.get(key)
+        if isinstance(value, list) and isinstance(before, list):
+            merged[key] = [*before, *(word for word in value if word not in before)]
+        elif isinstance(value, dict) and isinstance(before, dict):
+            merged[key] = {**before, **value}
+        else:
+            merged[key] = value
+    return merged

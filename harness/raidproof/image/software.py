@@ -1,12 +1,15 @@
-"""What a machine really runs: its kernel and its packages, read back from the machine itself."""
+"""The software that a machine runs, as the machine reports it; libraries preloaded into User-mode kernels."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from raidproof.core import command
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import RigError
+from raidproof.image import cache, recipe
 
 _NO_MANAGER = "none"
 _QUERY = """\
@@ -75,3 +78,28 @@ def parse_software(text: str) -> Software:
             packages = {match.group(1): match.group(2) for match in found if match}
             return Software(kernel, packages, None if manager == _NO_MANAGER else manager)
     raise RigError(f"the list of a machine's software is not whole: {text[-300:]!r}")
+
+
+def compile_library(source: Path, library: Path) -> None:
+    """Compile a library that needs no C library of its own.
+
+    Raises:
+        RequirementMissing: there is no compiler.
+        CommandFailed: it does not compile.
+    """
+    command.succeed(["gcc", "-O2", "-shared", "-fPIC", "-nostdlib", "-o", library, source])
+
+
+def libraries() -> list[Path]:
+    """Return what every kernel of the catalogue needs.
+
+    Not to lose interrupts and alarms, nor its network for want of memory, and disks that can be sent zeroes.
+    """
+    return [_compiled("epoll"), _compiled("memory"), _compiled("receive"), _compiled("alarm")]
+
+
+def _compiled(name: str) -> Path:
+    source = recipe.VMS / f"{name}.c"
+    file = f"{name}.so"
+    address = cache.digest(source.read_bytes())
+    return cache.build("preload", address, lambda partial: compile_library(source, partial / file)) / file

@@ -1,4 +1,4 @@
-"""Where the files of running labs are, so that what a killed run left can be found again."""
+"""The directories of running labs, and the removal of what killed runs left in them."""
 
 import fcntl
 import os
@@ -16,9 +16,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import LONGEST_SERIAL, Topology
-from raidproof.core.waiting import Deadline, wait_until
+from raidproof.core.waiting import Deadline, wait_until, wall_clock
 from raidproof.disk.daemon import LONGEST_SOCKET_PATH
-from raidproof.machine.keys import KeyPair, LabKeys
+from raidproof.image import cache
+from raidproof.image.kernel.catalogue import PROBE_DEADLINE_S, SCRATCH_PREFIX
+from raidproof.machine.login import KeyPair, LabKeys
 
 ENTRY = "lab.json"
 LOCK = ".lock"
@@ -227,3 +229,55 @@ def all_labs() -> list[LabDirectory]:
     directory = labs_directory()
     with _locked(directory):
         return [LabDirectory(path) for path in sorted(directory.iterdir()) if path.is_dir()]
+
+
+def collect(*, kept: bool = False) -> Iterator[str]:
+    """Remove everything that no living run needs, and say of each thing what was done.
+
+    What is running is left alone; a lab that was kept is ended only with ``kept``.
+    """
+    for lab in all_labs():
+        yield from _lab(lab, kept=kept)
+    yield from (f"removed {what}" for what in cache.sweep())
+    yield from (f"removed {path}, of a kernel's trial" for path in _trials())
+
+
+def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
+    try:
+        entry = lab.entry
+    except RigError as error:
+        yield f"left alone lab {lab.name}: {error}"
+        return
+    if entry is None:
+        if not lab.path.exists():
+            return  # its harness has removed it meanwhile
+        yield f"removed lab {lab.name}: whoever began to make it was killed"
+    elif not entry.running:
+        ended = entry.keeper is not None and entry.keeper.kill()
+        yield f"{'ended and ' * ended}removed lab {lab.name}: {_why(entry)}"
+    elif entry.kept and kept:
+        assert entry.keeper is not None  # noqa: S101  it runs
+        entry.keeper.kill()
+        yield f"ended and removed lab {lab.name}, which was kept"
+    elif entry.kept:
+        yield f"left alone lab {lab.name}, which was kept (./raidproof gc --kept ends it)"
+        return
+    else:
+        return
+    lab.remove()
+    if lab.path.exists():
+        raise RigError(f"cannot remove {lab.path}", remedy="remove it by hand")
+
+
+def _why(entry: LabEntry) -> str:
+    return "it was kept, and has ended" if entry.kept else f"process {entry.harness.pid}, which made it, was killed"
+
+
+def _trials() -> Iterator[Path]:
+    """Remove the folders of kernels' trials that were killed: those which are older than any trial can be."""
+    now = wall_clock().timestamp()
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
+        status = path.lstat()
+        if status.st_uid == os.getuid() and now - status.st_mtime > 2 * PROBE_DEADLINE_S:
+            shutil.rmtree(path)
+            yield path

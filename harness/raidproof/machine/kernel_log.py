@@ -1,16 +1,34 @@
-"""What a machine's kernel says: on its console, or where there is none, in its ring buffer."""
+"""What a machine's kernel reports: console, ring buffer, and tasks that wait."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from raidproof.core.errors import RigError
+from raidproof.core.waiting import pause
 from raidproof.machine.machine import Machine
 
 RING = ["dmesg", "--raw"]
 TASKS = ["ps", "-eo", "pid,stat,wchan:32,time,args"]
 TASKS_S = 5.0
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
+WAITING_TASKS_S = 10.0
+STILL_S = 5.0
+"""So long neither a task nor a disk must move. A disk model's slowest request takes less."""
+
+
+def console_logs(folder: Path, machine: str, boots: int) -> tuple[Path, ...]:
+    """Return the console log of each boot, the present one last."""
+    return tuple(folder / f"{machine}.console.{boot}.log" for boot in range(1, boots + 1))
+
+
+def cause_of_death(console: str) -> str:
+    """Return the line of a console that says most about the kernel's end: the first complaint, or the last line."""
+    lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
+    fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
+    return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))
 
 
 @dataclass(frozen=True)
@@ -66,3 +84,26 @@ def stamp_us(line: str) -> int:
 
 def _ring(machine: Machine) -> list[str]:
     return machine.succeed(RING).splitlines(keepends=True)
+
+
+def waiting(listed: str) -> frozenset[str]:
+    """Return the lines of `TASKS` that are about tasks in uninterruptible sleep, kernel threads left out."""
+    lines = (line.split(None, 4) for line in listed.splitlines()[1:])
+    return frozenset(
+        " ".join(words) for words in lines if len(words) == 5 and words[1][0] == "D" and words[4][0] != "["
+    )
+
+
+def stuck_tasks(machine: Machine, disks: Callable[[], object]) -> str | None:
+    """Return the programs that hang in a machine's kernel while its disks have nothing to do; None if none does.
+
+    ``disks`` returns what the disks have done so far: as long as that changes, the kernel may only be slow. A machine
+    that answers nothing says nothing about its kernel.
+    """
+    try:
+        first, done = waiting(machine.succeed(TASKS, deadline_s=WAITING_TASKS_S)), disks()
+        pause(STILL_S)
+        same = first & waiting(machine.succeed(TASKS, deadline_s=WAITING_TASKS_S))
+    except RigError:
+        return None
+    return "; ".join(sorted(same)) if same and done and disks() == done else None

@@ -1,17 +1,58 @@
-"""How to log in to a machine over SSH: where it is, by which keys both sides are known, how to be root there."""
+"""How to log in to a machine over SSH: address, user, and the keys of both sides."""
 
 import shlex
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Protocol
 
 import paramiko
-
-from raidproof.machine.keys import LabKeys
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Way = socket.socket | paramiko.ProxyCommand
 """What carries the bytes of an SSH connection."""
+CONNECT_S = 0.25
+"""A SYN that is lost while the machine boots is only repeated after a second: give up early, try again."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """An Ed25519 key in OpenSSH's own form."""
+
+    private: str
+    public: str
+
+    @classmethod
+    def generate(cls) -> "KeyPair":
+        """Make a new key."""
+        key = Ed25519PrivateKey.generate()
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        return cls(private.decode(), public.decode() + "\n")
+
+    def for_paramiko(self) -> paramiko.PKey:
+        """Return the key as the SSH library wants it."""
+        return paramiko.Ed25519Key.from_private_key(StringIO(self.private))
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public.strip()!r})"
+
+
+@dataclass(frozen=True)
+class LabKeys:
+    """Who may log in (``user``) and by which key a machine proves itself (``host``)."""
+
+    user: KeyPair
+    host: KeyPair
+
+    @classmethod
+    def generate(cls) -> "LabKeys":
+        """Make the keys of a new lab."""
+        return cls(user=KeyPair.generate(), host=KeyPair.generate())
 
 
 class Login(Protocol):
@@ -29,10 +70,6 @@ class Login(Protocol):
 
     def command(self, argv: Sequence[str]) -> str:
         """Return what SSH carries to run a command as root: one string for the login shell, quoted word by word."""
-
-
-CONNECT_S = 0.25
-"""A SYN that is lost while the machine boots is only repeated after a second: give up early, try again."""
 
 
 def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:

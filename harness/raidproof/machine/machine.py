@@ -1,23 +1,206 @@
-"""A computer of the lab: run something in it, start it, stop it, take its power away."""
+"""A machine of the lab: commands, files, power, and its member disks."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
+from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.log import logger
 from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.disk.cache import CutPolicy
-from raidproof.machine.power import Cut, Power
-from raidproof.machine.remote import Remote
-from raidproof.machine.remote_command import RemoteCommand
+from raidproof.disk.cache import CutPolicy, Fate
+from raidproof.disk.client import EngineClient
+from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
 
+SHOWN = 80
+"""A file's content is logged up to so many bytes."""
+OWN_POWEROFF = ("/sbin/raidproof-poweroff",)
+"""In machines that run our own init."""
 BOOT_DEADLINE_S = 150.0
 """An emulated machine beside others takes half a minute."""
 BOOT_ID, READY = "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"
 """The second is written by our own init at its end; on other systems to answer is to be ready."""
+
+
+class Remote:
+    """A machine over a connection. What is done to files starts no process in it."""
+
+    name: str
+    transport: Transport
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        """Run a command to its end, whatever its status."""
+        begun = now_ns()
+        completed = self.transport.run(argv, Deadline.after(deadline_s), _bytes(stdin or b""))
+        self._log(begun, f", status {completed.status}: {shlex.join(argv)}")
+        return completed
+
+    def succeed(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> str:
+        """Run a command that must end with status 0, and return its standard output.
+
+        Raises:
+            CommandFailed: it ended otherwise.
+        """
+        completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
+        if not completed.ok:
+            raise CommandFailed(completed)
+        return completed.stdout
+
+    def get(self, path: str) -> str:
+        """Read a text file.
+
+        Raises:
+            CommandFailed: it cannot be read.
+        """
+        (content,) = self._read([path])
+        if isinstance(content, str):
+            raise self._failed("cat", path, content)
+        return content.decode(errors="replace")
+
+    def read_files(self, paths: Iterable[str]) -> dict[str, str]:
+        """Read text files, without the last end of line. What cannot be read, or is empty, is left out."""
+        wanted = list(dict.fromkeys(paths))
+        found = zip(wanted, self._read(wanted), strict=True)
+        text = {path: content.decode(errors="replace") for path, content in found if isinstance(content, bytes)}
+        return {path: content.removesuffix("\n") for path, content in text.items() if content}
+
+    def put(self, content: str | bytes, path: str) -> None:
+        """Write a file.
+
+        Raises:
+            CommandFailed: it cannot be written.
+        """
+        if failed := self.put_all({path: content}):
+            raise self._failed("tee", path, failed[path])
+
+    def put_all(self, files: Mapping[str, str | bytes]) -> dict[str, str]:
+        """Write each of these files, and return why those that were not could not be."""
+        begun = now_ns()
+        contents = {path: _bytes(content) for path, content in files.items()}
+        failed = self.transport.write(contents, Deadline.after(DEFAULT_DEADLINE_S))
+        for path, content in contents.items():
+            what = repr(content.decode()) if len(content) < SHOWN and content.isascii() else f"{len(content)} bytes"
+            self._log(begun, f": wrote {what} to {path}{f', refused: {failed[path]}' if path in failed else ''}")
+        return failed
+
+    def resolve(self, paths: Iterable[str]) -> list[str]:
+        """Return paths without symbolic links.
+
+        Raises:
+            CommandFailed: one leads nowhere.
+        """
+        wanted = list(paths)
+        found = self._resolve(wanted)
+        for path, real in zip(wanted, found, strict=True):
+            if real is None:
+                raise self._failed("realpath", path, "No such file or directory")
+        return [real for real in found if real is not None]
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path leads to something."""
+        return self._resolve([path]) != [None]
+
+    def _read(self, paths: Sequence[str]) -> list[bytes | str]:
+        begun = now_ns()
+        found = self.transport.read(paths, Deadline.after(DEFAULT_DEADLINE_S))
+        self._log(begun, f": read {shlex.join(paths)}")
+        return found
+
+    def _resolve(self, paths: Sequence[str]) -> list[str | None]:
+        begun = now_ns()
+        found = self.transport.resolve(paths, Deadline.after(DEFAULT_DEADLINE_S))
+        self._log(begun, f": resolved {shlex.join(paths)}")
+        return found
+
+    def _failed(self, program: str, path: str, reason: str) -> CommandFailed:
+        """Return the failure as that of the program that a person would try it with."""
+        return CommandFailed(Completed((program, path), 1, "", f"{path}: {reason}", self.name))
+
+    def _log(self, begun_ns: int, what: str) -> None:
+        logger.debug("%s: %.3f s%s", self.name, (now_ns() - begun_ns) / 1e9, what)
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A power cut that happened.
+
+    ``at_ns`` is the instant from which nothing reached a disk any more; acknowledgements that arrived before it were
+    given before it.
+    """
+
+    at_ns: int
+    policy: CutPolicy
+    seed: int
+    fates: tuple[Fate, ...] = ()
+    """What became of each member's cache."""
+
+
+class Power(Protocol):
+    """The switch of one machine."""
+
+    @property
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the last one last."""
+
+    @property
+    def poweroff(self) -> tuple[str, ...]:
+        """The command that stops the machine in good order; it returns at once."""
+
+    def on(self) -> None:
+        """Begin to boot; returns before the machine answers."""
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Take the power away. Nothing runs in the machine for it, and nothing is flushed."""
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Return when the machine has stopped by itself."""
+
+    def require_on(self) -> None:
+        """Raise RigError, with the reason, if the machine has died."""
+
+
+@dataclass
+class MemberDisks:
+    """The disks of one machine and the engine that serves them."""
+
+    engine: EngineClient
+    engine_socket: Path
+    serials: tuple[str, ...]
+    _lost_power: bool = field(default=False, repr=False)
+
+    def power_on(self) -> None:
+        """Serve what a cut has left, if there was one."""
+        if self._lost_power:
+            self.engine.power_on()
+            self._lost_power = False
+
+    def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
+        """Decide what the caches kept, once nobody writes any more."""
+        fates = self.engine.resolve(policy, seed)
+        self._lost_power = True
+        return fates
+
+
+def cut_power(disks: MemberDisks | None, kill: Callable[[], object], policy: CutPolicy, seed: int) -> Cut:
+    """Freeze a machine's disks, if it has any, kill it, then decide what the disks' caches kept.
+
+    In this order no member takes one more write than the others.
+    """
+    at_ns = now_ns() if disks is None else disks.engine.freeze()
+    kill()
+    return Cut(at_ns, policy, seed, () if disks is None else disks.resolve(policy, seed))
 
 
 class Machine(Remote):

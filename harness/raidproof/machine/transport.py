@@ -15,9 +15,8 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, at_deadline, wait_until
 from raidproof.machine import agent
-from raidproof.machine.agent import Agent, NoAgent
+from raidproof.machine.agent import Agent, ChannelCommand, NoAgent, RemoteCommand
 from raidproof.machine.login import Login, Way
-from raidproof.machine.remote_command import ChannelCommand, RemoteCommand
 
 ATTEMPT_S = 5.0
 """What one attempt to log in may take, once the machine has accepted the connection."""

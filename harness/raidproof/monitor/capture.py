@@ -1,23 +1,63 @@
-"""What goes over the wire between clients and server: a capture on the bridge of a lab's own network."""
+"""NFS on the wire: a capture on the lab's bridge, the calls and replies in it, and the ledger's replies."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from shutil import which
-from typing import cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 from raidproof.core.command import CommandFailed, run
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.host_packages import WIRE, install_list
 from raidproof.core.waiting import Deadline, pause, realtime_ahead_ns, wait_until
-from raidproof.monitor.packets import Exchange, parse_connections, parse_packets
+from raidproof.lab.lab import Lab
 from raidproof.namespace import Process
 from raidproof.namespace.network import BRIDGE
-from raidproof.provider.registry import EnclosedLab, Lab
+from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.storage.server import NFS_PORT
 
+NFS_PROGRAM = "100003"
+OPERATIONS = {
+    3: "ACCESS", 4: "CLOSE", 5: "COMMIT", 6: "CREATE", 8: "DELEGRETURN", 9: "GETATTR", 10: "GETFH", 12: "LOCK",
+    13: "LOCKT", 14: "LOCKU", 15: "LOOKUP", 18: "OPEN", 22: "PUTFH", 24: "PUTROOTFH", 25: "READ", 26: "READDIR",
+    28: "REMOVE", 29: "RENAME", 34: "SETATTR", 38: "WRITE", 42: "EXCHANGE_ID", 43: "CREATE_SESSION",
+    44: "DESTROY_SESSION", 45: "FREE_STATEID", 53: "SEQUENCE", 55: "TEST_STATEID", 58: "RECLAIM_COMPLETE",
+    68: "READ_PLUS",
+}  # fmt: skip
+"""Those that checks or readers ask for; others are called by their number."""
+STATUSES = {
+    0: "OK", 5: "NFS4ERR_IO", 28: "NFS4ERR_NOSPC", 70: "NFS4ERR_STALE", 10008: "NFS4ERR_DELAY",
+    10010: "NFS4ERR_DENIED", 10011: "NFS4ERR_EXPIRED", 10013: "NFS4ERR_GRACE", 10022: "NFS4ERR_STALE_CLIENTID",
+    10023: "NFS4ERR_STALE_STATEID", 10025: "NFS4ERR_BAD_STATEID", 10033: "NFS4ERR_NO_GRACE",
+    10034: "NFS4ERR_RECLAIM_BAD", 10035: "NFS4ERR_RECLAIM_CONFLICT", 10052: "NFS4ERR_BADSESSION",
+    10087: "NFS4ERR_DELEG_REVOKED",
+}  # fmt: skip
+PROCEDURES = {
+    0: "NULL", 1: "GETATTR", 2: "SETATTR", 3: "LOOKUP", 4: "ACCESS", 6: "READ", 7: "WRITE", 8: "CREATE", 9: "MKDIR",
+    10: "SYMLINK", 12: "REMOVE", 13: "RMDIR", 14: "RENAME", 15: "LINK", 16: "READDIR", 17: "READDIRPLUS",
+    18: "FSSTAT", 19: "FSINFO", 20: "PATHCONF", 21: "COMMIT",
+}  # fmt: skip
+"""Of NFSv3; others are called by their number."""
+STATUSES3 = {0: "OK", 5: "NFS3ERR_IO", 28: "NFS3ERR_NOSPC", 70: "NFS3ERR_STALE", 10008: "NFS3ERR_JUKEBOX"}
+OK = "OK"
+JUDGED = frozenset(
+    {
+        "nfs.count3", "nfs.count4", "nfs.lock.reclaim", "nfs.nfsstat4", "nfs.offset3", "nfs.offset4",
+        "nfs.open.claim_type", "nfs.open.delegation_type", "nfs.stable_how4", "nfs.verifier", "nfs.verifier4",
+        "nfs.write.committed",
+    }
+)  # fmt: skip
+"""Fields that a check asks for."""
+
+Pairs = list[tuple[str, Any]]
+"""A JSON object whose keys repeat: tshark writes one key for each of several operations."""
+
+NOBODY_SAID: Mapping[str, str] = MappingProxyType({})
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 15.0
 DECODE_DEADLINE_S = 300.0
@@ -25,6 +65,242 @@ BUFFER_MIB = 32
 """Of the kernel's ring: a burst of a client's writes must not fall out of it while the host is busy."""
 HANDED_OVER_S = 0.75
 """The kernel hands packets over in blocks, after dumpcap's timeout of 250 ms at the latest: the end must not miss."""
+CLOCK_SET_NS = 200_000
+"""The real-time clock is slewed together with the monotonic one: what differs more than two readings do was set."""
+_FIELDS = (
+    "frame.time_epoch",
+    "ip.src",
+    "ip.dst",
+    "tcp.stream",
+    "rpc.xid",
+    "rpc.msgtyp",
+    "rpc.auth.gid",
+    "nfs.write.stable",
+    "nfs.stable_how4",
+)
+STABILITY = ("UNSTABLE", "DATA_SYNC", "FILE_SYNC")
+"""stable_how of a WRITE by its number (RFC 1813, section 3.3.7) and stable_how4 (RFC 8881, section 18.32)."""
+_EPOCH = re.compile(r"(\d+)\.(\d{9})")
+_CALL = "0"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a COMPOUND, or all that a call of NFSv3 is: its fields, flat, under tshark's names."""
+
+    name: str
+    asked: dict[str, str] = field(default_factory=dict)
+    """Of the call. Of a field that occurs more than once, the first."""
+    told: dict[str, str] = field(default_factory=dict)
+    """Of the reply."""
+    status: str | None = None
+    """``OK``, or the error's name in the RFC; None where no reply tells of it."""
+    handle: str = ""
+    """A hash of the file handle that the call had put before it."""
+
+    def number(self, name: str) -> int:
+        """Return a number of the call.
+
+        Raises:
+            RigError: it has none of that name.
+        """
+        return whole(self.asked, name, self.name)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A call and, if it was answered, its reply."""
+
+    client: str
+    """Its address."""
+    xid: str
+    called_s: float
+    """When the call was complete, in seconds since the capture's first packet."""
+    operations: tuple[Operation, ...]
+    answered_s: float | None = None
+    """The reply; None if there is none in the capture."""
+    version: str = "4"
+    """Of NFS: ``3`` or ``4``."""
+    connection: str = ""
+    """Which TCP connection of the capture it went over; empty if nobody said."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the client was told anything."""
+        return self.answered_s is not None
+
+
+def whole(fields: dict[str, str], name: str, what: str) -> int:
+    """Return a field as a number; tshark writes some in hexadecimal.
+
+    Raises:
+        RigError: it is not there, or is none.
+    """
+    try:
+        return int(fields[name], 0)
+    except (KeyError, ValueError) as error:
+        raise RigError(f"tshark says no {name} of {what}: {fields}") from error
+
+
+def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Exchange, Operation]]:
+    """Yield all operations of that name with their exchanges, in the order of the calls."""
+    for exchange in exchanges:
+        for operation in exchange.operations:
+            if operation.name == name:
+                yield exchange, operation
+
+
+def parse_connections(text: str) -> dict[str, str]:
+    """Read the output of `raidproof.monitor.capture.connections_command`: the TCP connection of each packet's number.
+
+    Raises:
+        RigError: it is not such output.
+    """
+    lines = [line.split("\t") for line in text.splitlines()]
+    if wrong := [line for line in lines if len(line) != 2 or not all(map(str.isdecimal, line))]:
+        raise RigError(f"not a packet's number and its connection: {wrong[0]}")
+    return dict(lines)
+
+
+def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> list[Exchange]:
+    """Read the output of `raidproof.monitor.capture.decode_command`. Other versions than NFSv3 and 4 are passed over.
+
+    A call that was sent again is one exchange for each time; the reply is that of the last. ``connections`` are those
+    of the packets, by their numbers.
+
+    Raises:
+        RigError: it is not such output.
+    """
+    try:
+        packets = json.loads(text or "[]", object_pairs_hook=list)
+        messages = [message for packet in packets for message in _messages(packet)]
+        exchanges: list[Exchange] = []
+        waiting: dict[tuple[str, str], int] = {}
+        for at, source, target, rpc, nfs in messages:
+            at_s, xid = float(at["frame.time_relative"]), rpc["rpc.xid"]
+            if rpc["rpc.msgtyp"] == "0":
+                version = rpc.get("rpc.programversion", "")
+                if rpc.get("rpc.program") == NFS_PROGRAM and version in {"3", "4"}:
+                    waiting[source, xid] = len(exchanges)
+                    asked = tuple(_asked(nfs)) if version == "4" else (_asked3(rpc, nfs),)
+                    connection = connections.get(at.get("frame.number", ""), "")
+                    exchanges.append(Exchange(source, xid, at_s, asked, version=version, connection=connection))
+            elif (place := waiting.pop((target, xid), None)) is not None:
+                call = exchanges[place]
+                told = _told(call, nfs) if call.version == "4" else (_told3(call.operations[0], nfs),)
+                exchanges[place] = replace(call, operations=told, answered_s=at_s)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise RigError(f"not what tshark prints of NFS: {error!r}") from error
+    return exchanges
+
+
+def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[str, str], Pairs]]:
+    """Yield the RPCs of a packet, which may hold several: frame, source, target, RPC header, NFS."""
+    layers: Pairs = dict(dict(packet)["_source"])["layers"]
+    first = dict(reversed(layers))
+    at, ip = flat(first["frame"]), flat(first["ip"])
+    header: dict[str, str] | None = None
+    for name, content in layers:
+        if name == "rpc":
+            if header:
+                yield at, ip["ip.src"], ip["ip.dst"], header, []
+            header = flat(content)
+            # What a fragment carries that is no whole message has no type.
+            header = header if "rpc.msgtyp" in header else None
+        elif name == "nfs" and header:
+            yield at, ip["ip.src"], ip["ip.dst"], header, content
+            header = None
+    if header:
+        yield at, ip["ip.src"], ip["ip.dst"], header, []
+
+
+def flat(pairs: Any) -> dict[str, str]:
+    """Return all fields below, by name; of several of the same name the first."""
+    found: dict[str, str] = {}
+    for name, value in pairs if isinstance(pairs, list) else []:
+        if isinstance(value, str):
+            found.setdefault(name, value)
+        else:
+            for below, its in flat(value).items():
+                found.setdefault(below, its)
+    return found
+
+
+def _compound(nfs: Pairs) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield each operation's number and fields."""
+    number: int | None = None
+    for name, value in next((value for name, value in nfs if name == "nfs.ops.count_tree"), []):
+        if name == "nfs.opcode":
+            if number is not None:
+                yield number, {}  # one without fields
+            number = int(value)
+        elif name == "nfs.opcode_tree" and number is not None:
+            yield number, flat(value)
+            number = None
+    if number is not None:
+        yield number, {}
+
+
+def _asked(nfs: Pairs) -> Iterator[Operation]:
+    handle = ""
+    for number, fields in _compound(nfs):
+        # The data itself is of no use, and as text it is three times as long.
+        fields.pop("nfs.data", None)
+        handle = fields.get("nfs.fh.hash", handle)
+        yield Operation(OPERATIONS.get(number, str(number)), fields, handle=handle)
+
+
+def _told(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
+    """Give each operation its result; what follows the first error was not carried out."""
+    results = list(_compound(nfs))
+    operations = []
+    for place, asked in enumerate(call.operations):
+        told = results[place][1] if place < len(results) else {}
+        told.pop("nfs.data", None)
+        status = whole(told, "nfs.nfsstat4", asked.name) if told else None
+        name = None if status is None else STATUSES.get(status, str(status))
+        operations.append(replace(asked, told=told, status=name))
+    return tuple(operations)
+
+
+def _asked3(rpc: dict[str, str], nfs: Pairs) -> Operation:
+    number, fields = whole(rpc, "rpc.procedure", "a call"), flat(nfs)
+    fields.pop("nfs.data", None)
+    return Operation(PROCEDURES.get(number, str(number)), fields, handle=fields.get("nfs.fh.hash", ""))
+
+
+def _told3(asked: Operation, nfs: Pairs) -> Operation:
+    told = flat(nfs)
+    told.pop("nfs.data", None)
+    # NULL has no result, and a call that RPC refused none either.
+    status = int(told["nfs.status3"]) if "nfs.status3" in told else None
+    return replace(asked, told=told, status=None if status is None else STATUSES3.get(status, str(status)))
+
+
+def write_exchanges(exchanges: Sequence[Exchange]) -> str:
+    """Write what checks need of them, JSON; the capture itself has the rest."""
+    return json.dumps([asdict(one) | {"operations": [_brief(each) for each in one.operations]} for one in exchanges])
+
+
+def _brief(operation: Operation) -> dict[str, Any]:
+    fields = {name: {key: value for key, value in getattr(operation, name).items() if key in JUDGED}
+              for name in ("asked", "told")}  # fmt: skip
+    return {"name": operation.name, "status": operation.status, "handle": operation.handle, **fields}
+
+
+def read_exchanges(text: str) -> list[Exchange]:
+    """Read what `write_exchanges` wrote.
+
+    Raises:
+        RigError: it is something else.
+    """
+    try:
+        return [
+            Exchange(**one | {"operations": tuple(Operation(**each) for each in one["operations"])})
+            for one in json.loads(text)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RigError(f"not what is kept of a capture: {error!r}") from error
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
@@ -182,3 +458,120 @@ def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
         tap.end()
     finally:
         tap.stop()
+
+
+class Reply(NamedTuple):
+    """One reply of the server. Instants are CLOCK_MONOTONIC in ns, when the message was complete on the bridge."""
+
+    client: str
+    """The client's address."""
+    replied_ns: int
+    called_ns: int | None
+    """When its call crossed the bridge; None where that was not seen."""
+    group: int | None
+    """The first group of the caller's AUTH_SYS credentials; None where it is not known."""
+
+
+class Clocks(NamedTuple):
+    """By how much the real-time clock, which stamps packets, was ahead of the monotonic one, before and after."""
+
+    before_ns: int
+    after_ns: int
+
+    @classmethod
+    def since(cls, before_ns: int) -> "Clocks":
+        """Return them at the end of something that began when the difference was ``before_ns``."""
+        return cls(before_ns, realtime_ahead_ns())
+
+    def monotonic_ns(self, real_ns: int) -> int:
+        """Return a packet's stamp on the monotonic clock: of two possible instants the later one."""
+        return real_ns - min(self)
+
+    def require_unset(self) -> None:
+        """Raise RigError if the real-time clock was set meanwhile."""
+        if abs(self.after_ns - self.before_ns) > CLOCK_SET_NS:
+            by_ms = (self.after_ns - self.before_ns) / 1e6
+            raise RigError(f"this host's real-time clock was set by {by_ms:.1f} ms during the capture")
+
+
+def replies_command(path: Path, port: int = NFS_PORT) -> list[str]:
+    """Print one line for each packet in which an RPC message ends."""
+    fields = [word for name in _FIELDS for word in ("-e", name)]
+    rpcs = ["-d", f"tcp.port=={port},rpc", "-Y", "rpc"]
+    return ["tshark", "-n", "-r", str(path), *rpcs, "-T", "fields", *fields]
+
+
+def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
+    """Read the output of `replies_command`: all replies, in the order in which they crossed the bridge.
+
+    Raises:
+        RigError: it is not such output.
+    """
+    calls: dict[tuple[str, str, str], tuple[int, int | None]] = {}
+    replies: list[Reply] = []
+    for line in text.splitlines():
+        packet = _packet(line)
+        at_ns = clocks.monotonic_ns(packet.real_ns)
+        groups_of = iter(_first_groups(packet.groups, sum(kind == _CALL for _, kind in packet.messages)))
+        for xid, kind in packet.messages:
+            if kind == _CALL:
+                calls[packet.source, packet.stream, xid] = (at_ns, next(groups_of))
+            else:
+                called_ns, group = calls.pop((packet.target, packet.stream, xid), (None, None))
+                replies.append(Reply(packet.target, at_ns, called_ns, group))
+    return replies
+
+
+def parse_writes(text: str) -> Counter[str]:
+    """Read the output of `replies_command`: how many WRITEs the clients sent, by the stability that they asked for.
+
+    A reply also has a field of that name, which says what the server did. No packet holds both: a packet goes one way.
+
+    Raises:
+        RigError: it is not such output.
+    """
+    counted: Counter[str] = Counter()
+    for line in text.splitlines():
+        packet = _packet(line)
+        if packet.messages and all(kind == _CALL for _, kind in packet.messages):
+            counted.update(STABILITY[number] for number in packet.stability)
+    return counted
+
+
+class _Packet(NamedTuple):
+    """One line of tshark's."""
+
+    real_ns: int
+    source: str
+    target: str
+    stream: str
+    messages: list[tuple[str, str]]
+    """XID and type of each."""
+    groups: list[str]
+    stability: list[int]
+
+
+def _packet(line: str) -> _Packet:
+    fields = line.split("\t")
+    epoch = _EPOCH.fullmatch(fields[0])
+    if epoch is None or len(fields) != len(_FIELDS):
+        raise RigError(f"not what tshark prints of RPCs: {line[:200]!r}")
+    source, target, stream = fields[1:4]
+    # A piece of a message that ends in a later packet has no type.
+    xids, kinds, groups, stable3, stable4 = ([one for one in field.split(",") if one] for field in fields[4:])
+    if len(xids) != len(kinds):
+        raise RigError(f"tshark names {len(xids)} RPCs and the types of {len(kinds)}: {line[:200]!r}")
+    stability = [*map(int, (*stable3, *stable4))]
+    if any(number >= len(STABILITY) for number in stability):
+        raise RigError(f"not the stability of a WRITE: {line[:200]!r}")
+    real_ns = int(epoch[1]) * 1_000_000_000 + int(epoch[2])
+    return _Packet(real_ns, source, target, stream, list(zip(xids, kinds, strict=True)), groups, stability)
+
+
+def _first_groups(groups: Sequence[str], calls: int) -> Iterator[int | None]:
+    """Yield the first group of each of a packet's calls; None for all where they cannot be divided among them."""
+    each, rest = divmod(len(groups), calls) if calls else (0, 0)
+    parts = [groups[at : at + each] for at in range(0, len(groups), each)] if each and not rest else []
+    alike = len({tuple(part[1:]) for part in parts}) == 1
+    for number in range(calls):
+        yield int(parts[number][0]) if alike else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from raidproof.core.layer import State
-from raidproof.monitor.derived import derive
+from raidproof.monitor.monitor import derive
 from raidproof.monitor.recording import Recording, Snapshot
 
 

@@ -1,28 +1,414 @@
-"""The monitor: watches the machines of a lab while a workload runs, and never gets in its way."""
+"""The monitor: it samples machines, host and disk engine while a workload runs, and derives use and ratios."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import psutil
 
 from raidproof.core.errors import RaidproofError, RigError
+from raidproof.core.layer import State
 from raidproof.core.log import logger
 from raidproof.core.units import MIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import monitor_agent as agent
+from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
-from raidproof.machine.remote_command import RemoteCommand
-from raidproof.monitor.host import host_busy, host_times
+from raidproof.monitor.counters import DiskCount
+from raidproof.monitor.mountstats import MountCount, RpcCount
 from raidproof.monitor.recording import Recording, parse_recording
 
+_IDLE = ("idle", "iowait")
+# Linux counts these in user and nice already.
+_TWICE = ("guest", "guest_nice")
+
+Pair = tuple[MountCount, MountCount]
+_NEVER = RpcCount(0, 0, 0, 0, 0)
+ARRAY = "md0"
+"""The md device that carries the filesystem."""
+PURE = 0.01
+"""Share of the bytes that an application may read in what is still a pure write, and the other way round."""
 AGENT = "/run/raidproof/monitor.py"
 OUTPUT = "/run/raidproof/monitor.out"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 20.0
 LIMIT = 8 * MIB
 """Bytes of memory that a machine spends on it; after that only the last look is taken. About 20 minutes of seconds."""
-
 # A machine that cannot be watched is no reason to stop what runs in it.
 _FAILURES = (RaidproofError, OSError, EOFError)
+
+
+def host_times() -> dict[str, float]:
+    """Return the CPU seconds of all cores together since boot, by kind."""
+    return dict(psutil.cpu_times()._asdict())
+
+
+def host_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    """Return the share of all cores that was in use between two times; None if no time has passed."""
+    spent = {kind: after[kind] - before[kind] for kind in after if kind in before and kind not in _TWICE}
+    total = sum(spent.values())
+    if total <= 0:
+        return None
+    return min(1.0, max(0.0, 1 - sum(spent.get(kind, 0.0) for kind in _IDLE) / total))
+
+
+@dataclass(frozen=True)
+class EngineUse:
+    """Use of the disk engine and of the simulated hardware; shares are of wall time, 1.0 is all of it."""
+
+    cpu_share: float
+    """CPU seconds of the engine's process over wall seconds; its Python runs on one core at a time."""
+    late_ns_mean: float
+    """How long after the simulated disk's answer a request was answered, on average."""
+    service_ns_mean: float
+    """What the simulated disks took for a request, waiting included; 0 for disks without mechanics."""
+    members_busy: dict[str, float] = field(default_factory=dict)
+    """By serial."""
+    controllers_busy: dict[str, float] = field(default_factory=dict)
+    """By name."""
+
+
+class DiskUse(State):
+    """A disk or an array over an interval. Sizes in bytes; None where nothing was asked of it."""
+
+    reads: int
+    writes: int
+    read_bytes: int
+    written_bytes: int
+    busy: float
+    """Share of the time with anything in flight."""
+    in_flight: float
+    """Requests at a time, on average."""
+    mean_bytes: float | None
+    """Of a request."""
+    mean_ms: float | None
+    """From its arrival at the disk's queue to its end."""
+    flushes: int | None
+
+    @property
+    def requests(self) -> int:
+        """Reads and writes."""
+        return self.reads + self.writes
+
+
+class RpcUse(State):
+    """The calls of one kind, of one client or of several."""
+
+    calls: int
+    sent_again: int
+    mean_queue_ms: float | None
+    """Until it was sent; None without a call."""
+    mean_rtt_ms: float | None
+    """From then until the answer."""
+    mean_exec_ms: float | None
+    """From its creation until its end."""
+    waiting: float
+    """Calls that are sent and not yet answered, on average."""
+
+
+class MachineUse(State):
+    """A machine over an interval; None is unknown."""
+
+    cpu: float | None
+    """Share of its cores that was busy; waiting for disks is not."""
+    memory: int | None
+    dirty_peak: int | None
+    """The most bytes that waited to be written back, of all looks."""
+    writeback_peak: int | None
+    received_bytes_s: float | None
+    sent_bytes_s: float | None
+
+
+def disk_use(first: DiskCount, last: DiskCount, seconds: float) -> DiskUse:
+    """Return what a disk did between two looks."""
+    reads, writes = last.reads - first.reads, last.writes - first.writes
+    read, written = last.read_bytes - first.read_bytes, last.written_bytes - first.written_bytes
+    requests = reads + writes
+    taken_ms = last.read_ms - first.read_ms + last.write_ms - first.write_ms
+    counted = first.flushes is not None and last.flushes is not None
+    return DiskUse(
+        reads=reads,
+        writes=writes,
+        read_bytes=read,
+        written_bytes=written,
+        busy=min(1.0, (last.busy_ms - first.busy_ms) / 1000 / seconds),
+        in_flight=(last.queued_ms - first.queued_ms) / 1000 / seconds,
+        mean_bytes=(read + written) / requests if requests else None,
+        mean_ms=taken_ms / requests if requests else None,
+        flushes=(last.flushes or 0) - (first.flushes or 0) if counted else None,
+    )
+
+
+def mount_pairs(recordings: Iterable[Recording]) -> tuple[Pair, ...] | None:
+    """Return each mount at the first and the last look; None if one is unknown, or was mounted or not in between."""
+    pairs: list[Pair] = []
+    for recording in recordings:
+        first, last = recording.first.mounts, recording.last.mounts
+        if first is None or last is None:
+            return None
+        before = {mount.directory: mount for mount in first}
+        after = {mount.directory: mount for mount in last}
+        if before.keys() != after.keys() or any(after[name].rpcs < before[name].rpcs for name in after):
+            return None
+        pairs += [(before[name], after[name]) for name in after]
+    return tuple(pairs)
+
+
+def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
+    """Return what the clients called between two looks: one operation, or all with None."""
+    # calls, transmissions, queue, rtt, exec
+    sums = [0] * 5
+    for first, last in pairs:
+        for operation in last.operations if name is None else [name]:
+            after = last.operations.get(operation, _NEVER)
+            before = first.operations.get(operation, _NEVER)
+            sums = [total + new - old for total, new, old in zip(sums, after, before, strict=True)]
+    calls, transmissions, queue, rtt, execution = sums
+    return RpcUse(
+        calls=calls,
+        # A call of the last moment is counted when it ends, its transmission when it is sent.
+        sent_again=max(0, transmissions - calls),
+        mean_queue_ms=queue / calls if calls else None,
+        mean_rtt_ms=rtt / calls if calls else None,
+        mean_exec_ms=execution / calls if calls else None,
+        waiting=rtt / 1000 / seconds,
+    )
+
+
+def machine_use(recording: Recording) -> MachineUse:
+    """Return what a machine did between the first and the last look."""
+    first, last = recording.first, recording.last
+    ticks = last.cpu.total - first.cpu.total if first.cpu and last.cpu else 0
+    memory = [one.memory for one in recording.snapshots if one.memory is not None]
+    received = sent = None
+    if first.links is not None and last.links is not None:
+        common = first.links.keys() & last.links.keys()
+        received = sum(last.links[name].received - first.links[name].received for name in common)
+        sent = sum(last.links[name].sent - first.links[name].sent for name in common)
+    return MachineUse(
+        cpu=(last.cpu.busy - first.cpu.busy) / ticks if ticks and first.cpu and last.cpu else None,
+        memory=memory[-1].total if memory else None,
+        dirty_peak=max((one.dirty for one in memory), default=None),
+        writeback_peak=max((one.writeback for one in memory), default=None),
+        received_bytes_s=None if received is None else received / recording.seconds,
+        sent_bytes_s=None if sent is None else sent / recording.seconds,
+    )
+
+
+class Application(NamedTuple):
+    """What the workload says that it did; needed where it runs on the server, for there is no mount to count it."""
+
+    read_bytes: int
+    written_bytes: int
+    requests: int | None = None
+
+
+class Derived(State):
+    """What was measured below a workload over its timed part. Sizes in bytes; None is unknown."""
+
+    seconds: float
+    server: str
+    read_bytes: int | None
+    """What the applications read, from caches or not."""
+    written_bytes: int | None
+    wire_read_bytes: int | None
+    """What clients and server exchanged; None without a client."""
+    wire_written_bytes: int | None
+    array: DiskUse | None
+    members: dict[str, DiskUse] | None
+    """By serial, those of the array."""
+    request_limit: int | None
+    """The most that the array takes in one request."""
+    member_reads_per_written: float | None
+    """Bytes (or blocks) that the members read for each that the array was given to write, in a pure write: 0 is what
+    whole stripes need. None if the applications read too."""
+    write_amplification: float | None
+    """Bytes written to the members for each byte that an application wrote."""
+    read_amplification: float | None
+    splitting: float | None
+    """Requests at the array for each of the applications', or, where those are unknown, for each READ and WRITE."""
+    slowest: str | None
+    """The busiest member."""
+    spread: float | None
+    """How much busier it was than the median of the others, as a share of the time."""
+    writes: RpcUse | None
+    """The WRITEs of all clients; None without a client."""
+    reads: RpcUse | None
+    commits: RpcUse | None
+    calls: RpcUse | None
+    """All calls of all clients."""
+    mean_write_bytes: float | None
+    mean_read_bytes: float | None
+    calls_per_mb: float | None
+    """Round trips for each 10^6 bytes that were exchanged."""
+    machines: dict[str, MachineUse]
+    host_cpu: float | None
+    """Share of all of the host's cores."""
+    syncing: tuple[str, ...] | None
+    """What arrays were doing by themselves at any look: resync, recovery, check, ..."""
+    unknown: dict[str, str]
+    """What could not be watched, and why."""
+
+    @property
+    def clients(self) -> dict[str, MachineUse]:
+        """All machines but the server."""
+        return {name: use for name, use in self.machines.items() if name != self.server}
+
+
+def derive(
+    server: str,
+    recordings: Mapping[str, Recording],
+    failures: Mapping[str, str] | None = None,
+    application: Application | None = None,
+    host_cpu: float | None = None,
+) -> Derived | None:
+    """Derive all from the first and the last look at each machine; None if the server was not watched."""
+    failed = dict(failures or {})
+    seen = recordings.get(server)
+    if seen is None or seen.seconds <= 0:
+        return None
+    others = [one for name, one in recordings.items() if name != server]
+    # Sums over the clients mean nothing if one of them is missing.
+    complete = not (failed.keys() - {server}) and all(one.seconds > 0 for one in others)
+    pairs = mount_pairs(others) if others and complete else None
+    if not pairs:
+        pairs = None
+    read, written, wire_read, wire_written = _carried(pairs)
+    if application is not None:
+        read, written = application.read_bytes, application.written_bytes
+    array, members = _disks(seen)
+    total = _sum(members)
+    writes, reads, commits, calls = (
+        rpc_use(pairs, name, seen.seconds) if pairs else None for name in ("WRITE", "READ", "COMMIT", None)
+    )
+    asked = application.requests if application else None
+    if asked is None and writes and reads:
+        asked = writes.calls + reads.calls
+    slowest, spread = _spread(members)
+    return Derived(
+        seconds=seen.seconds,
+        server=server,
+        read_bytes=read,
+        written_bytes=written,
+        wire_read_bytes=wire_read,
+        wire_written_bytes=wire_written,
+        array=array,
+        members=members,
+        request_limit=seen.last.layout.limits.get(ARRAY) if seen.last.layout else None,
+        member_reads_per_written=_reads_per_written(read, written, array, total),
+        write_amplification=_ratio(total[1] if total else None, written),
+        read_amplification=_ratio(total[0] if total else None, read),
+        splitting=_ratio(array.requests if array else None, asked),
+        slowest=slowest,
+        spread=spread,
+        writes=writes,
+        reads=reads,
+        commits=commits,
+        calls=calls,
+        mean_write_bytes=_ratio(wire_written, writes.calls if writes else None),
+        mean_read_bytes=_ratio(wire_read, reads.calls if reads else None),
+        calls_per_mb=_per_mb(calls, wire_read, wire_written),
+        machines={name: machine_use(one) for name, one in recordings.items() if one.seconds > 0},
+        host_cpu=host_cpu,
+        syncing=_syncing(seen),
+        unknown=failed | _unread(seen, pairs, expects_mounts=bool(others)),
+    )
+
+
+def _carried(pairs: tuple[Pair, ...] | None) -> tuple[int | None, int | None, int | None, int | None]:
+    if pairs is None:
+        return None, None, None, None
+    return (
+        sum(last.application_read - first.application_read for first, last in pairs),
+        sum(last.application_written - first.application_written for first, last in pairs),
+        sum(last.wire_read - first.wire_read for first, last in pairs),
+        sum(last.wire_written - first.wire_written for first, last in pairs),
+    )
+
+
+def _disks(seen: Recording) -> tuple[DiskUse | None, dict[str, DiskUse] | None]:
+    first, last, layout = seen.first.disks, seen.last.disks, seen.last.layout
+    if first is None or last is None:
+        return None, None
+    array = disk_use(first[ARRAY], last[ARRAY], seen.seconds) if ARRAY in first and ARRAY in last else None
+    if layout is None:
+        return array, None
+    # Through the legs of a nested array, down to the disks.
+    below, members = [ARRAY], set()
+    while below:
+        parts = layout.parts.get(name := below.pop(), ())
+        below += parts
+        members |= set() if parts else {name}
+    known = {name: layout.serials[name] for name in members & layout.serials.keys() & first.keys() & last.keys()}
+    if len(known) < len(members) or not known:
+        return array, None
+    uses = {serial: disk_use(first[name], last[name], seen.seconds) for name, serial in known.items()}
+    return array, dict(sorted(uses.items()))
+
+
+def _sum(members: Mapping[str, DiskUse] | None) -> tuple[int, int] | None:
+    if members is None:
+        return None
+    return sum(one.read_bytes for one in members.values()), sum(one.written_bytes for one in members.values())
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def _reads_per_written(
+    read: int | None, written: int | None, array: DiskUse | None, total: tuple[int, int] | None
+) -> float | None:
+    if read is None or not written or read > PURE * written or array is None or total is None:
+        return None
+    # What the file system itself reads is no read-modify-write.
+    return _ratio(max(0, total[0] - array.read_bytes), array.written_bytes)
+
+
+def _per_mb(calls: RpcUse | None, read: int | None, written: int | None) -> float | None:
+    if calls is None or read is None or written is None:
+        return None
+    return _ratio(calls.calls, (read + written) / 1e6)
+
+
+def _spread(members: Mapping[str, DiskUse] | None) -> tuple[str | None, float | None]:
+    if not members:
+        return None, None
+    slowest = max(members, key=lambda serial: members[serial].busy)
+    return slowest, busier(slowest, {serial: use.busy for serial, use in members.items()})
+
+
+def busier(name: str, busy: Mapping[str, float]) -> float | None:
+    """Return by how much one is busier than the median of the others; None if there are none."""
+    others = [share for other, share in busy.items() if other != name]
+    return busy[name] - median(others) if others else None
+
+
+def _syncing(seen: Recording) -> tuple[str, ...] | None:
+    looks = [one.syncing for one in seen.snapshots]
+    if all(look is None for look in looks):
+        return None
+    return tuple(sorted({action for look in looks if look for action in look.values()}))
+
+
+def _unread(seen: Recording, pairs: object, *, expects_mounts: bool) -> dict[str, str]:
+    last = seen.last
+    missing = [
+        name
+        for name, value in (
+            ("disks", last.disks),
+            ("arrays", last.syncing),
+            ("CPU", last.cpu),
+            ("disk names", last.layout),
+        )
+        if value is None
+    ]
+    if expects_mounts and pairs is None:
+        missing.append("mounts")
+    return dict.fromkeys(missing, "could not be read")
 
 
 class Monitor:

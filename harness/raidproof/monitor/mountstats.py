@@ -1,15 +1,17 @@
-"""What an NFS client has counted on one mount, read from /proc/self/mountstats.
-
-The format is that of fs/nfs/super.c and net/sunrpc/stats.c in the kernel's source, statvers 1.1.
-"""
+"""The counters of an NFS client for one mount, from /proc/self/mountstats."""
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from raidproof.core.errors import RigError
+from raidproof.core.layer import Machine
 from raidproof.monitor.counters import numbers
 
 MOUNTSTATS = "/proc/self/mountstats"
+
+_START = re.compile(r"^device \S+ mounted on (\S+) with fstype nfs4? statvers=(\S+)\n", re.MULTILINE)
+_OPERATION = re.compile(r"^\t *([A-Z_0-9]+): ([\d ]+)\n", re.MULTILINE)
 
 
 class RpcCount(NamedTuple):
@@ -42,10 +44,6 @@ class MountCount(NamedTuple):
     def rpcs(self) -> int:
         """Operations of all kinds."""
         return sum(operation.calls for operation in self.operations.values())
-
-
-_START = re.compile(r"^device \S+ mounted on (\S+) with fstype nfs4? statvers=(\S+)\n", re.MULTILINE)
-_OPERATION = re.compile(r"^\t *([A-Z_0-9]+): ([\d ]+)\n", re.MULTILINE)
 
 
 def parse_mounts(text: str) -> tuple[MountCount, ...]:
@@ -91,3 +89,14 @@ def _mount(start: re.Match[str], entry: str) -> MountCount:
     # read, written, the same with O_DIRECT, from and to the server, in pages
     read, written, direct_read, direct_written, wire_read, wire_written = carried[:6]
     return MountCount(directory, read + direct_read, written + direct_written, wire_read, wire_written, operations)
+
+
+def parse_calls(mountstats: str, directory: str) -> Counter[str]:
+    """Read it out of /proc/self/mountstats, by the kernel's names. Raises as `mount_at`."""
+    mount = mount_at(mountstats, directory)
+    return Counter({name: operation.calls for name, operation in mount.operations.items()})
+
+
+def calls(client: Machine, directory: str) -> Counter[str]:
+    """Return what a client has sent for one of its mounts since it was mounted. Raises as `mount_at`."""
+    return parse_calls(client.get(MOUNTSTATS), directory)

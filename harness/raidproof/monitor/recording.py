@@ -1,11 +1,12 @@
-"""What the monitor saw in one machine: its looks, in order, and what the machine's disks are."""
+"""The samples of one machine in order, and what a client fetched from its server."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from raidproof.core.errors import RigError
+from raidproof.core.layer import Machine
 from raidproof.guest import monitor_agent as agent
 from raidproof.monitor.counters import (
     CpuCount,
@@ -20,9 +21,12 @@ from raidproof.monitor.counters import (
     parse_nfsd,
     parse_stat,
 )
-from raidproof.monitor.mountstats import MountCount, parse_mounts
+from raidproof.monitor.mountstats import MOUNTSTATS, MountCount, mount_at, parse_mounts
 
 T = TypeVar("T")
+
+_FRAME = re.compile(r"@ ([\d.]+)\n|= (\S+) (\d+)\n|! (\S+) (\d+)\n|(\.)\n")
+READS = ("READ", "READ_PLUS")
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,6 @@ def parse_recording(text: str) -> Recording:
     return Recording(snapshots, int(end.group(1)))
 
 
-_FRAME = re.compile(r"@ ([\d.]+)\n|= (\S+) (\d+)\n|! (\S+) (\d+)\n|(\.)\n")
-
-
 def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
     at_s, place = 0.0, 0
     files: dict[str, str] = {}
@@ -155,3 +156,27 @@ def _snapshot(at_s: float, files: Mapping[str, str]) -> Snapshot:
         memory=read("/proc/meminfo", parse_meminfo),
         layout=read(agent.LAYOUT, parse_layout),
     )
+
+
+class Fetched(NamedTuple):
+    """Of one mount, since it was mounted."""
+
+    bytes: int
+    """Of data, that the server has answered with."""
+    calls: int
+
+    def since(self, before: "Fetched") -> "Fetched":
+        """Return what came in between."""
+        return Fetched(self.bytes - before.bytes, self.calls - before.calls)
+
+
+def parse_fetched(mountstats: str, directory: str) -> Fetched:
+    """Read it out of /proc/self/mountstats. Raises as `mount_at`."""
+    mount = mount_at(mountstats, directory)
+    calls = sum(mount.operations[name].calls for name in READS if name in mount.operations)
+    return Fetched(mount.wire_read, calls)
+
+
+def fetched(client: Machine, directory: str) -> Fetched:
+    """Return what a client has fetched for one of its mounts. Raises as `mount_at`."""
+    return parse_fetched(client.get(MOUNTSTATS), directory)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
 from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate
-from raidproof.plan.values import (
+from raidproof.plan.table import (
     Value,
     read_number,
     read_size,

@@ -1,13 +1,193 @@
-"""What is left of a run, by what its parts have taken until now."""
+"""The order of a run, how long it takes, and the description of a plan before anything boots."""
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
+from random import Random
+from typing import NamedTuple
 
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from raidproof.core.units import GIB
+from raidproof.plan.axes import AXES, write_value
+from raidproof.plan.cell import Cell, Impossible, Matrix
+from raidproof.plan.plan import Plan
+from raidproof.plan.works import names
+from raidproof.storage.server import USUAL_LEASE_S
+from raidproof.workload.tools import workload_of
+
+LAYERS = ("array", "filesystem", "tuning", "link", "export", "mount")
+"""What a visit may have to rebuild, from below: a layer is rebuilt if it or one below it changed."""
+
+# Seconds of wall time on two cores without KVM; what is more, a run itself finds out.
+BOOT_S = 3.0
+BOOT_EACH_S = 1.0
+REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "export": 0.8, "mount": 0.4}
+"""From this layer up."""
+VISIT_S = 0.8
+"""What is read and written down around the timed part of each visit."""
+CUT_S = 20.0
+"""A power cut: build, write, cut, boot, check what is there. A control takes as long."""
+CONTROLS = 2
+"""Of a plan with power cuts, once in a run: disks that lie, and a clean reboot."""
+EXPLORE_S, STATE_S = 15.0, 0.25
+"""To explore one cut: reading its log, booting checkers; then for each crash state."""
+ASSUMED_S = 5.0
+"""The timed part of a workload of which only the amount of work is known."""
 VISIT, CONTROL, CUT, EXPLORATION = "visit", "control", "cut", "exploration"
 """Kinds of parts."""
 Part = tuple[str, Hashable]
 """Its kind, and which one of that kind it is."""
+SHOWN = 3
+"""Of the combinations that one reason excludes, so many are named."""
+
+
+class Visit(NamedTuple):
+    """One measurement of one cell."""
+
+    round: int
+    """From 1 on; each round visits each cell once."""
+    cell: Cell
+
+
+def layer_keys(cell: Cell) -> tuple[str, ...]:
+    """What each layer of a cell is, from below; equal for cells that can share it."""
+    return tuple(getattr(cell.stack, layer).model_dump_json() for layer in LAYERS)
+
+
+def shared_layers(before: Cell | None, after: Cell) -> int:
+    """Return how many layers, from below, a visit can take over from the visit before it."""
+    if before is None:
+        return 0
+    same = [one == other for one, other in zip(layer_keys(before), layer_keys(after), strict=True)]
+    return [*same, False].index(False)
+
+
+def visits_of(cells: Sequence[Cell], repeats: int, seed: int) -> tuple[Visit, ...]:
+    """Return all visits in their order, the same for the same cells and seed.
+
+    Repeats are interleaved, so that a host which grows slower meanwhile does so for all cells. Within a round cells
+    that share their array are neighbours, among them those that share the filesystem, then the export; the order of
+    the groups, and within them, is drawn anew for each round.
+    """
+    keys = {cell.name: layer_keys(cell) for cell in cells}
+    ordered = sorted(cells, key=lambda cell: cell.name)
+    return tuple(
+        Visit(number, cell)
+        for number in range(1, repeats + 1)
+        for cell in _grouped(ordered, keys, 0, Random(f"{seed}/{number}"))  # noqa: S311  a seeded order, no secret
+    )
+
+
+def _grouped(cells: Sequence[Cell], keys: dict[str, tuple[str, ...]], depth: int, chance: Random) -> list[Cell]:
+    if depth == len(LAYERS):
+        return chance.sample(cells, len(cells))
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(keys[cell.name][depth], []).append(cell)
+    mixed = [_grouped(group, keys, depth + 1, chance) for group in groups.values()]
+    chance.shuffle(mixed)
+    return [cell for group in mixed for cell in group]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a run takes."""
+
+    visits: int
+    timed_s: float
+    """Sum of the timed parts."""
+    overhead_s: float
+    """Booting, rebuilding, reading what happened."""
+    cut_s: float
+    """Power cuts at the end, and the controls before them."""
+    open_ended: bool
+    """A workload ends when its work is done: what it takes, nobody knows before."""
+    memory: int
+    """Bytes of all machines."""
+    disk: int
+    """Bytes of memory that the members take if every disk is written all over."""
+
+    @property
+    def total_s(self) -> float:
+        """All of it, in seconds of wall time."""
+        return self.timed_s + self.overhead_s + self.cut_s
+
+    def __str__(self) -> str:
+        parts = [
+            f"{in_words(self.timed_s)} timed",
+            f"{in_words(self.overhead_s)} to boot and rebuild",
+            *([f"{in_words(self.cut_s)} of power cuts and controls"] if self.cut_s else []),
+        ]
+        unknown = f"; a workload says no duration, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
+        visits = "1 visit" if self.visits == 1 else f"{self.visits} visits"
+        return f"{visits}, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
+
+    @property
+    def needs(self) -> str:
+        """Memory, in words: what is written to a member disk is held in memory too."""
+        disks = f"what is written to the disks, at most {self.disk / GIB:.1f} GiB"
+        return f"{self.memory / GIB:.1f} GiB of memory, and {disks}"
+
+
+def expect(matrix: Matrix) -> Expectation:
+    """Estimate what the cells of a matrix take, in the very order in which they are going to be visited."""
+    plan, cells = matrix.plan, matrix.cells
+    overheads = visit_overheads(matrix)
+    # Cells that differ in the workload alone share their cut.
+    cuts = {cell.stack.model_dump_json(): cut_s(cell) + exploration_s(plan) for cell in cells}
+    return Expectation(
+        visits=len(overheads),
+        timed_s=plan.run.repeats * sum(timed_s(plan, cell) for cell in cells),
+        overhead_s=BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1) + sum(overheads.values()),
+        cut_s=CONTROLS * CUT_S + sum(cuts.values()) if plan.run.cut else 0.0,
+        open_ended=any(workload_of(cell.workload).timed_s is None for cell in cells),
+        memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
+        disk=sum(plan.hardware.disk_sizes.values()),
+    )
+
+
+def visit_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
+    """Return the seconds of each visit, by round and cell, in which nothing is measured."""
+    before: Cell | None = None
+    overheads = {}
+    for visit in visits_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
+        shared = shared_layers(before, visit.cell)
+        rebuild = REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
+        overheads[visit.round, visit.cell.name] = rebuild + VISIT_S
+        before = visit.cell
+    return overheads
+
+
+def timed_s(plan: Plan, cell: Cell) -> float:
+    """Return the seconds that a visit measures, or what is assumed of them."""
+    known = workload_of(cell.workload).timed_s
+    return known if known is not None else plan.run.max_seconds or ASSUMED_S
+
+
+def cut_s(cell: Cell) -> float:
+    """Return the seconds that a configuration's power cut takes: NFSv4.0 clients wait for the grace period's end."""
+    return CUT_S + (float(cell.stack.export.grace_s or 0) if cell.stack.mount.vers == "4.0" else 0.0)
+
+
+def exploration_s(plan: Plan) -> float:
+    """Return the seconds that the crash states of one cut take; 0 where none are asked for."""
+    return EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0
+
+
+def in_words(seconds: float) -> str:
+    """Write a duration as people say it."""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 class Forecast:
@@ -58,3 +238,88 @@ def left_in_words(*forecasts: Forecast) -> str:
     if not all(one.learned for one in forecasts):
         return ""
     return f" (about {timedelta(seconds=round(sum(one.left_s for one in forecasts)))} left)"
+
+
+def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
+    """Return hardware, cells, what is left out and why, size and expected duration."""
+    parts: list[RenderableType] = [Text(line) for line in headline(matrix)]
+    if list_cells:
+        parts += [Text(), cell_table(matrix)]
+    parts += [Text(line) for line in left_out(matrix)]
+    expected = expect(matrix)
+    parts += [Text(), Text(f"expected: {expected}"), Text(f"needs {expected.needs}")]
+    return Group(*parts)
+
+
+def headline(matrix: Matrix) -> list[str]:
+    """Return what is the same for all cells."""
+    plan = matrix.plan
+    run = plan.run
+    fixed = " ".join(f"{name}={write_value(name, value)}" for name, value in plan.fixed.items())
+    resync = "skipped (assume_clean)" if run.assume_clean else "waited for"
+    return [
+        f"plan: {plan.name}{f': {plan.title}' if plan.title else ''}",
+        f"hardware: {plan.hardware}",
+        *([f"fixed: {fixed}"] if fixed else []),
+        *_periods(matrix),
+        f"workload: {', '.join(names(plan.workload))}",
+        f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}"
+        + (f", only {' '.join(run.only.split())}" if run.only else ""),
+        f"first resync: {resync}; power cut: "
+        + ("once in each cell, after two controls" if run.cut else "none")
+        + (f", and {run.explore_states:,} crash states of it" if run.cut == "explore" else ""),
+    ]
+
+
+def _periods(matrix: Matrix) -> list[str]:
+    """Say which lease and grace period the plan sets: they are not the kernel's."""
+    plan = matrix.plan
+    if {"lease", "grace"} <= {*plan.axes, *plan.fixed}:
+        return []
+    lease = sorted({str(cell.stack.export.lease_s) for cell in matrix.cells})
+    grace = sorted({str(cell.stack.export.grace_s) for cell in matrix.cells})
+    return [f"NFS lease {', '.join(lease)} s, grace period {', '.join(grace)} s (the kernel's are {USUAL_LEASE_S} s)"]
+
+
+def cell_table(matrix: Matrix) -> Table:
+    """Return a row for each cell, a column for each axis."""
+    plan = matrix.plan
+    several = len(plan.workload) > 1
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("#", *plan.axes, *(["workload"] if several else [])):
+        table.add_column(column, justify="right" if column == "#" else "left", overflow="fold")
+    for cell in matrix.cells:
+        values = (write_value(name, cell.settings[name]) if name in cell.settings else "-" for name in plan.axes)
+        table.add_row(str(cell.index + 1), *values, *([cell.workload_name] if several else []))
+    return table
+
+
+def axis_table() -> Table:
+    """Return every axis that a plan may vary, for the help."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("axis", "is", "left out where"):
+        table.add_column(column, overflow="fold")
+    for axis in AXES.values():
+        table.add_row(axis.name, axis.help, axis.where.unless if axis.where else "")
+    return table
+
+
+def left_out(matrix: Matrix) -> list[str]:
+    """Return what there is no cell for, and why; each reason once."""
+    lines = list(matrix.without)
+    if matrix.merged:
+        lines.append(f"so {matrix.merged} combinations are the same as others, and not measured twice")
+    for reason, those in by_reason(matrix.impossible).items():
+        lines.append(f"impossible: {reason}")
+        lines += [f"  {one.name}" for one in islice(those, SHOWN)]
+        if len(those) > SHOWN:
+            lines.append(f"  and {len(those) - SHOWN} more")
+    return ["", *lines] if lines else []
+
+
+def by_reason(impossible: Sequence[Impossible]) -> dict[str, list[Impossible]]:
+    """Group what is impossible by the reason, the most frequent first."""
+    groups: dict[str, list[Impossible]] = {}
+    for one in impossible:
+        groups.setdefault(one.reason, []).append(one)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))

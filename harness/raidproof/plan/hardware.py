@@ -16,8 +16,7 @@ from raidproof.core.topology import (
 )
 from raidproof.core.units import GIB, MIB, format_duration, format_rate, format_size
 from raidproof.disk.profile import load_profile
-from raidproof.plan.table import Table, placed, refusal
-from raidproof.plan.values import Bandwidth, Bytes, Placement
+from raidproof.plan.table import Bandwidth, Bytes, Placement, Table, placed, refusal
 from raidproof.storage.link import LinkSpec
 
 Duty = Literal["member", "spare", "journal", "log"]

@@ -1,24 +1,143 @@
-"""The plan: what a user writes down of the hardware, of the configurations, and of the work."""
+"""The plan file: hardware, configurations, workloads, figures and options, checked as they are read."""
 
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError
+from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.plan.axes import read_value
-from raidproof.plan.figure import Figure
 from raidproof.plan.hardware import Hardware
-from raidproof.plan.run import RunSpec
-from raidproof.plan.table import Table, reasons, refusal
-from raidproof.plan.values import Value
+from raidproof.plan.table import Seconds, Table, Value, reasons, refusal
 from raidproof.plan.works import names, read_work
 
+_TOKEN = re.compile(r"\s*(?:([()])|([^\s()]+))")
 MOST_COMBINATIONS = 10_000
 """Combinations of values beyond which a plan is taken for a mistake."""
+
+
+class Figure(Table):
+    """One published figure."""
+
+    name: str
+    cell: str
+    """The name of the cell that re-enacts it."""
+    published: float = Field(gt=0)
+    unit: str
+    """As the harness names it: ``read_mb_s`` (10^6 bytes), ``write_iops``, ``transactions_s``."""
+    source: str = ""
+    places_limit: bool = False
+    """Whether it set a limit of the hardware: then it proves nothing that it agrees."""
+    note: str = ""
+
+
+class Selection:
+    """An expression, read once.
+
+    A word with ``=`` is a whole setting, so that ``level=1`` is not ``level=10``; any other is a part of the name.
+    Words that follow each other must all match.
+
+    Raises:
+        RequestError: it is no expression.
+    """
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self._tokens = [parenthesis or word for parenthesis, word in _TOKEN.findall(expression)]
+        self.matches("")
+
+    def matches(self, name: str) -> bool:
+        """Whether a cell of this name is meant."""
+        tokens = [*self._tokens, ""]
+        found = self._either(tokens, name)
+        if tokens != [""]:
+            raise self._wrong(f"{tokens[0]} is too much")
+        return found
+
+    def _either(self, tokens: list[str], name: str) -> bool:
+        found = self._both(tokens, name)
+        while tokens[0] == "or":
+            tokens.pop(0)
+            # Not `found or`: what stands there has to be read in any case.
+            found = self._both(tokens, name) or found
+        return found
+
+    def _both(self, tokens: list[str], name: str) -> bool:
+        found = self._one(tokens, name)
+        while tokens[0] not in {"or", ")", ""}:
+            if tokens[0] == "and":
+                tokens.pop(0)
+            found = self._one(tokens, name) and found
+        return found
+
+    def _one(self, tokens: list[str], name: str) -> bool:
+        match tokens.pop(0):
+            case "not":
+                return not self._one(tokens, name)
+            case "(":
+                found = self._either(tokens, name)
+                if tokens.pop(0) != ")":
+                    raise self._wrong("a parenthesis is not closed")
+                return found
+            case ("and" | "or" | ")" | "") as token:
+                raise self._wrong(f"a word is missing before {token or 'the end'}")
+            case word:
+                return word in name.split() if "=" in word else word.lower() in name.lower()
+
+    def _wrong(self, why: str) -> RequestError:
+        return RequestError(f"-k {self.expression!r}: {why}", remedy="write for example 'level=5 and not wsize=8KiB'")
+
+
+class RunSpec(Table):
+    """What holds for all cells."""
+
+    repeats: int = Field(default=3, ge=1, le=1000)
+    """Visits of each cell; they are interleaved, so that what drifts hits all cells alike."""
+    seed: int = 1
+    """Of the order of visits, and of all else that is drawn by chance."""
+    cut: Literal["power", "explore"] | None = None
+    """Each cell is also judged for what it loses: the server's power is cut once while clients write. ``explore``: the
+    crashes that this run could have had are looked at too."""
+    explore_states: int = Field(default=200, ge=1, le=1_000_000)
+    """Crash states of each configuration, where they are looked at."""
+    min_seconds: Seconds | None = Field(default=None, gt=0)
+    """Of the timed part; the figure of a visit that was shorter is flagged."""
+    max_seconds: Seconds | None = Field(default=None, gt=0)
+    """Of the timed part, a ramp included; a visit that takes longer is ended, and has failed."""
+    allow_cache: bool = False
+    """Rank what fits into a cache too: then the cache is what is measured."""
+    assume_clean: bool = True
+    """Skip the first resync: the members are zero, so they agree already."""
+    only: str = ""
+    """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
+    provider: str = "uml"
+    """How the machines come to be."""
+    kernel: str | None = None
+    """What the machines run, for example ``debian/sid``; see `SoftwareSpec` for this and the next three."""
+    modules: str | None = None
+    image: str | None = None
+    packages: tuple[str, ...] = ()
+    server: SoftwareSpec = SoftwareSpec()
+    """Where the server differs."""
+    clients: SoftwareSpec = SoftwareSpec()
+    """Where the clients differ."""
+
+    @property
+    def platform(self) -> Platform:
+        """How the machines come to be, and what they run."""
+        both = SoftwareSpec(kernel=self.kernel, modules=self.modules, image=self.image, packages=self.packages)
+        server, clients = (one.over(both) for one in (self.server, self.clients))
+        return Platform(provider=self.provider, server=server, clients=clients)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.min_seconds and self.max_seconds and self.min_seconds > self.max_seconds:
+            raise ValueError(f"min_seconds {self.min_seconds:g} is more than max_seconds {self.max_seconds:g}")
+        return self
 
 
 def _flat(table: Any) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.host_packages import QEMU, install_list
-from raidproof.provider.qemu import emulator, kvm
+from raidproof.provider import uml
+from raidproof.provider.qemu import kvm, machine
 from raidproof.provider.qemu import machine as qemu
 from raidproof.provider.qemu.kvm import KvmAnswer
-from raidproof.provider.uml import machine as uml
 
 AUTO = "auto"
-QEMU_TOOLS = (emulator.PROGRAM, "qemu-img", "depmod")
+QEMU_TOOLS = (machine.PROGRAM, "qemu-img", "depmod")
 """What provider ``qemu`` needs of this host besides the rest."""
 
 

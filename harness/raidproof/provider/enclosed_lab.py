@@ -13,10 +13,10 @@ from raidproof.disk.daemon import nbdkit_command
 from raidproof.disk.messages import save_disks
 from raidproof.lab.lab import Lab
 from raidproof.lab.lab_directory import LabDirectory
-from raidproof.machine.keys import LabKeys
+from raidproof.machine.login import LabKeys
 from raidproof.machine.machine import Machine
 from raidproof.provider.provider import Provider, Site
-from raidproof.provider.qemu.config_disk import config_disk
+from raidproof.provider.qemu.machine import config_disk
 
 ENGINE_DEADLINE_S = 15.0
 QUEUE_DEPTH = 16

@@ -10,9 +10,8 @@ from raidproof.core.waiting import Deadline
 from raidproof.disk.cache import CutPolicy
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
-from raidproof.machine.console import cause_of_death, console_logs
-from raidproof.machine.member_disks import MemberDisks, cut_power
-from raidproof.machine.power import OWN_POWEROFF, Cut
+from raidproof.machine.kernel_log import cause_of_death, console_logs
+from raidproof.machine.machine import OWN_POWEROFF, Cut, MemberDisks, cut_power
 from raidproof.namespace import Enclosure, Process
 
 

@@ -6,11 +6,8 @@ from pathlib import Path
 
 from raidproof.core.topology import MachineSpec, Role, Topology
 from raidproof.disk.client import EngineClient
-from raidproof.machine.keys import LabKeys
-from raidproof.machine.login import LabLogin
-from raidproof.machine.machine import Machine
-from raidproof.machine.member_disks import MemberDisks
-from raidproof.machine.power import Power
+from raidproof.machine.login import LabKeys, LabLogin
+from raidproof.machine.machine import Machine, MemberDisks, Power
 from raidproof.machine.transport import Transport
 from raidproof.namespace import Enclosure
 from raidproof.namespace.network import create_network

@@ -9,7 +9,7 @@ from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.provider.hosts import lab as hosts
 from raidproof.provider.provider import Provider
 from raidproof.provider.qemu.lab import Qemu
-from raidproof.provider.uml.lab import Uml
+from raidproof.provider.uml import Uml
 from raidproof.provider.vagrant.lab import Vagrants
 
 __all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare", "provider_of"]

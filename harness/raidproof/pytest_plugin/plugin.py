@@ -1,29 +1,43 @@
-"""raidproof under pytest: options, progress, and ends that look like what they are.
+"""The pytest plugin: options, progress, workers, and outcomes beyond passed and failed."""
 
-A promise that was broken is a failure, a rig that failed an error, a missing requirement a skip; INVALID and
-INCONCLUSIVE keep their own words. Tests that ask for none of the fixtures see nothing of this.
-"""
-
+import fcntl
 import io
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
-from raidproof.provider.registry import Lab
-from raidproof.pytest_plugin.explorations import explore
-from raidproof.pytest_plugin.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, measure, plans
-from raidproof.pytest_plugin.suites import suite
-from raidproof.pytest_plugin.xdist import ALONE, ENDS, Workers, WorkerScreen, alone_last, tell_ends, turn, worker_name
+from raidproof.core.waiting import unwinding_on_signals
+from raidproof.lab.lab import Lab
+from raidproof.pytest_plugin.fixtures import (
+    CAMPAIGN,
+    PLANS,
+    Consoles,
+    campaign,
+    cycle,
+    explore,
+    lab,
+    measure,
+    plans,
+    suite,
+)
 from raidproof.record.outcome import Outcome
-from raidproof.run.options import OPTIONS
+from raidproof.run.plan_runner import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
 __all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans", "suite"]
+
+ALONE = "alone"
+ENDS = pytest.StashKey[list[str]]()
+"""Where the process that was started keeps what its workers said of their runs."""
+_OUTPUT = "raidproof"
+_LOCK = "raidproof-alone.lock"
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"
@@ -45,6 +59,79 @@ STATUS: Mapping[Outcome, tuple[str, str]] = {
 Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 Report = Generator[None, pytest.TestReport, pytest.TestReport]
 _SCREEN = pytest.StashKey[ExitStack]()
+
+
+def worker_name(config: pytest.Config) -> str | None:
+    """Return the name of the worker that this process is; None if it is none."""
+    workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
+    return None if workerinput is None else str(workerinput["workerid"])
+
+
+def tell_ends(config: pytest.Config, lines: Sequence[str]) -> None:
+    """Hand what a worker has to say of its runs to the process that started it."""
+    if worker_name(config) is not None:
+        output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+        output[_OUTPUT] = list(lines)
+
+
+def alone_last(items: list[pytest.Item]) -> None:
+    """Order scenarios so that those which run alone keep nobody waiting who could run."""
+    items.sort(key=_is_alone)
+
+
+@contextmanager
+def turn(item: pytest.Item) -> Iterator[None]:
+    """Run a scenario beside others or, if it is to be alone, when all others have ended; without workers at once."""
+    if worker_name(item.config) is None:
+        yield
+        return
+    # The folder above a worker's own is that of all workers (pytest-xdist).
+    path = Path(item.config.option.basetemp).parent / _LOCK
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH)
+        yield
+
+
+class WorkerScreen(io.StringIO):
+    """Writes a worker's progress past its capture, each line with the worker's name."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__()
+        self._capture = config.pluginmanager.get_plugin("capturemanager")
+        self._name = worker_name(config)
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        with ExitStack() as stack:
+            if self._capture is not None:
+                stack.enter_context(self._capture.global_and_fixture_disabled())
+            if sys.__stderr__ is not None:
+                sys.__stderr__.write("".join(f"{self._name}: {line}\n" for line in text.splitlines()))
+                sys.__stderr__.flush()
+        return len(text)
+
+
+class Workers:
+    """What pytest-xdist does where pytest was started: workers are ended in order, and tell of their runs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Let SIGTERM end the workers as Ctrl-C does."""
+        with unwinding_on_signals() if self._config.getoption("numprocesses", None) else nullcontext():
+            return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Keep what a worker said at its end; one that was killed said nothing."""
+        said = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
+        self._config.stash.setdefault(ENDS, []).extend(said)
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker(ALONE) is not None
 
 
 def outcome_of(error: BaseException) -> Outcome | None:

@@ -1,4 +1,4 @@
-"""Axes of a chart: from zero, linear, and logarithmic above a knee where the values span too much for that."""
+"""Axes and size of a chart: from zero, linear, logarithmic above a knee where values span too much."""
 
 import math
 from collections.abc import Iterable
@@ -8,6 +8,25 @@ from raidproof.report.words import number
 
 MAX_LINEAR_SPAN = 50.0
 """Largest value over smallest, above which a linear axis would hide the small ones."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A chart's size, and where its axes stand, in pixels."""
+
+    name: str
+    """The class of its element, for which the style sheet knows on which pages it is shown."""
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    @property
+    def suffix(self) -> str:
+        """What tells an identity on the page from that of the same chart in the wide frame."""
+        return "" if self.name == "wide" else f"-{self.name}"
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,23 @@
-"""A plan's cells in words: how they are grouped, measured and explained, the same in every form of the report."""
+"""The cells of a plan as rows: one registry of columns, their groups, and the tables on a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from raidproof.record.cell import CellRecord
-from raidproof.record.leaves import flat
-from raidproof.record.run import RunRecord
+from raidproof.record.environment import flat
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.report.configuration import value
-from raidproof.report.words import UNKNOWN, data, number, plural
+from raidproof.report.figures_table import comparison_table, published_figures
+from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
+from raidproof.verdict.cell import safety_in
 
 _UNITS = {
     "mb_s": "MB/s",
@@ -23,6 +32,12 @@ _UNITS = {
     "s": "s",
 }
 """The last words of a value's name, the longest first where one ends in another."""
+
+ROOMY = 120
+"""Columns of text from which there is room for the words of a flag."""
+SAFETY = "safety"
+MOST_NAMES = 3
+"""Names of impossible cells after a reason; the report has all."""
 
 
 @dataclass(frozen=True)
@@ -184,3 +199,259 @@ def value_names(cell: CellRecord) -> list[str]:
     """Return the names of all values that any visit measured, the primary one first."""
     names = dict.fromkeys(name for repeat in cell.repeats for name in repeat.values)
     return [*(name for name in names if name == cell.unit), *(name for name in names if name != cell.unit)]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of a cycle."""
+
+    group: str
+    title: str
+    unit: str
+    """Empty for words."""
+    meaning: str
+    value: Callable[[CycleRecord], str]
+
+
+def export(cycle: CycleRecord) -> str:
+    """Return whether the export was asked to be sync or async."""
+    sync = cycle.asked.get("export", {}).get("sync")
+    return UNKNOWN if sync is None else ("sync" if sync else "async")
+
+
+def sequential_write(cycle: CycleRecord) -> float | None:
+    """Return the sequential write rate in MB/s."""
+    return cycle.throughput.sequential_write_mb_s
+
+
+def median_and_range(value: float | None, each: Sequence[float]) -> str:
+    """Write a measured rate with how far its measurements are apart: one alone says nothing of that."""
+    if value is None:
+        return UNKNOWN
+    if len(each) < 2:
+        return f"{number(value)} (n=1)"
+    return f"{number(median(each))} ({number(min(each))}-{number(max(each))}, n={len(each)})"
+
+
+def _sequential_write(cycle: CycleRecord) -> str:
+    return median_and_range(sequential_write(cycle), cycle.throughput.sequential_write_each)
+
+
+def _fsyncs(cycle: CycleRecord) -> str:
+    return median_and_range(cycle.throughput.fsyncs_per_s, cycle.throughput.fsyncs_each_second)
+
+
+def _acknowledged(cycle: CycleRecord) -> str:
+    return count(cycle.on_server.acknowledged_total if cycle.on_server else None)
+
+
+def _survived(cycle: CycleRecord) -> str:
+    balance = cycle.on_server
+    return count(balance.acknowledged_total - balance.lost_total if balance else None)
+
+
+def _lost(cycle: CycleRecord) -> str:
+    return count(cycle.on_server.lost_total if cycle.on_server else None)
+
+
+COLUMNS = (
+    Column("setting", "export", "", "What the NFS server promises. sync: it answers when the data is on its disks. "
+           "async: it answers earlier, which breaks the protocol.", export),
+    Column("setting", "disks' cache", "", "volatile: honest, lost with power unless flushed. protected: survives. "
+           "none: every write is durable. lying: says that it flushed, and did not.", lambda cycle: cycle.cache_mode),
+    Column("speed before the fault", "sequential write", "MB/s",
+           "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second. Median, least and "
+           "greatest of n measurements, before the disks begin to lie and without the write log. Rows whose ranges "
+           "overlap are not told apart. Controls are not measured.", _sequential_write),
+    Column("speed before the fault", "fsynced 4 KiB writes", "1/s",
+           "Acknowledged write + fsync of 4 KiB, all clients together. Median, least and greatest of the n whole "
+           "seconds of the ledger.", _fsyncs),
+    Column("acknowledged work", "acknowledged", "ops",
+           "What clients had been told is done before the fault: data and metadata.", _acknowledged),
+    Column("acknowledged work", "survived", "ops", "How many of those were on the server after the fault.", _survived),
+    Column("acknowledged work", "lost", "ops", "How many of those were not.", _lost),
+    Column("acknowledged work", "work lost", "s",
+           "Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault. Where all of the "
+           "ledger is lost, a longer one would have lost more.",
+           lambda cycle: number(cycle.loss_window_s)),
+    Column("recovery", "boot", "s", "From power back to a machine that answers.",
+           lambda cycle: number(cycle.recovery.boot_s)),
+    Column("recovery", "assemble", "s", "Until the array is online.", lambda cycle: number(cycle.recovery.assemble_s)),
+    Column("recovery", "mount", "s", "Until the file system is mounted.",
+           lambda cycle: number(cycle.recovery.mount_s)),
+    Column("recovery", "first I/O", "s", "From the export's start to the first acknowledgement that a client got.",
+           lambda cycle: number(cycle.recovery.first_io_s)),
+)  # fmt: skip
+"""All measures, in order; the cycle's title stands before them and its verdict after."""
+
+
+def note(record: RunRecord, cycle: CycleRecord) -> str:
+    """Return what has to stand beside a verdict for it not to be misread; empty if nothing has to."""
+    if cycle.control is not None:
+        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
+    if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
+        return "does not count"
+    return ""
+
+
+def blames(cycle: CycleRecord) -> list[str]:
+    """Return whom the verdicts of a cycle blame, each once, but for those whom its reason names already."""
+    named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
+    return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
+
+
+def losses(cycle: CycleRecord) -> str:
+    """Say how many whole files and bytes are gone; empty if nothing was looked at."""
+    balance = cycle.on_server
+    if balance is None:
+        return ""
+    if not balance.lost_total and not balance.lost_files:
+        return "no file, no byte lost"
+    return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
+
+
+def happening(cycle: CycleRecord) -> str:
+    """Name the fault, what the disks' caches kept where that was a choice, and what was wrong all the while."""
+    named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
+    return named + "".join(f"; while {one['fault']} ({one['target']})" for one in cycle.during)
+
+
+def conditions(cycle: CycleRecord) -> str:
+    """Say what was wrong from before the clients began, with the proofs; empty if nothing was."""
+    return "; ".join(
+        f"{one['fault']} ({one['target']}): {one['proof']}" + (f", {one['lasted']}" if "lasted" in one else "")
+        for one in cycle.during
+    )
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column: numbers stand to the right and are never broken."""
+
+    title: str
+    text: Callable[[CellRecord], str]
+    right: bool = True
+    whole: bool = True
+    """Whether a cell must stay on one line."""
+
+
+def show_cells(record: RunRecord, console: Console) -> None:
+    """Print the tables of a plan's run, one a workload, then what the run cost and what could not be."""
+    say(console, f"{visited(record)}; {promises(record)}")
+    safety = safety_fields(record)
+    for ranking in rankings(record):
+        console.print()
+        console.print(Text(printable(ranking.title), style="bold"))
+        if ranking.ranked:
+            console.print(ranked_table(ranking, console.width, safety))
+        else:
+            console.print("No cell has a rank.")
+        if ranking.unranked:
+            console.print()
+            console.print(unranked_table(ranking, console.width, safety))
+        console.print()
+        for cell in ranking.cells:
+            if sentence := explained(cell, console.width):
+                say(console, sentence)
+    console.print()
+    if figures := published_figures(record):
+        console.print(Text("published figures beside ours", style="bold"))
+        console.print(comparison_table(figures))
+        console.print()
+    say(console, overhead(record))
+    for reason, names in impossible(record):
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        say(console, f"left out, {plural(len(names), 'cell')}: {reason} ({'; '.join(names[:MOST_NAMES])}{more})")
+    console.print()
+
+
+def say(console: Console, sentence: str) -> None:
+    """Print a line; where there is no terminal it is not broken."""
+    console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)
+
+
+def safety_fields(record: RunRecord) -> list[Field]:
+    """Return the column that says whether each cell is safe; none where no power was cut."""
+    if not any(one.lost for one in record.cells):
+        return []
+    return [Field(SAFETY, lambda cell: safety_in(record, cell).brief, right=False, whole=False)]
+
+
+def ranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
+    """Return the cells that may be compared, the fastest first."""
+    fields = [
+        Field("#", lambda cell: str(cell.rank)),
+        Field("cell", lambda cell: cell.name, right=False, whole=False),
+        *figures(ranking, ends=True),
+        *safety,
+        Field("limit", lambda cell: cell.limit, right=False, whole=False),
+    ]
+    if width >= ROOMY:
+        fields.append(Field("flag", lambda cell: cell.flag or "", right=False, whole=False))
+    else:
+        fields.append(Field("", lambda cell: "!" if cell.flag else " "))
+    return draw(fields, ranking.ranked, width, wide=("cell", SAFETY, "flag"))
+
+
+def unranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
+    """Return the cells that cannot be compared, and why."""
+    fields = [
+        Field("no rank", lambda cell: cell.name, right=False, whole=False),
+        *figures(ranking, ends=width >= ROOMY),
+        *safety,
+        Field("why", lambda cell: cell.why_not or "it was not measured", right=False, whole=False),
+    ]
+    return draw(fields, ranking.unranked, width, wide=("no rank", SAFETY, "why"))
+
+
+def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
+    """Return the columns of what was measured."""
+    unit = f"\n[{ranking.unit}]" if ranking.unit else ""
+    return [
+        Field(f"median{unit}", lambda cell: number(cell.median)),
+        *([Field(f"spread{unit}", spread)] if ends else []),
+        Field("n", lambda cell: count(len(cell.measured))),
+        *([Field("of expected\n[%]", of_expected)] if ends else []),
+    ]
+
+
+def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: Sequence[str]) -> Table:
+    """Return a table no wider than asked; the wide columns share what the others leave."""
+    texts = {field: [printable(field.text(cell)) for cell in rows] for field in fields}
+    widths = {field: narrowest(field, texts[field]) for field in fields if field.title not in wide}
+    flexible = [field for field in fields if field.title in wide]
+    room = width - sum(widths.values()) - (len(fields) - 1)
+    wishes = [max(map(len, [field.title, *texts[field]])) for field in flexible]
+    widths |= dict(zip(flexible, shares(wishes, room), strict=True))
+    # Gaps are 2 wide where that breaks no cell.
+    gap = 1 if room - (len(fields) - 1) < sum(wishes) else 2
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
+    for field in fields:
+        drawn.add_column(Text(field.title), justify="right" if field.right else "left", width=widths[field])
+    for place in range(len(rows)):
+        drawn.add_row(*(Text(texts[field][place], overflow="fold") for field in fields))
+    return drawn
+
+
+def shares(wishes: Sequence[int], room: int) -> list[int]:
+    """Divide the room: whoever wants less than an even part gets all of it, and the others the rest."""
+    given = [0] * len(wishes)
+    order = sorted(range(len(wishes)), key=lambda place: wishes[place])
+    for turn, place in enumerate(order):
+        even = max(room // (len(order) - turn), 1)
+        given[place] = min(wishes[place], even)
+        room -= given[place]
+    return given
+
+
+def narrowest(field: Field, texts: Sequence[str]) -> int:
+    """Return the width that breaks no word of the header, and no cell that must stay whole."""
+    pieces = texts if field.whole else [word for text in texts for word in text.split()]
+    return max(map(len, [*field.title.split(), *pieces, ""]))
+
+
+def explained(cell: CellRecord, width: int) -> str:
+    """Say why a cell is as fast as it is, and what is odd about its figure unless the table has said that."""
+    flag = cell.flag if width < ROOMY or cell.rank is None else None
+    said = [one for one in (cell.cause, flag and f"! {flag}") if one]
+    return f"{cell.rank or UNKNOWN} {cell.name}: {'; '.join(said)}" if said else ""

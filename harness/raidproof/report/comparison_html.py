@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from raidproof.record.store import RunStore
-from raidproof.report import comparison_chart, sides
+from raidproof.report import comparison
 from raidproof.report.html import SIGNS, templates
 from raidproof.verdict.comparison import ComparisonRecord
 
@@ -22,5 +22,5 @@ def render_comparison(compared: ComparisonRecord) -> str:
     return (
         templates()
         .get_template("comparison.html.j2")
-        .render(run=compared, signs=SIGNS, sides=sides, chart=comparison_chart, groups=sides.groups(compared))
+        .render(run=compared, signs=SIGNS, sides=comparison, chart=comparison, groups=comparison.groups(compared))
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from raidproof.core.units import format_size
-from raidproof.record.leaves import flat
+from raidproof.record.environment import flat
 from raidproof.report.words import UNKNOWN
 
 NOT_ASKED = "(not asked)"

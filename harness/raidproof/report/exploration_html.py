@@ -4,7 +4,7 @@ from pathlib import Path
 
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.store import RunStore
-from raidproof.report import exploration_chart, exploration_words
+from raidproof.report import exploration
 from raidproof.report.html import SIGNS, templates, write_html
 
 
@@ -24,8 +24,8 @@ def render_exploration(record: ExplorationRecord) -> str:
         .render(
             run=record,
             signs=SIGNS,
-            words=exploration_words,
-            chart=exploration_chart,
-            figure=exploration_chart.figure(record),
+            words=exploration,
+            chart=exploration,
+            figure=exploration.figure(record),
         )
     )

@@ -12,26 +12,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
-from raidproof.record.leaves import flat
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import (
-    cells,
-    cells_chart,
-    columns,
-    exploration_words,
-    moments,
-    promises,
-    scatter,
-    suites_table,
-    words,
-)
+from raidproof.report import cells, cells_chart, exploration, terminal, timeline, words
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.figures_table import published_figures
-from raidproof.verdict.safe_configurations import by_safety, losing, safety_in
-from raidproof.verdict.safety import SafetyWord
+from raidproof.verdict.cell import SafetyWord, by_safety, losing, safety_in
 
 SIGNS = {
     Outcome.PASS: "\u2713",
@@ -43,7 +32,7 @@ SIGNS = {
 }
 """Outcomes are told apart without colour too."""
 SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
-SCATTER_FRAMES = (scatter.WIDE, scatter.NARROW)
+SCATTER_FRAMES = (cells_chart.WIDE, cells_chart.NARROW)
 MOST_NAMES = 6
 """Configurations that the head of the page names; the tables have all."""
 
@@ -70,7 +59,7 @@ def templates() -> Environment:
         "shell": shlex.join,
         "quote_url": quote,
         "moment": moment,
-        "conditions": columns.conditions,
+        "conditions": cells.conditions,
     }
     return environment
 
@@ -86,7 +75,7 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
     """Return the report of a run, with its explorations by the stem of their files."""
-    timelines = [moments.timelines(record.cycles, frame) for frame in (moments.WIDE, moments.NARROW)]
+    timelines = [timeline.timelines(record.cycles, frame) for frame in (timeline.WIDE, timeline.NARROW)]
     sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
     # Cells stand for the cycles that were made of them.
     stacks = record.cells if record.plan else record.cycles
@@ -94,18 +83,18 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
     return page.render(
         run=record,
         took=duration(record),
-        columns=columns.COLUMNS,
-        note=columns.note,
-        blames=columns.blames,
-        losses=columns.losses,
-        happening=columns.happening,
+        columns=cells.COLUMNS,
+        note=cells.note,
+        blames=cells.blames,
+        losses=cells.losses,
+        happening=cells.happening,
         signs=SIGNS,
         safety_signs=SAFETY_SIGNS,
         safety_in=safety_in,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
         loses=losing(record),
-        scatters=[scatter.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
+        scatters=[cells_chart.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
         scatter_frames=SCATTER_FRAMES,
         timelines=[*zip(*timelines, strict=True)],
         layers=configuration(stacks),
@@ -114,11 +103,11 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
         sections=sections,
         explorations=explorations or {},
-        exploration_words=exploration_words,
+        exploration_words=exploration,
         shown={anchor for anchor, _ in sections},
         cells=cells,
-        promises=promises,
-        suites_table=suites_table,
+        promises=terminal,
+        suites_table=terminal,
         cells_chart=cells_chart,
         rankings=cells.rankings(record),
         published=published_figures(record),
@@ -131,7 +120,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
 
 
 def sections_of(
-    record: RunRecord, timelines: Sequence[moments.Moments], *, explored: bool = False
+    record: RunRecord, timelines: Sequence[timeline.Moments], *, explored: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield anchor and title of each section; a plan's run leaves out those that would be empty."""
     planned = record.plan is not None

@@ -9,9 +9,9 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report.columns import blames, losses
+from raidproof.report.cells import blames, losses
 from raidproof.report.words import printable
-from raidproof.verdict.safe_configurations import by_safety, safety_in
+from raidproof.verdict.cell import by_safety, safety_in
 
 
 def write_junit(record: RunRecord, path: Path) -> None:

@@ -1,8 +1,9 @@
-"""The report on a terminal, and as plain text where there is none."""
+"""The report on a terminal, and as plain text elsewhere: crash tests, promises, suites."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
@@ -10,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, RunRecord
-from raidproof.report.cells_table import shares, show_cells
-from raidproof.report.columns import COLUMNS, Column, blames, happening, losses, note
+from raidproof.record.run import CycleRecord, Evidence, RunRecord, SuiteRecord
+from raidproof.report.cells import COLUMNS, Column, blames, happening, losses, note, shares, show_cells
 from raidproof.report.configuration import caveats
-from raidproof.report.suites_table import show_suites
-from raidproof.report.words import printable
-from raidproof.verdict.safe_configurations import by_safety, losing, safety_in
-from raidproof.verdict.safety import Safety, SafetyWord
+from raidproof.report.words import count, number, printable
+from raidproof.verdict.cell import Safety, SafetyWord, by_safety, losing, safety_in
+from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.wire import calls_of, total
 
 SETTINGS = 2
 """Columns of a run's table that say what was set; the others say what was measured."""
@@ -33,6 +33,89 @@ COLOURS = {
     Outcome.INCONCLUSIVE: "yellow",
 }
 SAFETY_COLOURS = {SafetyWord.SAFE: "green", SafetyWord.LOSES_DATA: "red", SafetyWord.NOT_SHOWN: "yellow"}
+
+
+class Row(NamedTuple):
+    """One promise."""
+
+    promise: str
+    acknowledged: int
+    judged: int
+    lost: int
+    calls: str
+    """How often the clients sent the calls that it needs, for all promises together; empty if there are no counts."""
+
+
+def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
+    """Return the promises of a cycle in the order of the README's table."""
+    counted = cycle.checks.get("calls")
+    sent = total(counted if isinstance(counted, dict) else {})
+    by = {"WRITE": stability(cycle)}
+    found = []
+    for kind, promise in PROMISES.items():
+        if (acknowledged := balance.acknowledged.get(kind)) is None:
+            continue
+        needed = sorted(calls_of(kind, cycle.asked.get("mount", {})))
+        calls = ", ".join(f"{sent[name]:,} {name}{by.get(name, '')}" for name in needed) if sent else ""
+        judged = balance.judged.get(kind, acknowledged)
+        found.append(Row(promise, acknowledged, judged, balance.lost.get(kind, 0), calls))
+    return found
+
+
+def stability(cycle: CycleRecord) -> str:
+    """Return of how many WRITEs the clients asked what stability, in parentheses; empty if it was not captured."""
+    writes: Mapping[str, int] = cycle.checks.get("replies", {}).get("writes", {})
+    return f" ({', '.join(f'{count:,} {how}' for how, count in sorted(writes.items()))})" if writes else ""
+
+
+def dated(cycle: CycleRecord) -> str:
+    """Return a sentence on the operations that the server's replies on the wire date; empty if none was captured."""
+    replies = cycle.checks.get("replies", {})
+    if not replies.get("dated"):
+        return ""
+    later_ms = replies["reported_later_ms"]
+    return (
+        f" Of {replies['of']:,} operations {replies['dated']:,} are dated by the server's last reply on the wire; the"
+        f" clients' reports came {later_ms['median']} ms later (median; {later_ms['least']} to {later_ms['most']} ms)."
+    )
+
+
+def left_out(cycle: CycleRecord) -> dict[str, str]:
+    """Return what the ledger left out, and why, by kind of operation or of worker."""
+    said: dict[str, str] = cycle.workload.get("left_out", {})
+    return said
+
+
+class Case(NamedTuple):
+    """A test that did not pass."""
+
+    end: str
+    name: str
+    reason: str
+
+
+def cases(suite: SuiteRecord) -> Iterator[Case]:
+    """Yield the tests that did not pass: what failed, what nobody saw the end of, and what does not apply."""
+    for end in ("failed", "unknown", "skipped"):
+        for one in getattr(suite.outcomes, end):
+            known = end == "failed" and one.name in suite.known
+            yield Case("failed, as known" if known else end, one.name, one.reason)
+
+
+def counts(suite: SuiteRecord) -> str:
+    """Say how many tests ended how."""
+    ends = ("passed", "failed", "skipped", "unknown")
+    said = [f"{count(number_of)} {end}" for end in ends if (number_of := len(getattr(suite.outcomes, end)))]
+    return ", ".join(said) or "nothing ran"
+
+
+def show_suites(record: RunRecord, console: Console) -> None:
+    """Print a line on each suite of a run; without any, nothing."""
+    for suite in record.suites:
+        words = f"{suite.title}: {suite.outcome}: {suite.reason} ({counts(suite)}, {number(suite.seconds)} s)"
+        console.print(Text(printable(words)), soft_wrap=not console.is_terminal)
+    if record.suites:
+        console.print()
 
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:

@@ -1,21 +1,99 @@
-"""A run from its beginning to its report: one lab after the other, one cycle after the other, all of it recorded."""
+"""A run from its beginning to its report: labs and crash tests one after the other, all of it recorded."""
 
+import os
+import platform
+import re
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+import raidproof
+from raidproof.core import command
 from raidproof.core.errors import NotEffective, NotRecovered, RequirementMissing, RigError
+from raidproof.core.layer import read_files
 from raidproof.core.log import logger, say, to_file
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
-from raidproof.provider.registry import Lab, lab_of
+from raidproof.image.software import software_of
+from raidproof.lab.lab import Lab
+from raidproof.machine.machine import Machine
+from raidproof.monitor.capture import why_no_capture
+from raidproof.provider.registry import lab_of
 from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record.environment import Environment, MachineRecord
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CycleSpec, run_cycle
-from raidproof.run.environment import environment_of
 from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_cycle
+
+PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
+"""How the names of packages begin that take part; nfs-utils is called so by Fedora, and nfs-common by Debian."""
+_CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
+_BUILD = "/proc/version"
+
+
+UNSEEN_REPLIES = (
+    "a reply that is given milliseconds too early does not show: an acknowledgement is dated when the client's report "
+    "of it arrives, not when the server's reply is on the wire"
+)
+
+
+def environment_of(lab: Lab) -> Environment:
+    """Read it from the host and from every machine, once."""
+    cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    return Environment(
+        raidproof=raidproof.__version__,
+        provider=lab.topology.provider,
+        host_kernel=platform.release(),
+        host_cpu=cpu.group(1) if cpu else "unknown",
+        host_cpus=os.cpu_count() or 0,
+        host_tools={name: version_of(words) for name, words in lab.programs.items()},
+        machines=[machine_record(machine) for machine in lab.machines.values()],
+        notes=list(lab.notes),
+        cannot_prove=[*lab.cannot_prove, *unseen_replies(lab)],
+    )
+
+
+def unseen_replies(lab: Lab) -> list[str]:
+    """Say what goes unnoticed where the server's replies are not captured."""
+    why = why_no_capture(lab)
+    return [] if why is None else [f"{UNSEEN_REPLIES} ({why})"]
+
+
+def version_of(program: Sequence[str]) -> str:
+    """Return what a program of this host says of its version."""
+    return command.succeed([*program, "--version"]).splitlines()[0]
+
+
+def machine_record(machine: Machine) -> MachineRecord:
+    """Read what a machine is and runs."""
+    software = software_of(machine)
+    found = read_files(machine, [_CPUS, _NODES, _BUILD])
+    return MachineRecord(
+        name=machine.name,
+        role=machine.spec.role.value,
+        asked=str(machine.spec.software),
+        kernel=software.kernel,
+        build=found.get(_BUILD, ""),
+        packages=of_interest(software.packages),
+        cpus=count_of(found[_CPUS]) if _CPUS in found else 1,
+        # A kernel without NUMA has one node and does not say so.
+        numa_nodes=count_of(found[_NODES]) if _NODES in found else 1,
+        boot_s=machine.boot_s,
+    )
+
+
+def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
+    """Keep the packages that take part in what is tested."""
+    return {name: version for name, version in packages.items() if name.startswith(PACKAGES)}
+
+
+def count_of(ranges: str) -> int:
+    """Count what a list of the kernel's names, as ``0-3,8``."""
+    pairs = [(first, last or first) for first, _, last in (part.partition("-") for part in ranges.split(","))]
+    return sum(int(last) - int(first) + 1 for first, last in pairs)
 
 
 class Campaign:

@@ -10,8 +10,7 @@ from raidproof.core.log import progress, say, step
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.core.units import GIB
 from raidproof.plan.cell import Matrix
-from raidproof.plan.duration import expect, in_words
-from raidproof.plan.forecast import left_in_words
+from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
 from raidproof.report.comparison_html import write_comparison

@@ -1,30 +1,56 @@
-"""From a stored cycle to the record and the page of its exploration; and one state of it in a kept lab."""
+"""The exploration of a stored crash test: source of its states, record and page, single states again."""
 
 import math
+import shlex
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
 
-from raidproof.core.errors import RequestError, RigError
+from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.log import logger, say, step
+from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
-from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget, Exploration
-from raidproof.crash.journal import Begun, Journal, digest_of
-from raidproof.crash.shrink.failures import explain, plain
-from raidproof.crash.shrink.replayer import Replayer
-from raidproof.crash.states.sampler import Choices
+from raidproof.crash.checker import Checker, Held, require_shown
+from raidproof.crash.checker_worker import Factory, RecordingCursor, look_at
+from raidproof.crash.exploration import (
+    FSCK_EVERY,
+    NFSD_EVERY,
+    Begun,
+    Budget,
+    Exploration,
+    Journal,
+    digest_of,
+    find_state,
+)
+from raidproof.crash.judge import Judgement, Oracle
+from raidproof.crash.owner import WriteOwners, pieces_of
+from raidproof.crash.recording import Recording
+from raidproof.crash.sampler import Choices
+from raidproof.crash.shrink import Replayer, explain, plain
+from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
-from raidproof.crash.write_owner import WriteOwners
+from raidproof.disk.writelog import LogError, WriteLog
+from raidproof.record import RunStore
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
-from raidproof.record import RunStore
+from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.report.exploration import write
 from raidproof.report.exploration_html import write_exploration
 from raidproof.run.campaign import command_line
-from raidproof.run.source import LOG, Source, source_of
+from raidproof.run.crash_test import LEDGER_DIRECTORY
+from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import conclude_exploration
+
+LOG, HISTORY = "write log", "history"
+RECORD_ANEW = "record the run anew"
+ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"
 
 STEM = "explore-"
 STATES = "states.jsonl"
@@ -41,6 +67,131 @@ LIMITS = (
     f"States are read before any resync begins; of the different ones one in {NFSD_EVERY} through nfsd, too.",
     f"The file system's own checker looks at one in {FSCK_EVERY} of the different ones, and at each that is broken.",
 )
+MOST_WRITES = 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """One cycle of a stored run."""
+
+    store: RunStore
+    run: RunRecord
+    cycle: CycleRecord
+    recording: Recording
+    oracle: Oracle
+    topology: Topology
+    stack: StackSpec
+    starts_dirty: bool = False
+    """Whether checkers let md start an array that is dirty and degraded, which it refuses by itself."""
+
+    @property
+    def log(self) -> Path:
+        """The write log."""
+        return self.store.path / self.cycle.files[LOG]
+
+    @property
+    def first(self) -> int:
+        """The first cut that is looked at: when array and file system were there, and clients began."""
+        return self.recording.place(self.oracle.created_ns)
+
+    @property
+    def orders(self) -> dict[str, Any]:
+        """What the ledger's scan takes."""
+        return scan_orders(self.cycle)
+
+    def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
+        """Return a checker, not booted yet; its console logs go to a folder of its own."""
+        folder = logs / f"checker{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return Checker(self.topology, self.stack, self.orders, folder, starts_dirty=self.starts_dirty)
+
+    def boots(self, logs: Path) -> Factory:
+        """Return what boots checkers."""
+        return partial(self.checker, logs=logs)
+
+
+def scan_orders(cycle: CycleRecord) -> dict[str, Any]:
+    """Return what the ledger's agent takes to read everything back on the server."""
+    # As `raidproof.run.crash_test` seeds it: a block of an earlier cycle must not pass for one of this.
+    seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())
+    return {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
+
+
+def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
+    """Return a cycle of a stored run, the only one that can be explored where none is named.
+
+    Raises:
+        RequestError: there is no such cycle, or it cannot be explored; with the reason.
+    """
+    run = store.load()
+    topology = Topology.model_validate(run.topology)
+    require_shown(topology.provider)
+    cycle = choose_cycle(run, store.path, name)
+    try:
+        log = WriteLog(store.path / cycle.files[LOG])
+        recording = Recording(log)
+        oracle = Oracle.of(cycle, store.path, recording.spoilt_ns)
+    except (LogError, OSError) as error:
+        raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
+    except RigError as error:
+        raise RequestError(
+            f"{cycle.name} cannot be explored, its history cannot be read: {error}", remedy=RECORD_ANEW
+        ) from error
+    if log.ending is not None and not log.ending.complete:
+        raise RequestError(
+            f"{cycle.name} cannot be explored: its write log is cut off after {log.ending.records:,} records",
+            remedy=f"the run was killed while it was written; {RECORD_ANEW}",
+        )
+    serials = [disk.serial for disk in topology.disks]
+    if serials != [member.serial for member in recording.members]:
+        raise RequestError(
+            f"{cycle.name} cannot be explored: its write log is of other disks than {', '.join(serials)}",
+            remedy=f"files of different runs were mixed; {RECORD_ANEW}",
+        )
+    stack = StackSpec.model_validate(cycle.asked)
+    return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
+
+
+def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CycleRecord:
+    """Return the cycle of this name, or the only one that can be explored.
+
+    Raises:
+        RequestError: there is none, or more than one, or it cannot be explored.
+    """
+    known = {cycle.name: cycle for cycle in run.cycles}
+    reasons = {cycle.name: why_not(cycle, path) for cycle in run.cycles}
+    if name is not None:
+        if name not in known:
+            raise RequestError(f"{run.run} has no cycle {name!r}", remedy=nearest(name, known))
+        if reason := reasons[name]:
+            raise RequestError(f"{name} cannot be explored: {reason}", remedy=ANOTHER)
+        return known[name]
+    possible = [cycle for cycle in run.cycles if reasons[cycle.name] is None]
+    if len(possible) == 1:
+        return possible[0]
+    if possible:
+        names = ", ".join(cycle.name for cycle in possible)
+        raise RequestError(f"{run.run} has several cycles", remedy=f"name one with --cycle: {names}")
+    raise RequestError(f"{run.run} has no cycle that can be explored{said(reasons)}", remedy=ANOTHER)
+
+
+def said(reasons: Mapping[str, str | None]) -> str:
+    """Return the reasons in words; empty without any."""
+    return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
+
+
+def why_not(cycle: CycleRecord, run: Path) -> str | None:
+    """Return why a cycle cannot be explored, as far as its record tells; None if it can."""
+    if reason := cycle.requirement_missing or cycle.not_effective:
+        return f"it did not take place: {reason}"
+    for what in (LOG, HISTORY):
+        if what not in cycle.files:
+            return f"it has no {what}"
+        if not (run / cycle.files[what]).is_file():
+            return f"its {what} is gone: {cycle.files[what]}"
+    if not cycle.workers or cycle.ledger_begun_ns is None:
+        return "its clients did not begin"
+    return None
 
 
 @dataclass(frozen=True)
@@ -256,3 +407,83 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
 def _log10(value: int) -> float:
     # math.log10 takes integers beyond the range of a float.
     return math.log10(value) if value > 0 else 0.0
+
+
+class Replayed(NamedTuple):
+    """What came of it."""
+
+    state: CrashState
+    judgements: tuple[Judgement, ...]
+    lines: tuple[str, ...]
+    """What to tell the user."""
+
+
+def find(source: Source, name: str) -> CrashState:
+    """Return the state of this name from the explorations of a cycle.
+
+    Raises:
+        RequestError: none of them has it.
+    """
+    run, stem = source.store.path, f"{STEM}{source.cycle.name}"
+    paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{STATES}"))]
+    found = find_state(iter(paths), name)
+    if found is None:
+        raise RequestError(
+            f"no exploration of {source.cycle.name} has a state {name!r}",
+            remedy=f"names are on the page {run / stem}.html" if paths else "explore it first, without --state",
+        )
+    return found
+
+
+def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, keep: bool = False) -> Replayed:
+    """Show a state so many times, each judged; with ``keep``, the lab goes on with it on its disks.
+
+    Raises:
+        RigError: the checker does not boot, or failed.
+    """
+    tally, roller = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
+    step(f"going to cut {state.cut} of {len(source.recording.records):,}")
+    roller.go(state.cut)
+    held: Held | None = None
+    judgements = []
+    with source.checker(0, logs=logs) as checker:
+        checker.advance(roller.between(0, len(roller.bases)))
+        job = roller.job(state)
+        for turn in range(1, times + 1):
+            step(f"state {state.name}, {turn} of {times}")
+            seen = look_at(lambda: checker.check(job.patch, nfsd=True, fsck=True))
+            judgements.append(tally.judge(state, job.seen(seen)))
+        if keep:
+            held = checker.hold(job.patch)
+    lines = (*said_of(source, state, tally, judgements), *told_to(held))
+    return Replayed(state, tuple(judgements), lines)
+
+
+def said_of(source: Source, state: CrashState, tally: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
+    """Return the state in words, and what it was judged to be."""
+    first = judgements[0]
+    alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)
+    again = f", {alike} of {len(judgements)} times" if len(judgements) > 1 else ""
+    lines = [
+        f"state {state.name}: power gone {tally.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
+        f"of what nobody had waited for, {len(state.survivors):,} requests survived"
+    ]
+    lines += [
+        f"  {write(piece.record(source.recording, {}))}" for piece in pieces_of(source.recording, state)[:MOST_WRITES]
+    ]
+    lines.append(
+        f"{first.outcome.value}{again}: {first.reason}" + (f"; blamed on {first.blame}" if first.blame else "")
+    )
+    return [*lines, *(f"  {example}" for example in first.examples)]
+
+
+def told_to(held: Held | None) -> list[str]:
+    """Return what can be done in a lab that was kept."""
+    if held is None:
+        return []
+    return [
+        "its disks are in a lab that goes on; nothing of it is assembled or mounted yet:",
+        f"  ./raidproof shell server --lab {held.lab}",
+        *(f"    {shlex.join(argv)}" for argv in held.commands),
+        "  ./raidproof gc --kept   ends it",
+    ]

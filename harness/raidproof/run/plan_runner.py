@@ -1,31 +1,50 @@
-"""A plan carried out: every cell visited once in each round, in one lab; then, if asked, controls and power cuts."""
+"""`raidproof run`: every cell measured once in each round, then controls, power cuts, and the report."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from pathlib import Path
+from typing import NamedTuple
 
 from raidproof.core.blame import Culprit
 from raidproof.core.errors import ProductError, RequestError, RigError
-from raidproof.core.log import logger, say, step
+from raidproof.core.log import logger, progress, say, step
+from raidproof.core.topology import Platform, Topology
 from raidproof.core.waiting import now_ns
 from raidproof.disk.assignment import riskiest_mode
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import CleanReboot
 from raidproof.plan.axes import write_value
 from raidproof.plan.cell import Cell, Matrix
-from raidproof.plan.duration import CUT_S, cut_s, exploration_s, timed_s, visit_overheads
-from raidproof.plan.forecast import CONTROL, CUT, EXPLORATION, VISIT, Forecast, left_in_words
-from raidproof.plan.order import visits_of
+from raidproof.plan.forecast import (
+    CONTROL,
+    CUT,
+    CUT_S,
+    EXPLORATION,
+    VISIT,
+    Forecast,
+    cut_s,
+    exploration_s,
+    left_in_words,
+    timed_s,
+    visit_overheads,
+    visits_of,
+)
 from raidproof.plan.plan import Plan
 from raidproof.plan.works import CLIENTS
+from raidproof.provider.registry import prepare
+from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CycleRecord
+from raidproof.record.store import RECORD
 from raidproof.run.campaign import Campaign
-from raidproof.run.cell import StackDeployer, visit
 from raidproof.run.crash_test import CycleSpec
+from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
+from raidproof.run.repetition import visit
+from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
 from raidproof.workload.ledger import LedgerSpec
@@ -35,6 +54,27 @@ GIVE_UP_AFTER = 3
 """Failed visits after which a cell is not visited again, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
+
+
+class Option(NamedTuple):
+    """An option of the command line and of pytest."""
+
+    name: str
+    metavar: str
+    help: str
+    repeated: bool = False
+
+
+OPTIONS = (
+    Option("provider", "NAME", "How the machines come to be: uml, qemu, vagrant, hosts, or auto."),
+    Option("inventory", "FILE", "The machines of provider hosts."),
+    Option("kernel", "NAME", "What the machines boot: debian/sid, or the path of a .deb or bzImage."),
+    Option("modules", "DIR", "The modules of a bzImage; on uml, modules in place of the kernel's own."),
+    Option("image", "NAME", "The machines' user space: debian/trixie, or a recipe's folder."),
+    Option("package", "DEB", "A package to put in place of the image's own; may be repeated.", repeated=True),
+    Option("server", "KEY=VALUE", "Where the server differs: kernel=..., image=..., PACKAGE=...deb.", repeated=True),
+    Option("clients", "KEY=VALUE", "Where the clients differ.", repeated=True),
+)
 
 
 class PlanRunner:
@@ -372,3 +412,77 @@ def _causes(error: Exception) -> Iterator[Exception]:
             yield from _causes(one)
     else:
         yield error
+
+
+def run_plan(
+    matrix: Matrix,
+    path: Path,
+    results: Path,
+    *,
+    platform: Platform | None = None,
+    resumed: RunStore | None = None,
+    keep: bool = False,
+) -> tuple[RunRecord, Path | None]:
+    """Carry out a plan, or the rest of one, and return its record and its report.
+
+    ``platform`` takes the place of the plan's own.
+
+    Raises:
+        RequestError: the run to go on with was made of another plan.
+        RequirementMissing: this host cannot run a lab.
+    """
+    require_host()
+    plan = matrix.plan
+    topology = plan.hardware.topology(platform or plan.run.platform)
+    if resumed is not None:
+        require_same(resumed, matrix, topology)
+    with progress("preparing kernel and image"):
+        prepare(topology)
+        with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
+            if campaign.record.plan is None:
+                campaign.record.plan = record_of(matrix, path)
+            try:
+                PlanRunner(matrix, campaign).run()
+            except KeyboardInterrupt:
+                say(f"what was measured is in {campaign.store.path}; the same command with --resume goes on")
+                raise
+    return campaign.record, campaign.report
+
+
+def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:
+    """Make sure that a stored run was made of this very plan, on machines like these.
+
+    Raises:
+        RequestError: it was not.
+    """
+    record = store.load()
+    if record.plan is None:
+        raise RequestError(f"{record.run} did not carry out a plan")
+    if record.plan.digest != matrix.digest:
+        raise RequestError(
+            f"the plan is no longer the one of {record.run}: its figures would not compare",
+            remedy="run it anew, without --resume",
+        )
+    if record.topology != topology.model_dump(mode="json"):
+        raise RequestError(
+            f"{record.run} was made on other machines, or with other software: its figures would not compare",
+            remedy="give the options that it was begun with, or run it anew, without --resume",
+        )
+
+
+def newest_of(name: str, results: Path) -> RunStore:
+    """Return the newest stored run of a plan.
+
+    Raises:
+        RequestError: there is none.
+    """
+    # A plan's name may be the end of another's.
+    named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
+    runs = [
+        (found[1], int(found[2] or 1), path)
+        for path in results.glob(f"*-{name}*")
+        if (found := named.fullmatch(path.name)) and (path / RECORD).is_file()
+    ]
+    if not runs:
+        raise RequestError(f"no run of {name} in {results.absolute()} to go on with")
+    return RunStore(max(runs)[-1])

@@ -6,13 +6,13 @@ from typing import Any
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.topology import Platform, SoftwareSpec, Topology
-from raidproof.crash.checker.provider import require_shown
+from raidproof.crash.checker import require_shown
 from raidproof.image import image, kernel
 from raidproof.image.kernel import catalogue
-from raidproof.plan.run import RunSpec
+from raidproof.plan.plan import RunSpec
 from raidproof.provider.choice import AUTO, decide
 from raidproof.provider.registry import PROVIDERS
-from raidproof.provider.vagrant import user_box
+from raidproof.provider.vagrant import box
 
 
 def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Platform:
@@ -72,10 +72,10 @@ def refuse_unknown(platform: Platform) -> None:
     if platform.provider not in PROVIDERS:
         raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, PROVIDERS))
     for software in (platform.server, platform.clients):
-        user_box.refuse(software, platform.provider)
+        box.refuse(software, platform.provider)
         if (name := software.kernel) is not None and not kernel.is_path(name):
             (catalogue.user_mode if platform.provider == kernel.USER_MODE else catalogue.metapackage)(name)
-        if (folder := software.image) is None or user_box.asked(software) or Path(folder).is_dir():
+        if (folder := software.image) is None or box.asked(software) or Path(folder).is_dir():
             continue
         if folder not in image.names():
             raise RequestError(f"no image {folder!r}: {nearest(folder, image.names())}")

@@ -17,11 +17,11 @@ from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline
 from raidproof.lab.lab_directory import LabDirectory, LabEntry, all_labs
+from raidproof.machine.agent import CHUNK
 from raidproof.machine.login import LabLogin
-from raidproof.machine.remote_command import CHUNK
 from raidproof.machine.transport import Transport
 from raidproof.namespace import Enclosure
-from raidproof.provider.vagrant import box_login
+from raidproof.provider.vagrant import box
 
 LOGIN_DEADLINE_S = 10.0
 GONE_MS = 10_000
@@ -98,7 +98,7 @@ def enter(machine: str, lab: str | None = None) -> int:
     def connection() -> socket.socket:
         return _watched(enclosure.socket())
 
-    theirs = box_login.saved(chosen.directory.path, spec.name, connection)
+    theirs = box.saved(chosen.directory.path, spec.name, connection)
     login = theirs or LabLogin(str(spec.address.ip), keys, connection)
     transport = Transport(spec.name, login)
     deadline = Deadline.after(LOGIN_DEADLINE_S)

@@ -5,9 +5,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from raidproof.record.built import Built, built_differently
 from raidproof.record.cell import CellRecord, Strict
-from raidproof.record.environment import MachineRecord
+from raidproof.record.environment import Built, MachineRecord, built_differently
 from raidproof.record.outcome import Outcome, and_errors, worst
 from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware

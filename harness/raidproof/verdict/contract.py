@@ -1,14 +1,14 @@
-"""The promises that a client is given, and what it means that one is broken (see README, "Promises")."""
+"""The promises to a client, what excuses a loss under the options requested, and the export's options."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from errno import EEXIST, EIO, ENOENT, errorcode
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.guest.ledger_writer import METADATA
-from raidproof.record.evidence import BlockClass, Evidence
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Ended, History, Operation
 
 PROMISES: Mapping[str, str] = {
@@ -45,6 +45,8 @@ LOSE_LOCKS = frozenset({"lease-expiry", "missed-grace"})
 """Faults that keep a client away for longer than its lease."""
 LEAST_JUDGED = 3
 """Acknowledged operations that could have shown a loss, without which a promise has not been tested."""
+
+OLDER = "older than write-back allows"
 
 
 @dataclass(frozen=True)
@@ -229,3 +231,36 @@ def judge_nothing_invented(evidence: Evidence, conditions: Conditions, where: st
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="everything that is there was written")
     blame = conditions.blame if conditions.lying_disks else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason="; ".join(evidence.invented[:5]), blame=blame)
+
+
+def too_old(acknowledged_ns: int, until_ns: int, conditions: Conditions) -> bool:
+    """Whether the kernel itself had to have written what was acknowledged so long before the power went.
+
+    An async export only leaves out the waiting: the server's kernel writes dirty pages back after a while, and its
+    file system commits what is in its log, whoever waits for it or nobody.
+    """
+    longest_s = conditions.write_back_s
+    return conditions.excused and longest_s is not None and until_ns - acknowledged_ns > longest_s * 1e9
+
+
+def judge_age(evidence: Evidence, conditions: Conditions, until_ns: int | None, where: str) -> list[Verdict]:
+    """Judge that no loss is older than what the server keeps in its memory; nothing where that is not known."""
+    first_ns = evidence.first_lost_ns
+    if until_ns is None or first_ns is None or not too_old(first_ns, until_ns, conditions):
+        return []
+    age_s = (until_ns - first_ns) / 1e9
+    reason = f"an operation is lost that had been acknowledged {age_s:,.0f} s before the fault"
+    reason = f"{reason}; what is not synced is in memory for {conditions.write_back_s:,.0f} s at most"
+    blame = Blame(culprit=Culprit.STACK, detail="an async export delays what the kernel writes, and excuses no more")
+    return [Verdict(checker=f"{OLDER}, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)]
+
+
+def judge_export(asked: Iterable[str], applied: Iterable[str], path: str) -> Verdict:
+    """Judge the options that the server applied just before the fault."""
+    checker = "export"
+    if gone := sorted(set(asked) - set(applied)):
+        found = sorted(set(applied) - set(asked))
+        reason = f"{path}: {', '.join(gone)} was asked, and the server applied {', '.join(found) or 'nothing else'}"
+        blame = Blame(culprit=Culprit.SERVER, detail="its export was changed while clients worked")
+        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
+    return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"{path}: {', '.join(sorted(asked))}")

@@ -1,35 +1,39 @@
-"""From raw observations to verdicts: the same for a run that just ended and for one read back from disk."""
+"""The verdicts of a crash test from its observations, for a run that just ended and for a stored one."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from raidproof.core.blame import Blame, Culprit, blamed_as
 from raidproof.disk.cache import CacheMode
-from raidproof.monitor.packets import read_exchanges
-from raidproof.record.evidence import Evidence
+from raidproof.guest.ledger_writer import BLOCK
+from raidproof.monitor.capture import read_exchanges
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
-from raidproof.record.run import BIN_MS, CycleRecord, RunRecord, Timeline
-from raidproof.record.suite import SuiteRecord
-from raidproof.storage.filesystem.write_back import WriteBackState
+from raidproof.record.run import BIN_MS, CycleRecord, Evidence, RunRecord, SuiteRecord, Timeline
+from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
-from raidproof.verdict.blame import of_lies
-from raidproof.verdict.calls import judge_calls
-from raidproof.verdict.cell import conclude_plan, judge_cells
-from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
-from raidproof.verdict.drives import LOGGED, SYNCED, judge_flushes, spoilt_by
-from raidproof.verdict.export import judge_export
-from raidproof.verdict.integrity import fault_of, judge_array, judge_filesystem
+from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
+from raidproof.verdict.cell import MEMORY_LOST, conclude_plan, judge_cells
+from raidproof.verdict.contract import (
+    Conditions,
+    judge_age,
+    judge_blocks,
+    judge_errors,
+    judge_export,
+    judge_nothing_invented,
+    judge_promises,
+)
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.ledger import build_evidence
-from raidproof.verdict.members import judge_members
-from raidproof.verdict.read_back import judge_read_back
-from raidproof.verdict.safety import MEMORY_LOST
+from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.suite import judge_suite_record
-from raidproof.verdict.wire import judge_restart
-from raidproof.verdict.write_back import judge_age
-from raidproof.workload.history import History, WorkerSpec
-from raidproof.workload.replies import read_replies
+from raidproof.verdict.wire import judge_calls, judge_restart
+from raidproof.workload.history import History, WorkerSpec, read_replies
+
+ONE_EACH: Mapping[str, int] = MappingProxyType({})
 
 RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
 """Faults after which another instance of nfsd answers."""
@@ -40,6 +44,44 @@ LEASE_S = 90.0
 """What a server grants by default."""
 AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
 """Faults that keep the server from clients for a while."""
+
+
+class Least(NamedTuple):
+    """What a client must at least have fetched."""
+
+    bytes: int
+    calls: int
+
+
+def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
+    """Return what a client must have fetched to find what it found: each block that holds one, and of each file.
+
+    Holes, short files and what stands in names may need no READ; with read-ahead it is more. No READ is of two files.
+    ``spans``: of workers that write several blocks into each of their files, how many.
+    """
+    blocks, files = 0, set()
+    for key, one in found.items():
+        # Of a worker that changes names there are only its names, d0, d1 and so on.
+        if "names" not in one:
+            continue
+        path, at, _ = key.rpartition("@")
+        for place, generation in enumerate(one.get("blocks", one.get("records"))):
+            if generation > 0:
+                blocks += 1
+                # With an @ it is a file block by block, maybe shared with other workers, else a file for each.
+                files.add((path, None) if at else (key, place // spans.get(key, 1)))
+    return Least(BLOCK * blocks, len(files))
+
+
+def judge_read_back(counted: dict[str, Any], found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
+    """Judge what the client counted while it read, against what it said that it read."""
+    client, fetched, calls = counted["client"], counted["bytes"], counted["calls"]
+    least = least_of(found, spans)
+    said = f"{client} read {least.bytes:,} bytes of {least.calls:,} files and fetched {fetched:,} by {calls:,} READs"
+    if fetched < least.bytes or calls < least.calls:
+        reason, blame = f"{said}: the rest is out of its own cache", Blame(culprit=Culprit.CLIENT_CACHE)
+        return Verdict(checker="read back", outcome=Outcome.FAIL, reason=reason, blame=blame)
+    return Verdict(checker="read back", outcome=Outcome.PASS, reason=said)
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, TREES, UNREADABLE
-from raidproof.record.evidence import BROKEN, BlockClass, Evidence
+from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.tree import directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 

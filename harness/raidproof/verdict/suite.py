@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.suite import SuiteRecord
-from raidproof.workload.suite.outcome import CaseResult, SuiteOutcome
+from raidproof.record.run import SuiteRecord
+from raidproof.workload.suite.place import CaseResult, SuiteOutcome
 
 CHECKER = "suite"
 _SHOWN = 5

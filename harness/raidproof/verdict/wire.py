@@ -1,16 +1,46 @@
-"""What NFS promises about a server's restart, judged by what was seen on the wire.
+"""What the capture shows: the calls on which promises rest, and the rules about a server's restart."""
 
-Of NFSv4 by RFC 8881, 8.4, 9.6 and 18.32; of NFSv3, whose locks are another protocol's, only writes: RFC 1813, 3.3.7
-and 3.3.21. All of it takes one restart, or one failed write, a capture: `restarted_s` and `failed_s` find it.
-"""
-
-from collections import defaultdict
-from collections.abc import Sequence, Set
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.monitor.packets import OK, Exchange, Operation, operations_of, whole
+from raidproof.monitor.capture import OK, Exchange, Operation, operations_of, whole
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.contract import PROMISES
+
+Calls = Mapping[str, Mapping[str, int]]
+"""How often each client sent each operation while the ledger ran, by the names of /proc/self/mountstats."""
+
+WRITE = frozenset({"WRITE"})
+_CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "pages": frozenset({"WRITE", "COMMIT"}),
+        "unaligned": frozenset({"WRITE", "COMMIT"}),
+        "o_append": frozenset({"WRITE", "LOCK"}),
+        "mkdir": frozenset({"CREATE"}),
+        "create": frozenset({"OPEN"}),
+        "setattr": frozenset({"SETATTR"}),
+        "setxattr": frozenset({"SETXATTR"}),
+        "link": frozenset({"LINK"}),
+        "symlink": frozenset({"SYMLINK"}),
+        "rename": frozenset({"RENAME"}),
+        "replace": frozenset({"RENAME"}),
+        "truncate": frozenset({"SETATTR"}),
+        "remove": frozenset({"REMOVE"}),
+        "unlink": frozenset({"REMOVE"}),
+        "rmdir": frozenset({"REMOVE"}),
+        "allocate": frozenset({"ALLOCATE"}),
+        "punch": frozenset({"DEALLOCATE"}),
+        "copy": frozenset({"COPY"}),
+        "clone": frozenset({"CLONE"}),
+    }
+)
+"""Of NFSv4, by the names of its client (nfs4_procedures in fs/nfs/nfs4xdr.c); what is not here needs a WRITE."""
+_CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"mkdir": frozenset({"MKDIR"}), "create": frozenset({"CREATE"}), "rmdir": frozenset({"RMDIR"})}
+)
 
 NFSD = Blame(culprit=Culprit.NFSD)
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
@@ -21,6 +51,39 @@ UNSTABLE = 0
 CLAIM_PREVIOUS = 1
 LENT = ("1", "2")
 """Read and write delegation."""
+
+
+def calls_of(kind: str, mount: Mapping[str, Any]) -> frozenset[str]:
+    """Return the calls that an operation of a kind needs on a mount, as a record has its specification.
+
+    On a ``sync`` mount each WRITE is stable by itself.
+    """
+    calls = (_CALLS_3 if mount.get("vers") == "3" else {}).get(kind) or _CALLS.get(kind, WRITE)
+    return calls - {"COMMIT"} if mount.get("sync") or mount.get("noac") else calls
+
+
+def total(calls: Calls) -> Counter[str]:
+    """Return how often all clients together sent each call."""
+    counted: Counter[str] = Counter()
+    for mine in calls.values():
+        counted.update(mine)
+    return counted
+
+
+def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) -> list[Verdict]:
+    """Judge each kind of operation that was acknowledged by the calls that it needs: without one it proves nothing."""
+    sent, verdicts = total(calls), []
+    for kind in kinds:
+        needed = calls_of(kind, mount)
+        if missing := sorted(name for name in needed if not sent[name]):
+            reason = f"no client sent a {' or a '.join(missing)}: the server was never to keep this promise"
+            verdicts.append(
+                Verdict(checker=f"{PROMISES[kind]}, on the wire", outcome=Outcome.INCONCLUSIVE, reason=reason)
+            )
+    if not verdicts:
+        counted = ", ".join(f"{count:,} {name}" for name, count in sorted(sent.items()) if count)
+        verdicts.append(Verdict(checker="calls on the wire", outcome=Outcome.PASS, reason=counted))
+    return verdicts
 
 
 class Fields(NamedTuple):

@@ -12,10 +12,8 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, Spec, State, power_of_two
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import now_ns
-from raidproof.workload.machines import CACHES_DEADLINE_S, on_all, run_limited
-from raidproof.workload.room import own_directory, require_room
-from raidproof.workload.sample import Place, Sample
-from raidproof.workload.tool_size import ToolSize
+from raidproof.workload.machines import CACHES_DEADLINE_S, ToolSize, on_all, own_directory, require_room, run_limited
+from raidproof.workload.regime import Place, Sample
 
 FIELDS = 50
 """Of one line, by bon_csv2html(1)."""

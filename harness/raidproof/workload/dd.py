@@ -9,9 +9,8 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, Spec, State
 from raidproof.core.units import KIB
-from raidproof.workload.machines import empty_caches, on_all, run_limited
-from raidproof.workload.sample import Place, Sample
-from raidproof.workload.tool_size import ToolSize
+from raidproof.workload.machines import ToolSize, empty_caches, on_all, run_limited
+from raidproof.workload.regime import Place, Sample
 
 NAME = "raidproof-dd"
 _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)

@@ -10,7 +10,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Spec, State
 from raidproof.core.units import KIB, MIB
 from raidproof.workload.machines import run_limited
-from raidproof.workload.sample import Place, Sample
+from raidproof.workload.regime import Place, Sample
 
 _TIMING = re.compile(
     r"^ ?Timing (?P<what>cached|O_DIRECT cached|buffered disk|O_DIRECT disk) reads: +(?P<mib>\d+) MB in +"

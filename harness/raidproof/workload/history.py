@@ -1,4 +1,4 @@
-"""What the clients began, and what they were told had been done: every operation with the harness's own stamps."""
+"""The history of clients' operations with the host's time stamps, and the server's replies on the wire."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +24,8 @@ LONGEST_DELAY_NS = 1_000_000_000
 
 One lost packet costs 200 ms at least (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms.
 """
+
+_ENTRY = struct.Struct("<IIQ")  # worker, sequence, CLOCK_MONOTONIC in ns
 
 
 class Ended(StrEnum):
@@ -225,3 +227,20 @@ class Recorder:
     def close(self) -> None:
         """Finish the file."""
         self._file.close()
+
+
+def write_replies(path: Path, replied: Mapping[tuple[int, int], int]) -> None:
+    """Write the instants, by worker and sequence."""
+    path.write_bytes(b"".join(_ENTRY.pack(*key, at_ns) for key, at_ns in sorted(replied.items())))
+
+
+def read_replies(path: Path) -> dict[tuple[int, int], int]:
+    """Read what `write_replies` wrote.
+
+    Raises:
+        RigError: it is something else.
+    """
+    try:
+        return {(worker, sequence): at_ns for worker, sequence, at_ns in _ENTRY.iter_unpack(path.read_bytes())}
+    except struct.error as error:
+        raise RigError(f"not the instants of replies: {path}: {error}") from error

@@ -18,8 +18,8 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
 from raidproof.guest import ledger_reader, ledger_writer
+from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
-from raidproof.machine.remote_command import RemoteCommand
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
 WRITER = "/run/raidproof/ledger_writer.py"

@@ -13,10 +13,16 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, Spec, State
 from raidproof.core.units import KIB
 from raidproof.guest import metadata_agent
-from raidproof.workload.machines import CACHES_DEADLINE_S, on_all, require_ended_well, run_limited
-from raidproof.workload.room import own_directory, require_room
-from raidproof.workload.sample import Place, Sample
-from raidproof.workload.tool_size import ToolSize
+from raidproof.workload.machines import (
+    CACHES_DEADLINE_S,
+    ToolSize,
+    on_all,
+    own_directory,
+    require_ended_well,
+    require_room,
+    run_limited,
+)
+from raidproof.workload.regime import Place, Sample
 
 SHORTEST_S = 0.5
 """A phase below this is not measured: the guest's clock has steps of 10 ms, which would be more than 2 % of it."""

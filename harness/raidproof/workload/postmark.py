@@ -13,9 +13,15 @@ from pydantic import Field, model_validator
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.layer import Machine, Spec, State, found_in
 from raidproof.core.units import KIB, Size
-from raidproof.workload.machines import CACHES_DEADLINE_S, on_all, require_ended_well, run_limited
-from raidproof.workload.room import own_directory, require_room
-from raidproof.workload.sample import Place, Sample
+from raidproof.workload.machines import (
+    CACHES_DEADLINE_S,
+    on_all,
+    own_directory,
+    require_ended_well,
+    require_room,
+    run_limited,
+)
+from raidproof.workload.regime import Place, Sample
 
 SLOWEST_PER_S = 5
 """Operations a second below which it is taken to loop; a single disk of 2001 did 17 transactions."""

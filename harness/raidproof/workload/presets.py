@@ -1,16 +1,28 @@
-"""fio's settings by what one wants to know; each is a beginning, and what a plan says beside it takes precedence."""
+"""fio's settings by purpose, and job files of the user's own."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from configparser import Error as BadFile
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator
+
+from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
+from raidproof.workload.machines import parse_tool_size
+
+GLOBAL = "global"
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+Job = Mapping[str, str | None]
 
 _SEQUENTIAL = {"bs": MIB}
 _RANDOM = {"bs": 4 * KIB, "direct": True, "ioengine": "libaio", "iodepth": 16}
 # As iozone -I: O_DIRECT, one record at a time. Like iozone, fio touches each record of a random pass once.
 _RECORDS = {"bs": 128 * KIB, "direct": True, "ioengine": "psync"}
-
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "sequential-write": {"rw": "write", **_SEQUENTIAL},
@@ -30,3 +42,94 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """By name. The record size is ``bs``, the file's is ``size``."""
+
+
+def _read(value: Any) -> Any:
+    """Take the content; a single line is the path of the file."""
+    if not isinstance(value, str | Path):
+        return value
+    if "\n" in str(value):
+        jobs_of(str(value))
+        return value
+    try:
+        content = Path(value).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"fio job file {str(value)!r} cannot be read: {error}") from error
+    # The line's end says that this is content: what was kept must read as what it is.
+    content = content if content.endswith("\n") else f"{content}\n"
+    jobs_of(content)
+    return content
+
+
+JobFile = Annotated[str, BeforeValidator(_read)]
+"""A pydantic field: the path of a job file becomes its content."""
+
+
+def jobs_of(content: str) -> list[Job]:
+    """Return each job's settings, those of the ``[global]`` sections before it included.
+
+    Raises:
+        RequestError: it is no job file, has no job, or says itself where its files go.
+    """
+    jobs: list[Job] = []
+    common: dict[str, str | None] = {}
+    for name, settings in _sections(content):
+        if "directory" in settings:
+            raise RequestError("the job file names a directory", remedy="leave it out: files go where the cell runs")
+        if name == GLOBAL:
+            common |= settings
+        else:
+            jobs.append({**common, **settings})
+    if not jobs:
+        raise RequestError("the job file has no job", remedy="write a section [NAME] for each")
+    return jobs
+
+
+def _sections(content: str) -> Iterator[tuple[str, dict[str, str | None]]]:
+    # fio lets a section come again, and each [global] holds for the jobs after it: one after the other, then.
+    for part in re.split(r"^(?=[ \t]*\[)", content, flags=re.MULTILINE):
+        parser = ConfigParser(
+            allow_no_value=True, interpolation=None, delimiters=("=",), comment_prefixes=("#", ";"), strict=False,
+            default_section="",
+        )  # fmt: skip
+        try:
+            parser.read_string(part)
+        except BadFile as error:
+            raise RequestError(f"this is no fio job file: {error.message}") from error
+        for name in parser.sections():
+            yield name, dict(parser.items(name))
+
+
+def working_set_of(content: str) -> int:
+    """Return the bytes of all jobs' files; 0 where one of them does not say its size in bytes."""
+    total = 0
+    for job in jobs_of(content):
+        try:
+            total += parse_tool_size(job.get("size") or "") * int(job.get("numjobs") or 1)
+        except (RequestError, ValueError):
+            return 0
+    return total
+
+
+def timed_s_of(content: str) -> float | None:
+    """Return how long the jobs take if each runs for a time; those behind a ``stonewall`` come after the others."""
+    groups = [0.0]
+    for job in jobs_of(content):
+        runtime = _seconds(job.get("runtime"))
+        if runtime is None or "time_based" not in job:
+            return None
+        if "stonewall" in job or "wait_for_previous" in job:
+            groups.append(0.0)
+        groups[-1] = max(groups[-1], runtime)
+    return sum(groups)
+
+
+def _seconds(text: str | None) -> float | None:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", (text or "").strip().lower())
+    return int(match.group(1)) * _SECONDS[match.group(2)] if match and match.group(2) in _SECONDS else None
+
+
+def with_settings(content: str, settings: Mapping[str, str]) -> str:
+    """Put settings before a job file, as if its author had begun with them; what it says itself takes precedence."""
+    lines = [f"[{GLOBAL}]", *(f"{name}={value}" for name, value in settings.items())]
+    return "\n".join([*lines, content])

@@ -1,15 +1,165 @@
-"""Which cache a result measures, if any: what a workload touches against the memory on its way to the disks."""
+"""The result of a workload: which cache it measured, and whether it had settled (SNIA SSS PTS 2.0)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from statistics import fmean, linear_regression
+from typing import Literal, Protocol
 
-from raidproof.core.layer import State
+from pydantic import BaseModel, ConfigDict, Field
+
+from raidproof.core.errors import RigError
+from raidproof.core.layer import Machine, State
 from raidproof.core.units import format_size
 
+WINDOW = 5
+"""Points that are judged together."""
+EXCURSION = 0.20
+"""How far apart the largest and the smallest value of a window may be, as a share of its mean."""
+SLOPE = 0.10
+"""How far the least-squares line may rise or fall over a window, as a share of its mean."""
+Shape = tuple[float | None, float | None]
+"""Excursion and slope of a window, as shares of its mean."""
 Durable = Literal["each", "end", "no"]
 """When the timed part makes what it writes durable: each write before the next ones, all at its end, or not at all."""
 Cache = Literal["client cache", "server cache", "controller cache", "drive cache"]
 CLIENTS, SERVER = "clients", "server"
+
+
+class Point(BaseModel):
+    """The primary value over one interval of a run; ``at_s`` is the interval's end, from the run's beginning."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at_s: float
+    value: float
+
+
+class Sample(BaseModel):
+    """What a tool measured in one run. The names of values carry their unit: ``write_mb_s``, ``read_iops``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    primary: str
+    """The value that this workload is about; configurations are ranked by it, more is better."""
+    values: dict[str, float]
+    seconds: float
+    """The timed part."""
+    read_bytes: int = 0
+    """What the application read, over all machines; 0 where the tool does not say."""
+    written_bytes: int = 0
+    series: tuple[Point, ...] = ()
+    """The primary value over time, where the tool says it."""
+    output: dict[str, str] = Field(default_factory=dict, exclude=True)
+    """The tool's own output, by machine; kept as files beside the record."""
+
+    @property
+    def value(self) -> float:
+        """The primary value."""
+        return self.values[self.primary]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a workload runs: the clients on their mounts, or the server on its own directory or device."""
+
+    machines: Sequence[Machine]
+    directory: str
+    """Where its files go, the same on each machine."""
+    device: str | None = None
+    """The array (or disk) below, for tools that read raw devices; only on the server."""
+
+
+class Workload(Protocol):
+    """One tool with its settings, ready to run. ``prepare`` and ``clean`` are not timed."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """What the machines must have."""
+
+    @property
+    def working_set(self) -> int:
+        """Bytes that one machine touches; against caches this says what is measured."""
+
+    @property
+    def timed_s(self) -> float | None:
+        """How long the timed part takes; None where the amount of work is fixed instead."""
+
+    def prepare(self, place: Place) -> None:
+        """Lay out what the timed part needs, and leave it on disk and out of caches where that matters."""
+
+    def run(self, place: Place) -> Sample:
+        """Run the timed part.
+
+        Raises:
+            RigError: the tool failed, looped beyond its deadline, or printed what cannot be read.
+        """
+
+    def clean(self, place: Place) -> None:
+        """Remove what it wrote."""
+
+
+class Steady(State):
+    """Whether a run ended in steady state, and since when."""
+
+    steady: bool | None
+    """None: too few points to say."""
+    since_s: float | None
+    """From the run's beginning; from here to its end every window is steady."""
+    window: int
+    excursion: float | None
+    """Of the last window, as a share of its mean; None where there is no window or nothing moved."""
+    slope: float | None
+    """The line's rise over the last window, negative if it falls, as a share of its mean."""
+    reason: str
+
+
+def find_steady(series: Sequence[Point]) -> Steady:
+    """Judge a series by its windows of five points.
+
+    The standard stops at the first steady window. Here the run goes on, so it is the last window that decides: a
+    cache that fills up late looks steady twice, and only the second time counts.
+
+    Raises:
+        RigError: the points are not in the order of time.
+    """
+    if any(late.at_s <= early.at_s for early, late in pairwise(series)):
+        raise RigError("the points of a series are not in the order of time")
+    if len(series) < WINDOW:
+        return _found(None, None, (None, None), f"{len(series)} points are fewer than a window of {WINDOW}")
+    windows = [series[first : first + WINDOW] for first in range(len(series) - WINDOW + 1)]
+    last = _shape(windows[-1])
+    if reason := _unsteady(last):
+        return _found(False, None, last, reason)
+    first = len(windows) - 1
+    while first and not _unsteady(_shape(windows[first - 1])):
+        first -= 1
+    since_s = series[first - 1].at_s if first else 0.0
+    return _found(True, since_s, last, f"steady since {since_s:g} s")
+
+
+def _shape(window: Sequence[Point]) -> Shape:
+    values = [point.value for point in window]
+    if (mean := fmean(values)) <= 0:
+        return None, None
+    times = [point.at_s for point in window]
+    line = linear_regression(times, values)
+    return (max(values) - min(values)) / mean, line.slope * (times[-1] - times[0]) / mean
+
+
+def _unsteady(shape: Shape) -> str:
+    excursion, slope = shape
+    if excursion is None or slope is None:
+        return "nothing moved"
+    if excursion > EXCURSION:
+        return f"values {excursion:.0%} of their mean apart, more than {EXCURSION:.0%}"
+    if abs(slope) > SLOPE:
+        return f"{'rising' if slope > 0 else 'falling'} by {abs(slope):.0%} in a window, more than {SLOPE:.0%}"
+    return ""
+
+
+def _found(steady: bool | None, since_s: float | None, last: Shape, reason: str) -> Steady:
+    return Steady(steady=steady, since_s=since_s, window=WINDOW, excursion=last[0], slope=last[1], reason=reason)
 
 
 @dataclass(frozen=True)

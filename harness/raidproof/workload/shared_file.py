@@ -11,9 +11,8 @@ from raidproof.core.errors import ProductError, RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State
 from raidproof.core.units import KIB, MIB
 from raidproof.guest import shared_file_agent as shared_agent
-from raidproof.workload.machines import on_all, require_ended_well, run_limited
-from raidproof.workload.sample import Place, Sample
-from raidproof.workload.tool_size import ToolSize
+from raidproof.workload.machines import ToolSize, on_all, require_ended_well, run_limited
+from raidproof.workload.regime import Place, Sample
 
 NAME = "raidproof-shared"
 AGENT = "/run/raidproof/shared_agent.py"

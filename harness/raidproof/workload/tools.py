@@ -12,7 +12,7 @@ from raidproof.workload.fio import Fio, FioSpec
 from raidproof.workload.hdparm import Hdparm, HdparmSpec
 from raidproof.workload.metadata import Metadata, MetadataSpec
 from raidproof.workload.postmark import Postmark, PostmarkSpec
-from raidproof.workload.sample import Workload
+from raidproof.workload.regime import Workload
 from raidproof.workload.shared_file import SharedFile, SharedFileSpec
 
 WorkloadSpec = Annotated[

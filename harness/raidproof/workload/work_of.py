@@ -10,9 +10,9 @@ from raidproof.workload.bonnie import Bonnie, BonnieSpec
 from raidproof.workload.dd import DdSpec
 from raidproof.workload.fio import Fio, FioSpec
 from raidproof.workload.hdparm import HdparmSpec
-from raidproof.workload.job_file import Job, jobs_of
 from raidproof.workload.metadata import CLUSTER, MetadataSpec
 from raidproof.workload.postmark import Postmark, PostmarkSpec
+from raidproof.workload.presets import Job, jobs_of
 from raidproof.workload.regime import Durable, Work
 from raidproof.workload.shared_file import SharedFileSpec
 

@@ -9,10 +9,9 @@ import pytest
 
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import load_profile, profile_names
-from raidproof.disk.timing.closed_loop import drive
-from raidproof.disk.timing.geometry import Placement
-from raidproof.disk.timing.hardware import Hardware
+from raidproof.disk.timing.hardware import Hardware, drive
 from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.rotational import Placement
 
 TIMED = [name for name in profile_names() if load_profile(name).timed]
 ROTATIONAL = [name for name in TIMED if load_profile(name).rotational]

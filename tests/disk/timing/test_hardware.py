@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import Profile, load_profile, profile_names
-from raidproof.disk.timing.closed_loop import drive
-from raidproof.disk.timing.controller import Battery, ControllerSpec
-from raidproof.disk.timing.geometry import Placement
-from raidproof.disk.timing.hardware import Hardware, Member
+from raidproof.disk.timing.hardware import Battery, ControllerSpec, Hardware, Member, drive
 from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.rotational import Placement
 
 PROFILES = [load_profile(name) for name in profile_names()]
 TIMED = [profile for profile in PROFILES if profile.timed]

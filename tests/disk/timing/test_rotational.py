@@ -4,9 +4,9 @@ import pytest
 
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import load_profile
-from raidproof.disk.timing.geometry import Placement
 from raidproof.disk.timing.hardware import Hardware
 from raidproof.disk.timing.request import Op, Request
+from raidproof.disk.timing.rotational import Placement
 
 PROFILE = load_profile("hdd-7200-sata")
 HALF_S = 500_000_000

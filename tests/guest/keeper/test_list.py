@@ -14,11 +14,21 @@ from raidproof.storage import mount
 from raidproof.storage import server as export
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.link import INGRESS
-from raidproof.storage.tuning.knob import DIRTY, QUEUE, VM
+from raidproof.storage.tuning import DIRTY, QUEUE, VM
 from raidproof.workload import fio, ledger, shared_file
 
 ROOMS = Path(export.__file__).parents[1]
-LAYERS = ("core/layer.py", "fault", "monitor", "run/cell", "run/crash_test", "storage", "workload")
+LAYERS = (
+    "core/layer.py",
+    "fault",
+    "monitor",
+    "run/crash_test.py",
+    "run/repetition.py",
+    "run/stack_deployer.py",
+    "run/suite.py",
+    "storage",
+    "workload",
+)
 PLACES = ("/etc/", "/var/", "/usr/", "/opt/", "/root", "/home/", "/boot/", "/tmp", "/lib/")
 UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
 """HOME and PATH."""

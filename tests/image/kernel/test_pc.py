@@ -6,7 +6,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.image import kernel
 from raidproof.image.kernel import initramfs, pc
-from raidproof.image.kernel.modules import ModuleFolder
+from raidproof.image.kernel.initramfs import ModuleFolder
 
 
 def bzimage(release: str = "6.12.1-own") -> bytes:

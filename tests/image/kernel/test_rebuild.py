@@ -6,8 +6,8 @@ import pytest
 from raidproof.core import command
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.image import apt
-from raidproof.image.kernel import kernel, rebuild, uml
-from raidproof.image.kernel.source_edit import SourceEdit
+from raidproof.image.kernel import catalogue, rebuild, uml
+from raidproof.image.kernel.rebuild import SourceEdit
 
 RELEASE = "6.12.101"
 EDIT = SourceEdit("fs/x/x.c", "static int planted;\n", ())
@@ -70,7 +70,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHost:
     monkeypatch.setattr(command, "run", fake.run)
     monkeypatch.setattr(apt, "download", fake.download)
     monkeypatch.setattr(rebuild, "require_tools", lambda: None)
-    known = kernel.Kernel("debian/trixie", RELEASE, tmp_path, tmp_path)
+    known = catalogue.Kernel("debian/trixie", RELEASE, tmp_path, tmp_path)
     monkeypatch.setattr(uml, "get", lambda _: known)
     return fake
 

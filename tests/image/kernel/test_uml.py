@@ -5,7 +5,7 @@ import pytest
 from raidproof.core import command
 from raidproof.core.errors import RequestError, RigError
 from raidproof.image import apt, cache, kernel
-from raidproof.image.kernel import probe
+from raidproof.image.kernel import catalogue
 
 CONSOLES = Path(__file__).parents[2] / "data" / "uml"
 
@@ -71,7 +71,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost(LAYOUT)
     monkeypatch.setattr(command, "run", fake.run)
     monkeypatch.setattr(apt, "download", fake.download)
-    monkeypatch.setattr(probe, "boot", lambda *_: console("7.2"))
+    monkeypatch.setattr(catalogue, "boot", lambda *_: console("7.2"))
     return fake
 
 
@@ -161,8 +161,8 @@ def test_modules_that_do_not_belong_to_the_kernel_are_refused(own: Path) -> None
 
 @pytest.mark.parametrize(("name", "runs"), [("7.2", True), ("6.12-preloaded", True), ("6.12-xstate", False)])
 def test_a_trial_boot_is_understood(name: str, runs: bool) -> None:
-    assert probe.reached_user_space(console(name)) is runs
-    assert (probe.XSTATE in console(name)) is not runs
+    assert catalogue.reached_user_space(console(name)) is runs
+    assert (catalogue.XSTATE in console(name)) is not runs
 
 
 BINARY = Path("/cache/kernel/linux")
@@ -180,28 +180,28 @@ def test_the_work_around_is_used_only_where_it_is_needed(
     def compiles(source: Path, library: Path) -> None:
         library.touch()
 
-    monkeypatch.setattr(probe, "boot", boot)
-    monkeypatch.setattr(probe, "compile_library", compiles)
-    library = probe.preload_for("debian/trixie", BINARY, ())
+    monkeypatch.setattr(catalogue, "boot", boot)
+    monkeypatch.setattr(catalogue, "compile_library", compiles)
+    library = catalogue.preload_for("debian/trixie", BINARY, ())
     assert library is not None
     assert library.name == "xstate.so"
     assert boots == [{}, {"LD_PRELOAD": str(library).replace(library.parent.name, library.parent.name + ".partial")}]
     # The answer is remembered, by kernel.
-    assert probe.preload_for("debian/trixie", BINARY, ()) == library
+    assert catalogue.preload_for("debian/trixie", BINARY, ()) == library
     assert len(boots) == 2
-    monkeypatch.setattr(probe, "boot", lambda *_: console("7.2"))
-    assert probe.preload_for("debian/sid", Path("/another"), ()) is None
+    monkeypatch.setattr(catalogue, "boot", lambda *_: console("7.2"))
+    assert catalogue.preload_for("debian/sid", Path("/another"), ()) is None
 
 
 def test_a_kernel_that_does_not_run_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "boot", lambda *_: "Checking\nKernel panic - not syncing: no such luck\n")
+    monkeypatch.setattr(catalogue, "boot", lambda *_: "Checking\nKernel panic - not syncing: no such luck\n")
     with pytest.raises(RigError, match=r"debian/sid does not run here: Kernel panic - not syncing: no such luck"):
-        probe.preload_for("debian/sid", BINARY, ())
+        catalogue.preload_for("debian/sid", BINARY, ())
     assert not list(cache.root().glob("probe/*"))
 
 
 def test_another_cpu_or_another_feature_is_asked_again() -> None:
     cpu = "processor : 0\nmodel name : A\nflags : fpu avx\ncpu MHz : 2000\n"
-    assert probe.cpu_identity(cpu) == probe.cpu_identity(cpu.replace("2000", "2100"))
-    assert probe.cpu_identity(cpu) != probe.cpu_identity(cpu.replace("avx", "avx amx_tile"))
-    assert probe.cpu_identity(cpu) != probe.cpu_identity(cpu.replace("name : A", "name : B"))
+    assert catalogue.cpu_identity(cpu) == catalogue.cpu_identity(cpu.replace("2000", "2100"))
+    assert catalogue.cpu_identity(cpu) != catalogue.cpu_identity(cpu.replace("avx", "avx amx_tile"))
+    assert catalogue.cpu_identity(cpu) != catalogue.cpu_identity(cpu.replace("name : A", "name : B"))

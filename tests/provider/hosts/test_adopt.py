@@ -12,12 +12,18 @@ from raidproof.provider.hosts import adopt as adoption
 from raidproof.provider.hosts import disks as real
 from raidproof.provider.hosts.adopt import adopt, propose, require_adopted
 from raidproof.provider.hosts.disks import HostDisks, parse_stat
-from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey
-from raidproof.provider.hosts.fingerprint import digest, fingerprint
-from raidproof.provider.hosts.gate import Permission, judge
+from raidproof.provider.hosts.gate import (
+    Permission,
+    blank,
+    digest,
+    discard_command,
+    fingerprint,
+    judge,
+    write_marks,
+    writer_command,
+)
 from raidproof.provider.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
-from raidproof.provider.hosts.mark import Mark, decode, encode
-from raidproof.provider.hosts.write import blank, discard_command, write_marks, writer_command
+from raidproof.provider.hosts.survey import DiskFacts, Mark, Signature, Survey, decode, encode
 from tests.guest_files import FilesByCommands
 
 GIB = 1 << 30

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
-from raidproof.core.ownership import HOMEHOST, UUID_PREFIX
-from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey
+from raidproof.core.layer import HOMEHOST, UUID_PREFIX
 from raidproof.provider.hosts.gate import Permission, Refusal, judge, judge_all, require_permitted
 from raidproof.provider.hosts.inventory import MemberDisk
-from raidproof.provider.hosts.mark import Identity, Mark
+from raidproof.provider.hosts.survey import DiskFacts, Identity, Mark, Signature, Survey
 
 GIB = 1 << 30
 INVENTORY = "0" * 64

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
-from raidproof.provider.hosts.control import SysrqControl
 from raidproof.provider.hosts.inventory import BY_ID, load_inventory, parse_inventory, why_unstable
+from raidproof.provider.hosts.power import SysrqControl
 
 GOOD = """
 [server]

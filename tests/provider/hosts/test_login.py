@@ -16,7 +16,7 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.waiting import Deadline
-from raidproof.machine.keys import KeyPair
+from raidproof.machine.login import KeyPair
 from raidproof.machine.transport import Transport
 from raidproof.provider.hosts.login import HostLogin, require_root
 

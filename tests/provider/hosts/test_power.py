@@ -9,9 +9,16 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.disk.cache import CutPolicy
-from raidproof.provider.hosts.control import CommandControl, PowerControl, SysrqControl
-from raidproof.provider.hosts.power import HostPower, switch_of
-from raidproof.provider.hosts.switch import CommandSwitch, SysrqSwitch, parse_state
+from raidproof.provider.hosts.power import (
+    CommandControl,
+    CommandSwitch,
+    HostPower,
+    PowerControl,
+    SysrqControl,
+    SysrqSwitch,
+    parse_state,
+    switch_of,
+)
 
 CONTROL: TypeAdapter[PowerControl] = TypeAdapter(PowerControl)
 

@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.guest import disk_probe as probe
-from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey
 from raidproof.provider.hosts.gate import Refusal, judge
 from raidproof.provider.hosts.inventory import BY_ID, MemberDisk
-from raidproof.provider.hosts.mark import Identity, Mark, encode
 from raidproof.provider.hosts.survey import (
+    DiskFacts,
+    Identity,
+    Mark,
+    Signature,
+    Survey,
     assemble,
     blkid_command,
+    encode,
     parse_blkid,
     parse_lsblk,
     parse_probe,

@@ -15,8 +15,8 @@ from raidproof.core.waiting import Deadline
 from raidproof.disk.cache import CutPolicy
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
-from raidproof.machine.member_disks import MemberDisks
-from raidproof.provider.qemu import emulator
+from raidproof.machine.machine import MemberDisks
+from raidproof.provider.qemu import machine
 from raidproof.provider.qemu.machine import (
     Accelerator,
     QemuPower,
@@ -56,9 +56,9 @@ def members(*serials: str, said: list[str] | None = None) -> MemberDisks:
 
 
 def test_emulation_asks_for_a_qemu_that_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulator, "for_emulation", lambda: ("ld.so", "qemu"))
+    monkeypatch.setattr(machine, "for_emulation", lambda: ("ld.so", "qemu"))
     assert program_for(Accelerator.TCG) == ("ld.so", "qemu")
-    assert program_for(Accelerator.KVM) == (emulator.PROGRAM,)
+    assert program_for(Accelerator.KVM) == (machine.PROGRAM,)
     argv = qemu_command(TOPOLOGY.server, KERNEL, IMAGE, Path("/lab"), "tap", Accelerator.TCG, None, ("ld.so", "qemu"))
     assert argv[:2] == ["ld.so", "qemu"]
 

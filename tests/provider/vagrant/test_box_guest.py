@@ -10,7 +10,7 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.topology import Role
 from raidproof.machine.machine import Machine
-from raidproof.provider.vagrant.box_guest import CLIENT_ID, CONSOLE, PROGRAMS, BoxGuest
+from raidproof.provider.vagrant.box import CLIENT_ID, CONSOLE, PROGRAMS, BoxGuest
 from tests.guest_files import FilesByCommands
 
 SERIALS = ("disk0", "disk1")

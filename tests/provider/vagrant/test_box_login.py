@@ -13,9 +13,9 @@ from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
-from raidproof.machine.keys import KeyPair
+from raidproof.machine.login import KeyPair
 from raidproof.machine.transport import Transport
-from raidproof.provider.vagrant.box_login import BoxLogin, learn_host_key, saved
+from raidproof.provider.vagrant.box import BoxLogin, learn_host_key, saved
 
 USERS = KeyPair.generate()
 HOST = "127.0.0.1"

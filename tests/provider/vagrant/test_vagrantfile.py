@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raidproof.core.topology import MachineSpec, Platform, Role, client_spec, server_and_clients, server_spec
 from raidproof.core.units import MIB
 from raidproof.disk.client import EngineClient
-from raidproof.machine.member_disks import MemberDisks
+from raidproof.machine.machine import MemberDisks
 from raidproof.provider.vagrant.vagrantfile import FILE, Guest, lab_json, qemu_arguments
 
 NO_ENGINE = cast("EngineClient", None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.storage.array import ArraySpec, Level, assemble_command, capacity, create_commands, data_disks
-from raidproof.storage.array.bitmap import LEAST_CHUNK, least_chunk
+from raidproof.storage.array.superblock import LEAST_CHUNK, least_chunk
 
 
 def disks(count: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
-from raidproof.core.ownership import uuid_of
+from raidproof.core.layer import uuid_of
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem import (

@@ -15,11 +15,10 @@ from raidproof.workload.suite.cthon import parse_cthon
 from raidproof.workload.suite.fsstress import compare_trees, parse_tree
 from raidproof.workload.suite.fstests import parse_fstests
 from raidproof.workload.suite.fsx import parse_fsx
-from raidproof.workload.suite.install import host_path, install, packed, parse_ldd
-from raidproof.workload.suite.ltp_result import parse_ltp
-from raidproof.workload.suite.outcome import failed, passed, skipped, unknown
-from raidproof.workload.suite.place import step_command
+from raidproof.workload.suite.ltp import parse_ltp
+from raidproof.workload.suite.place import failed, passed, skipped, step_command, unknown
 from raidproof.workload.suite.pynfs import parse_pynfs
+from raidproof.workload.suite.run import host_path, install, packed, parse_ldd
 from raidproof.workload.suite.suites import _SUITES, suite_of
 from tests.guest_files import FilesByCommands
 

@@ -3,11 +3,7 @@
 from collections import deque
 
 from raidproof.disk.profile import Profile
-from raidproof.disk.timing.answer import answer_at
-from raidproof.disk.timing.calendar import Calendar
-from raidproof.disk.timing.interface import Interface
-from raidproof.disk.timing.request import Op, Request
-from raidproof.disk.timing.usage import Usage
+from raidproof.disk.timing.request import Calendar, Interface, Op, Request, Usage, answer_at
 
 
 class FlashDisk:

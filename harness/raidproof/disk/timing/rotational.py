@@ -1,24 +1,154 @@
-"""A disk with platters and heads: a queue, an elevator, a cache before it."""
+"""A rotating disk: seeks, geometry, read-ahead, queue and elevator."""
 
+from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from math import sqrt
 
-from raidproof.disk.profile import Profile
-from raidproof.disk.timing.answer import answer_at
-from raidproof.disk.timing.calendar import Calendar
-from raidproof.disk.timing.extents import Extents
-from raidproof.disk.timing.geometry import Geometry, Placement
-from raidproof.disk.timing.interface import Interface
-from raidproof.disk.timing.read_ahead import ReadAhead, Segment
-from raidproof.disk.timing.request import Op, Request
-from raidproof.disk.timing.seek import SeekCurve
-from raidproof.disk.timing.usage import Usage
+from raidproof.core.errors import RequestError
+from raidproof.disk.profile import Profile, Rotational
+from raidproof.disk.timing.request import Calendar, Extents, Interface, Op, Request, Usage, answer_at
 
+_KNEE = 1 / 3
+# The mean of the curve over two random tracks (density 2(1-d) of the distance d) is
+# 0.2 track_to_track + (0.8 - 4/27) at the knee + 4/27 full_stroke; data sheets give that mean as "average seek".
+_NEAR, _FAR = 0.2, 4 / 27
+
+_SECTOR = 512
+_SEGMENTS = 8
+"""Streams that a drive tells apart."""
 _PIECE = 1 << 20
 """Bytes that are destaged at a time: reads must not wait for longer."""
 _PRESSED = 0.75
 """Share of the cache from which destaging no longer waits for reads."""
 _PATIENCE_NS = 1_000_000_000
 """A request that has waited so long is next, wherever the heads are."""
+
+
+class SeekCurve:
+    """Seek time by distance: the square root of it up to a third of the stroke (the arm accelerates), then linear.
+
+    The shape is that of Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994. It
+    begins at the track-to-track time, ends at the full stroke, and its mean over random seeks is the average seek.
+    """
+
+    def __init__(self, mechanics: Rotational) -> None:
+        self._shortest = mechanics.track_to_track_ms * 1e6
+        full = mechanics.full_stroke_ms * 1e6
+        self._knee = (mechanics.average_seek_ms * 1e6 - _NEAR * self._shortest - _FAR * full) / (1 - _NEAR - _FAR)
+        self._root = (self._knee - self._shortest) / sqrt(_KNEE)
+        self._slope = (full - self._knee) / (1 - _KNEE)
+
+    def ns(self, distance: float) -> int:
+        """Return the time for a distance, as a share (0 to 1) of the full stroke."""
+        if distance <= _KNEE:
+            return int(self._shortest + self._root * sqrt(distance))
+        return int(self._knee + self._slope * (distance - _KNEE))
+
+
+class Placement(Enum):
+    """Where a member lies that is smaller than the drive which it stands for."""
+
+    SPREAD = "spread"
+    """All over it: tracks keep their size and adjacent ones their switch time, the way between others is stretched
+    to the full stroke."""
+    OUTER = "outer"
+    """The first bytes of the drive: its fastest zone and short seeks."""
+
+
+class Geometry:
+    """The tracks of a member.
+
+    All is said in *stream time*: how long after address 0 an address passes, in ns, if the drive reads on and on, one
+    turn and one head switch a track. As the skew between tracks is the switch time, stream time modulo a turn is also
+    the angle at which an address lies.
+    """
+
+    def __init__(self, profile: Profile, size: int, placement: Placement) -> None:
+        mechanics = profile.rotational
+        if mechanics is None:
+            raise RequestError(f"{profile.name}: no rotational disk")
+        self.turn_ns = round(60e9 / mechanics.rpm)
+        self.switch_ns = round(mechanics.head_switch_ms * 1e6)
+        self.step_ns = self.turn_ns + self.switch_ns
+        zones = mechanics.zones
+        span = mechanics.media_rate_rim_mb_s - mechanics.media_rate_hub_mb_s
+        rates = [mechanics.media_rate_rim_mb_s - span * zone / max(1, zones - 1) for zone in range(zones)]
+        self._track_size = [max(_SECTOR, int(rate * self.step_ns / 1e3) // _SECTOR * _SECTOR) for rate in rates]
+        laid_out = profile.capacity if placement is Placement.OUTER else size
+        self.tracks = max(zones, -(-laid_out * zones // sum(self._track_size)))
+        while True:
+            self._first_track = [self.tracks * zone // zones for zone in range(zones)]
+            self._first_byte = [0]
+            for zone in range(zones):
+                after = self._first_track[zone + 1] if zone + 1 < zones else self.tracks
+                count = after - self._first_track[zone]
+                self._first_byte.append(self._first_byte[-1] + count * self._track_size[zone])
+            self.capacity = self._first_byte.pop()
+            if self.capacity >= size:
+                break
+            self.tracks += 1
+
+    def stream_ns(self, address: int) -> int:
+        """Return the stream time of a byte."""
+        zone = bisect_right(self._first_byte, address) - 1
+        track, within = divmod(address - self._first_byte[zone], self._track_size[zone])
+        return (self._first_track[zone] + track) * self.step_ns + within * self.turn_ns // self._track_size[zone]
+
+    def address(self, stream_ns: int) -> int:
+        """Return the byte that passes at a stream time, in whole sectors; beyond the last one: the capacity."""
+        track, within = divmod(stream_ns, self.step_ns)
+        if track >= self.tracks:
+            return self.capacity
+        zone = bisect_right(self._first_track, track) - 1
+        size = self._track_size[zone]
+        passed = size if within >= self.turn_ns else within * size // self.turn_ns // _SECTOR * _SECTOR
+        return self._first_byte[zone] + (track - self._first_track[zone]) * size + passed
+
+
+@dataclass(slots=True)
+class Segment:
+    """A run of addresses that was read; while it grows, its end moves with the heads."""
+
+    start: int
+    end: int
+    limit: int
+    """So far it may be read ahead."""
+    used: int
+    """The end of what has been requested of it."""
+
+
+class ReadAhead:
+    """Segments of what was read, the latest last; the latest may be growing."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        """Bytes that are read beyond a request; 0 reads nothing ahead and keeps nothing."""
+        self._segments: list[Segment] = []
+
+    def of(self, address: int) -> Segment | None:
+        """Return the segment that holds an address, or ends there."""
+        for segment in reversed(self._segments):
+            if segment.start <= address <= segment.end:
+                return segment
+        return None
+
+    def began(self, start: int, end: int) -> Segment:
+        """Note a read from the medium, which becomes the latest segment, joined to the one that it goes on from."""
+        known = self.of(start)
+        if known is None:
+            known = Segment(start, end, end, end)
+            self._segments.append(known)
+            del self._segments[:-_SEGMENTS]
+        elif known is not self._segments[-1]:
+            self._segments.remove(known)
+            self._segments.append(known)
+        known.end, known.used = max(known.end, end), max(known.used, end)
+        known.limit = max(known.end, end + self.size)
+        # Of a long stream only so much is kept.
+        known.start = max(known.start, known.end - 2 * self.size)
+        return known
 
 
 class RotationalDisk:

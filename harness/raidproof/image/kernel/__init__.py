@@ -4,8 +4,7 @@ from pathlib import Path
 
 from raidproof.core.errors import RequestError
 from raidproof.image.kernel import pc, uml
-from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT
-from raidproof.image.kernel.kernel import Kernel
+from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT, Kernel
 
 __all__ = ["CATALOGUE", "DEFAULT", "Kernel", "get", "is_path"]
 

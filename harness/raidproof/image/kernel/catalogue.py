@@ -1,7 +1,50 @@
-"""Which kernels there are by name: ``vms/kernels.toml``."""
+"""The kernels in ``vms/kernels.toml``, and a trial boot: does this CPU run a User-mode kernel?"""
 
-from raidproof.core.errors import RequestError, nearest
-from raidproof.image import recipe
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from raidproof.core import command
+from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
+from raidproof.core.log import step
+from raidproof.image import cache, recipe
+from raidproof.image.software import compile_library
+
+PROBE_DEADLINE_S = 30.0
+SCRATCH_PREFIX = "raidproof-probe-"
+"""Of the folders for temporary files in which trials run."""
+XSTATE = "ptrace set fp regs failed"
+_INIT_ENDED = "Attempted to kill init"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, with all that it needs to bring a machine up."""
+
+    name: str
+    release: str
+    """As ``uname -r`` says it."""
+    binary: Path
+    """A program of this host (User-mode Linux), or a bzImage."""
+    modules_image: Path
+    """A read-only ext4 image to mount on /lib/modules."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What the process needs in its environment, on top of the harness's own."""
+    arguments: tuple[str, ...] = ()
+    """What belongs on its command line wherever it runs."""
+    packages: dict[str, str] = field(default_factory=dict)
+    """The versions of the packages that it comes from."""
+    initramfs: Path | None = None
+    """What finds and mounts the root; a User-mode kernel has that built in."""
+
+    @property
+    def preload(self) -> Path | None:
+        """The XSTATE work-around, where the probe found that it is needed."""
+        path = self.environment.get("LD_PRELOAD")
+        return Path(path) if path else None
 
 
 class KernelRecipe(recipe.Recipe):
@@ -54,3 +97,78 @@ def metapackage(name: str) -> tuple[str, str]:
             f"no kernel {name!r}: {nearest(name, known)}; or the path of a .deb or of a bzImage, with a slash in it"
         )
     return known[name]
+
+
+def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | None:
+    """Return the library that this kernel needs preloaded on this CPU, or None if it runs as it is.
+
+    Raises:
+        RigError: it runs neither way; the message has its last words.
+        RequirementMissing: the work-around is needed and there is no compiler.
+    """
+    source = (recipe.VMS / "xstate.c").read_bytes()
+    address = cache.digest(str(binary), *arguments, source, cpu_identity(Path("/proc/cpuinfo").read_text()))
+
+    def find_out(partial: Path) -> None:
+        step(f"trying kernel {name} on this CPU")
+        console = boot(binary, arguments, {})
+        if reached_user_space(console):
+            return
+        if XSTATE not in console:
+            raise RigError(f"kernel {name} does not run here: {last_words(console)}")
+        library = partial / "xstate.so"
+        compile_library(recipe.VMS / "xstate.c", library)
+        console = boot(binary, arguments, {"LD_PRELOAD": str(library)})
+        if not reached_user_space(console):
+            raise RigError(f"kernel {name} does not run here, with the work-around either: {last_words(console)}")
+
+    library = cache.build("probe", address, find_out) / "xstate.so"
+    return library if library.exists() else None
+
+
+def cpu_identity(cpuinfo: str) -> str:
+    """Return what decides the size of the XSAVE area: the CPU's model and features, and the host's kernel."""
+    wanted: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in {"model name", "flags"}:
+            wanted.setdefault(key.strip(), value.strip())
+    return "\n".join([*wanted.values(), os.uname().release])
+
+
+def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) -> str:
+    """Boot a kernel with the host's files, read-only, as its root and /bin/true as init; return its console."""
+    with TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
+        argv: list[str | Path] = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            binary,
+            "mem=128M",
+            f"uml_dir={folder}",
+            "umid=probe",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            "ro",
+            "init=/bin/true",
+            "panic=1",
+            "con=null",
+            "con0=null,fd:1",
+            *arguments,
+        ]
+        try:
+            completed = command.run(argv, environment=environment, deadline_s=PROBE_DEADLINE_S)
+        except DeadlineExceeded:
+            return f"no end within {PROBE_DEADLINE_S:g} s"
+    return completed.stdout + completed.stderr
+
+
+def reached_user_space(console: str) -> bool:
+    """Whether init ran to its end: status 0 is what /bin/true ends with."""
+    return re.search(rf"{_INIT_ENDED}! exitcode=0x00000000", console) is not None
+
+
+def last_words(console: str) -> str:
+    """Return the line that says most about the end: the panic, or else the last one."""
+    lines = [line.strip() for line in console.splitlines() if line.strip()]
+    told = [line for line in lines if "panic" in line.lower() or "failed" in line]
+    return (told or lines or ["it said nothing"])[-1]

@@ -9,8 +9,8 @@ from pathlib import Path
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import step
 from raidproof.image import apt, cache
-from raidproof.image.kernel import catalogue, initramfs, modules
-from raidproof.image.kernel.kernel import Kernel
+from raidproof.image.kernel import catalogue, initramfs
+from raidproof.image.kernel.catalogue import Kernel
 
 RECIPE_VERSION = "1"
 """Part of the address: to be raised when what is built here changes."""
@@ -106,11 +106,11 @@ def _build(name: str, partial: Path, fetch: Callable[[Path], Unpacked]) -> None:
     tree = scratch / "modules"
     folder = tree / "lib" / "modules" / release
     _copy_modules(found, folder)
-    own = modules.ModuleFolder(folder)
+    own = initramfs.ModuleFolder(folder)
     initramfs.make(name, own, scratch, partial / "initramfs")
     own.needed(ROLES)
-    modules.index(tree, release)
-    modules.make_image(tree / "lib" / "modules", partial / "modules.ext4")
+    initramfs.index(tree, release)
+    initramfs.make_image(tree / "lib" / "modules", partial / "modules.ext4")
     (partial / "vmlinuz").write_bytes(binary.read_bytes())
     (partial / "kernel.json").write_text(json.dumps({"release": release, "packages": packages}))
 

@@ -8,8 +8,8 @@ from raidproof.core import command
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import step
 from raidproof.image import apt, cache
-from raidproof.image.kernel import catalogue, modules, probe
-from raidproof.image.kernel.kernel import Kernel
+from raidproof.image.kernel import catalogue, initramfs
+from raidproof.image.kernel.catalogue import Kernel
 
 PACKAGES = ("user-mode-linux", "libc6")
 RECIPE_VERSION = "1"
@@ -34,7 +34,7 @@ def get(name: str, own_modules: str | None = None) -> Kernel:
     folder = cache.build("kernel", address, lambda partial: _build(declared, partial, cache.place("kernel", address)))
     said = json.loads((folder / "kernel.json").read_text())
     binary = folder / "linux"
-    preload = probe.preload_for(name, binary, declared.arguments)
+    preload = catalogue.preload_for(name, binary, declared.arguments)
     image = folder / "modules.ext4"
     return Kernel(
         name=name,
@@ -76,7 +76,7 @@ def _build(declared: catalogue.KernelRecipe, partial: Path, final: Path) -> None
             partial / "linux",
         ]
     )
-    modules.make_image(found.parent, partial / "modules.ext4")
+    initramfs.make_image(found.parent, partial / "modules.ext4")
     packages = {name: apt.version(path) for name, path in files.items()}
     (partial / "kernel.json").write_text(json.dumps({"release": found.name, "packages": packages}))
 
@@ -93,7 +93,7 @@ def with_modules(image: Path, release: str, folder: Path) -> Path:
     if not files:
         raise RequestError(f"no modules in {folder}", remedy="it is to hold files that end in .ko")
     for file in files:
-        if (found := modules.release_of(file.read_bytes())) != release:
+        if (found := initramfs.release_of(file.read_bytes())) != release:
             raise RequestError(f"{file} was built for kernel {found}, not {release}")
     content = (part for file in files for part in (file.name, file.read_bytes()))
     address = cache.digest(REPLACED_VERSION, str(image), *content)
@@ -107,11 +107,11 @@ def _replace(image: Path, release: str, files: list[Path], partial: Path) -> Non
     folder = tree / "lib" / "modules"
     folder.mkdir(parents=True)
     command.succeed(["debugfs", "-R", f'rdump "/{release}" "{folder}"', image], deadline_s=300)
-    own = modules.ModuleFolder(folder / release)
+    own = initramfs.ModuleFolder(folder / release)
     for file in files:
         replaced = own.file_of(file.name)
         if replaced is None:
             raise RequestError(f"kernel {release} has no module {file.name} that could be replaced")
         shutil.copy(file, replaced)
-    modules.index(tree, release)
-    modules.make_image(folder, partial / "modules.ext4")
+    initramfs.index(tree, release)
+    initramfs.make_image(folder, partial / "modules.ext4")

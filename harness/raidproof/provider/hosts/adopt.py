@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine
 from raidproof.core.units import format_size
-from raidproof.provider.hosts.facts import DiskFacts, Survey
-from raidproof.provider.hosts.fingerprint import SHORT, digest, fingerprint
-from raidproof.provider.hosts.gate import Permission, Refusal, judge_all, require_permitted
+from raidproof.provider.hosts.gate import (
+    SHORT,
+    Permission,
+    Refusal,
+    digest,
+    fingerprint,
+    judge_all,
+    require_permitted,
+    write_marks,
+)
 from raidproof.provider.hosts.inventory import Inventory
-from raidproof.provider.hosts.mark import Mark
-from raidproof.provider.hosts.survey import survey
-from raidproof.provider.hosts.write import write_marks
+from raidproof.provider.hosts.survey import DiskFacts, Mark, Survey, survey
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,9 @@ from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.flaw import Flaw
 from raidproof.disk.messages import Counters, Description, LogClosed, Power, Use
 from raidproof.provider.hosts.adopt import require_adopted
-from raidproof.provider.hosts.facts import Survey
-from raidproof.provider.hosts.fingerprint import digest
-from raidproof.provider.hosts.gate import Permission, Refusal, judge
+from raidproof.provider.hosts.gate import Permission, Refusal, blank, digest, judge
 from raidproof.provider.hosts.inventory import BY_ID, OURS, Inventory
-from raidproof.provider.hosts.survey import survey
-from raidproof.provider.hosts.write import blank
+from raidproof.provider.hosts.survey import Survey, survey
 
 _FIELDS = 17
 """Of /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); sectors there are of 512 bytes."""

@@ -1,21 +1,29 @@
-"""The gate: nothing is written to a disk of a machine that exists without its permission.
+"""The gate: nothing is written to a disk of an existing machine without a confirmed permission."""
 
-It decides by what was found, and says no to whatever it does not know.
-"""
-
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from raidproof.core.errors import RequestError
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine
 from raidproof.core.units import MIB, format_size
-from raidproof.provider.hosts.facts import DiskFacts, Survey
-from raidproof.provider.hosts.inventory import MemberDisk, why_unstable
-from raidproof.provider.hosts.mark import Identity, Mark
+from raidproof.guest import disk_writer as writer
+from raidproof.provider.hosts.inventory import Inventory, MemberDisk, why_unstable
+from raidproof.provider.hosts.survey import BLOCK, DiskFacts, Identity, Mark, Survey, encode
 
 SMALLEST = 64 * MIB
 """Bytes that a disk must have: what is blanked at both ends, and something between."""
 _SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _KEY = object()
+
+SHORT = 8
+"""Characters of a fingerprint that a person has to type."""
+ENDS = 8 * MIB
+"""Bytes that are zeroed at either end: every superblock of md, of a log and of a journal lies within."""
+DISCARD_DEADLINE_S = 600.0
+WRITE_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -193,3 +201,90 @@ def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) 
         yield f"adopted as {mark.serial}: the inventory's disks were put in another order"
     if mark.identity != identity:
         yield f"what was adopted was another disk: {mark.identity}"
+
+
+def digest(inventory: Inventory, machine_id: str) -> str:
+    """Return the digest of an inventory on its server: what each mark carries.
+
+    Raises:
+        RigError: the server has no /etc/machine-id, so it cannot be told from others.
+    """
+    if not machine_id:
+        raise RigError(f"{inventory.server.name} has no /etc/machine-id", remedy="systemd-machine-id-setup makes one")
+    return _sha256({"inventory": inventory.model_dump(mode="json"), "machine": machine_id})
+
+
+def fingerprint(inventory: Inventory, survey: Survey) -> str:
+    """Return the digest of an inventory and of the disks that it was found to name: what a person confirms.
+
+    Raises:
+        RigError: as `digest`.
+    """
+    identities = {}
+    for serial, disk in inventory.disks.items():
+        facts = survey.disks.get(survey.links.get(disk.id, ""))
+        identities[serial] = identity_of(disk.id, facts).model_dump(mode="json") if facts else None
+    return _sha256({"inventory": digest(inventory, survey.machine_id), "disks": identities})
+
+
+def _sha256(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def writer_command(permissions: Iterable[Permission], marks: Iterable[Mark], ends: int) -> list[str]:
+    """Write marks, and zeros next to them; the program is the standard input.
+
+    For each disk it gets the path, the device number and the size that were judged, the mark that must be on it, and
+    the one that is to be.
+    """
+    words = [
+        (one.path, one.number, str(one.identity.size), encode(one.mark).hex() if one.mark else "-", encode(new).hex())
+        for one, new in zip(permissions, marks, strict=True)
+    ]
+    return ["python3", "-I", "-", str(ends), *(word for disk in words for word in disk)]
+
+
+def wipe_command(permissions: Iterable[Permission]) -> list[str]:
+    """Erase every signature; without --force it refuses a disk that is in use."""
+    return ["wipefs", "--all", *(one.path for one in permissions)]
+
+
+def discard_command(permission: Permission) -> list[str]:
+    """Let a disk forget all between its marks; without --force it refuses a disk that is in use."""
+    length = permission.identity.size // BLOCK * BLOCK - 2 * BLOCK
+    return ["blkdiscard", "--offset", str(BLOCK), "--length", str(length), permission.path]
+
+
+def write_marks(machine: Machine, permissions: Sequence[Permission], marks: Sequence[Mark]) -> None:
+    """Mark disks as ours, and change nothing else on them.
+
+    Raises:
+        RigError: one of them is no longer what was judged, or is in use. Those before it are marked.
+    """
+    _write(machine, writer_command(permissions, marks, 0))
+
+
+def blank(machine: Machine, permissions: Sequence[Permission]) -> tuple[str, ...]:
+    """Make what we and our stacks have written disappear; the marks stay. Return the paths that could be discarded.
+
+    Raises:
+        RigError: a disk is no longer what was judged, or is in use.
+    """
+    marks = [one.mark for one in permissions if one.mark is not None]
+    if len(marks) != len(permissions):
+        raise RigError(f"{machine.name}: a disk without a mark would be blanked")
+    # The marks first: if this is cut short, the disks are still known as ours.
+    _write(machine, writer_command(permissions, marks, 0))
+    machine.succeed(wipe_command(permissions))
+    discarded = [
+        one.path for one in permissions if machine.run(discard_command(one), deadline_s=DISCARD_DEADLINE_S).ok
+    ]
+    _write(machine, writer_command(permissions, marks, ENDS))
+    return tuple(discarded)
+
+
+def _write(machine: Machine, argv: list[str]) -> None:
+    source = Path(writer.__file__).read_text()
+    ended = machine.run(argv, stdin=source, deadline_s=WRITE_DEADLINE_S)
+    if not ended.ok:
+        raise RigError(f"{machine.name}: a disk is not as it was when it was judged: {ended.stderr.strip()[-500:]}")

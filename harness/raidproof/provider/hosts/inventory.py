@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.layer import Spec
 from raidproof.core.topology import LONGEST_NAME
 from raidproof.core.units import Size
-from raidproof.provider.hosts.control import PowerControl
+from raidproof.provider.hosts.power import PowerControl
 
 BY_ID = "/dev/disk/by-id/"
 OURS = "raidproof-"

@@ -18,13 +18,10 @@ from raidproof.machine.transport import Transport
 from raidproof.provider.hosts.adopt import require_adopted
 from raidproof.provider.hosts.disks import CANNOT_PROVE, HostDisks
 from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
-from raidproof.provider.hosts.login import require_root
-from raidproof.provider.hosts.no_power import NoPower
-from raidproof.provider.hosts.power import HostPower, switch_of
-from raidproof.provider.hosts.reach import login_of
-from raidproof.provider.hosts.restore import left_as_found
-from raidproof.provider.hosts.snapshot import Orders, copies, require_restored
-from raidproof.provider.qemu.forward import LOOPBACK, forward
+from raidproof.provider.hosts.login import login_of, require_root
+from raidproof.provider.hosts.power import HostPower, NoPower, switch_of
+from raidproof.provider.hosts.snapshot import Orders, copies, left_as_found, require_restored
+from raidproof.provider.qemu.machine import LOOPBACK, forward
 
 NAME = "hosts"
 PROGRAMS = {

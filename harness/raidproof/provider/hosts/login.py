@@ -1,9 +1,10 @@
-"""The way into a machine that exists: as its owner's ~/.ssh/config and known_hosts say, and no other."""
+"""The login to machines that exist, as their owner's SSH configuration and known_hosts allow."""
 
 import shlex
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -11,7 +12,11 @@ import paramiko
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import RequestError
+from raidproof.core.waiting import Deadline
 from raidproof.machine.login import Way
+from raidproof.machine.machine import Remote
+from raidproof.machine.transport import Transport
+from raidproof.provider.hosts.inventory import HostSpec
 
 CONFIG = Path("~/.ssh/config")
 KNOWN_HOSTS = (
@@ -23,6 +28,8 @@ KNOWN_HOSTS = (
 """Where OpenSSH looks, unless it is told otherwise (ssh_config(5))."""
 CONNECT_S = 3.0
 """A machine that exists may be far away, or behind a proxy that has to log in first."""
+
+REACH_DEADLINE_S = 30.0
 
 
 class Runs(Protocol):
@@ -187,3 +194,43 @@ def _options(path: Path, host: str) -> paramiko.SSHConfigDict:
 
 def _expanded(path: str | Path) -> Path:
     return Path(path).expanduser()
+
+
+@dataclass(frozen=True)
+class Reached(Remote):
+    """A machine that exists, over an open connection."""
+
+    name: str
+    address: str
+    transport: Transport
+
+
+def login_of(host: HostSpec) -> HostLogin:
+    """Return how one logs in to a machine of an inventory.
+
+    Raises:
+        RequestError: ~/.ssh/config cannot be read.
+    """
+    return HostLogin(host.host, host.user, sudo=host.sudo)
+
+
+@contextmanager
+def reached(hosts: Sequence[HostSpec], deadline_s: float = REACH_DEADLINE_S) -> Iterator[tuple[Reached, ...]]:
+    """Log in to machines, in their order, and make sure that commands are run as root there.
+
+    Raises:
+        DeadlineExceeded: one does not answer.
+        RequestError: its host key is unknown, or its user is not root and may not become it.
+        RigError: it refuses the login.
+    """
+    with ExitStack() as undo:
+        machines = []
+        for host in hosts:
+            login = login_of(host)
+            transport = Transport(host.name, login)
+            undo.callback(transport.close)
+            transport.connect(Deadline.after(deadline_s))
+            machine = Reached(host.name, host.address or login.hostname, transport)
+            require_root(machine)
+            machines.append(machine)
+        yield tuple(machines)

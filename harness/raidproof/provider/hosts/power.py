@@ -1,23 +1,442 @@
-"""The power of a machine that exists: cut by its switch, given back, waited for."""
+"""The power of a machine that exists: its switches (IPMI, Redfish, a command), cut, restored, checked."""
 
+import os
+import re
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
-from raidproof.core.errors import RequestError, RigError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from raidproof.core import command
+from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
-from raidproof.machine.power import Cut
-from raidproof.machine.remote_command import RemoteCommand
-from raidproof.provider.hosts.control import CommandControl, IpmiControl, PowerControl, RedfishControl
-from raidproof.provider.hosts.ipmi import IpmiSwitch
-from raidproof.provider.hosts.redfish import RedfishSwitch
-from raidproof.provider.hosts.switch import CommandSwitch, Switch, SysrqSwitch
+from raidproof.machine.agent import RemoteCommand
+from raidproof.machine.machine import Cut
 
+IPMI_PORT = 623
+"""Where a BMC listens for RMCP+ (IPMI 2.0, 13.1.2)."""
+Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+REMEDY = ".venv/bin/python -m pip install --editable '.[hosts]'"
+# What the library lets through when a BMC answers otherwise than it expects.
+_STUMBLES = (struct.error, LookupError, TypeError, ValueError)
+CONNECT_S, READ_S = 5.0, 30.0
+"""What a BMC may take to accept a connection, and to answer."""
+T = TypeVar("T")
+COMMAND_DEADLINE_S = 60.0
+RESET_S = 2.0
+"""How long a connection is watched that a reset has made silent: no machine says good-bye in one."""
 OFF_DEADLINE_S = 60.0
 """A BMC answers when it has understood; until the board is off it takes seconds."""
 ASK_S = 0.5
 """Between two questions to a BMC, which is slow and easily overrun."""
 STATE_VALID_S = 5.0
+
+
+class NoPower:
+    """Stands where the inventory names no power control: such a machine can be measured, and not be crashed."""
+
+    consoles: tuple[Path, ...] = ()
+    poweroff = ("false",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def _refuse(self) -> RequirementMissing:
+        return RequirementMissing(
+            f"the inventory names no power control for {self._name}",
+            remedy=f"add [power.{self._name}] to it: ipmi, redfish, command or sysrq",
+        )
+
+    def on(self) -> None:
+        """Refuse: nobody can."""
+        raise self._refuse()
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Refuse: nobody can."""
+        del policy, seed
+        raise self._refuse()
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Refuse: nobody could switch it on again."""
+        del deadline
+        raise self._refuse()
+
+    def require_on(self) -> None:
+        """Take it as on: nobody tells."""
+
+
+class _Control(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Account(_Control):
+    """An account of a BMC. The password never stands in the inventory, which people copy and commit."""
+
+    user: str
+    password_file: Path | None = None
+    """Its first line is the password."""
+    password_env: str | None = None
+    """Name of the environment variable that holds it."""
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        if (self.password_file is None) == (self.password_env is None):
+            raise ValueError("give one of password_file and password_env")
+        return self
+
+    def password(self) -> str:
+        """Return the password.
+
+        Raises:
+            RequestError: it is not where the inventory says.
+        """
+        if self.password_env is not None:
+            if (password := os.environ.get(self.password_env)) is None:
+                raise RequestError(
+                    f"the environment has no {self.password_env}, which is to be {self.user}'s password"
+                )
+            return password
+        path = (self.password_file or Path()).expanduser()
+        try:
+            return path.read_text().partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"{self.user}'s password cannot be read from {path}: {error}") from error
+
+
+class IpmiControl(_Account):
+    """A BMC that speaks IPMI 2.0 over the network."""
+
+    kind: Literal["ipmi"]
+    address: str
+    port: int = Field(default=IPMI_PORT, ge=1, le=65535)
+
+
+class RedfishControl(_Account):
+    """A BMC that speaks Redfish."""
+
+    kind: Literal["redfish"]
+    url: str = Field(pattern=r"^https?://")
+    system: str | None = None
+    """Path of the system, as ``/redfish/v1/Systems/1``; None where the BMC has only one."""
+    certificate: Path | Literal[False] | None = None
+    """The authority that signed the BMC's certificate; None is this host's authorities, false accepts any."""
+
+
+class CommandControl(_Control):
+    """Commands on this host: of a PDU, of a relay, of a hypervisor."""
+
+    kind: Literal["command"]
+    off: Argv
+    on: Argv
+    state: Argv | None = None
+    """Prints ``on`` or ``off`` as its last word; without it nobody can ask."""
+    cuts_disks: bool = True
+    """Whether the disks lose their power too: false where only the computer hangs on the switch."""
+
+
+class SysrqControl(_Control):
+    """No switch at all: the kernel resets the machine at once when it is told to."""
+
+    kind: Literal["sysrq"]
+
+
+PowerControl = Annotated[IpmiControl | RedfishControl | CommandControl | SysrqControl, Field(discriminator="kind")]
+"""How a machine's power is taken and given, as an inventory says it."""
+
+
+class IpmiSwitch:
+    """A BMC that speaks IPMI."""
+
+    name = "ipmi"
+    strength = "the BMC switches the mains of the board off (chassis power down)"
+    cannot_prove: tuple[str, ...] = (
+        "hosts: at a cut by the BMC the supply's capacitors feed the board for milliseconds, as at a mains failure",
+        "hosts: disks in a shelf with a supply of its own keep their power at a cut by the BMC",
+    )
+    comes_back = False
+
+    def __init__(self, control: IpmiControl) -> None:
+        self._control = control
+        self._ipmi = _pyghmi()
+        self._session: Any = None
+
+    def prepare(self) -> None:
+        """Log in, and let the library find out what BMC it is: else it does so, in seconds, when the power is cut."""
+
+        def look(session: Any) -> dict[str, Any]:
+            session.oem_init()
+            said: dict[str, Any] = session.get_power()
+            return said
+
+        self._request(look)
+
+    def off(self) -> None:
+        """Power down, without waiting.
+
+        Raises:
+            RigError: the BMC does not answer, or refuses.
+        """
+        self._request(lambda session: session.set_power("off", wait=False))
+
+    def on(self) -> None:
+        """Power up. Raises as `off`."""
+        self._request(lambda session: session.set_power("on", wait=False))
+
+    def state(self) -> bool:
+        """Ask whether the board has power. Raises as `off`."""
+        said = self._request(lambda session: session.get_power()).get("powerstate")
+        if said not in {"on", "off"}:
+            raise RigError(f"the BMC at {self._control.address} says of its power: {said!r}")
+        return bool(said == "on")
+
+    def _request(self, ask: Any) -> dict[str, Any]:
+        try:
+            if self._session is None:
+                self._session = self._ipmi.Command(
+                    bmc=self._control.address,
+                    userid=self._control.user,
+                    password=self._control.password(),
+                    port=self._control.port,
+                    keepalive=False,
+                )
+            answer: dict[str, Any] = ask(self._session)
+        except (self._ipmi.exc.PyghmiException, OSError, *_STUMBLES) as error:
+            self._session = None
+            raise RigError(
+                f"the BMC at {self._control.address} does not do what it is asked: {error}",
+                remedy="address, user, password and privilege are the inventory's",
+            ) from error
+        return answer
+
+
+def _pyghmi() -> ModuleType:
+    try:
+        from pyghmi.ipmi import command  # noqa: PLC0415  optional
+    except ImportError as error:
+        raise RequirementMissing("this Python has no pyghmi, which speaks IPMI", remedy=REMEDY) from error
+    module: ModuleType = command
+    return module
+
+
+class RedfishSwitch:
+    """A BMC that speaks Redfish."""
+
+    name = "redfish"
+    strength = "the BMC switches the mains of the board off (ForceOff)"
+    cannot_prove: tuple[str, ...] = IpmiSwitch.cannot_prove
+    comes_back = False
+
+    def __init__(self, control: RedfishControl) -> None:
+        self._control = control
+        self._sushy = _sushy()
+        self._found: Any = None
+
+    def prepare(self) -> None:
+        """Log in, find the system, and make sure that it can be forced off.
+
+        Raises:
+            RigError: the BMC does not answer, or offers no ForceOff: the other ways ask the operating system.
+        """
+
+        def allowed(system: Any) -> set[Any]:
+            values: set[Any] = system.get_allowed_reset_system_values()
+            return values
+
+        if self._sushy.ResetType.FORCE_OFF not in self._ask(allowed):
+            raise RigError(f"{self._control.url} offers no ForceOff, so it cannot take the power away at once")
+
+    def off(self) -> None:
+        """Force it off, without waiting. Raises as `prepare`."""
+        self._ask(lambda system: system.reset_system(self._sushy.ResetType.FORCE_OFF))
+
+    def on(self) -> None:
+        """Switch it on. Raises as `prepare`."""
+        if not self.state():
+            self._ask(lambda system: system.reset_system(self._sushy.ResetType.ON))
+
+    def state(self) -> bool:
+        """Ask whether the board has power: also while it is being switched on or off. Raises as `prepare`."""
+
+        def power(system: Any) -> Any:
+            system.refresh(force=True)
+            return system.power_state
+
+        said = self._ask(power)
+        if said is None:
+            raise RigError(f"{self._control.url} does not say whether the power is on")
+        return bool(said != self._sushy.PowerState.OFF)
+
+    def _ask(self, ask: Callable[[Any], T]) -> T:
+        try:
+            if self._found is None:
+                self._found = self._system()
+            return ask(self._found)
+        except (self._sushy.exceptions.SushyError, OSError) as error:
+            self._found = None
+            raise RigError(
+                f"{self._control.url} does not do what it is asked: {error}",
+                remedy="url, user, password, system and certificate are the inventory's",
+            ) from error
+
+    def _system(self) -> Any:
+        certificate = self._control.certificate
+        service = self._sushy.Sushy(
+            self._control.url,
+            username=self._control.user,
+            password=self._control.password(),
+            verify=True if certificate is None else certificate and str(certificate.expanduser()),
+            # A retry could hit a machine that is already on again.
+            server_side_retries=0,
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+        )
+        if self._control.system is None and len(members := service.get_system_collection().members_identities) != 1:
+            raise RigError(f"{self._control.url} has {len(members)} systems: name one of them: {', '.join(members)}")
+        return service.get_system(self._control.system)
+
+
+def _sushy() -> ModuleType:
+    try:
+        import sushy  # noqa: PLC0415  optional
+    except ImportError as error:
+        raise RequirementMissing("this Python has no sushy, which speaks Redfish", remedy=REMEDY) from error
+    module: ModuleType = sushy
+    return module
+
+
+class Switch(Protocol):
+    """What takes a machine's power and gives it back."""
+
+    name: str
+    strength: str
+    """What a cut by it is, in one sentence."""
+    cannot_prove: tuple[str, ...]
+    """What a cut by it leaves open; the report repeats it."""
+    comes_back: bool
+    """Whether the machine comes up again by itself: then it is never seen off."""
+
+    def prepare(self) -> None:
+        """Do all that takes time, so that `off` is one request."""
+
+    def off(self) -> None:
+        """Take the power away at once. The operating system is not asked."""
+
+    def on(self) -> None:
+        """Give it back; nothing happens to a machine that is on."""
+
+    def state(self) -> bool | None:
+        """Whether the machine has power; None if nobody can tell."""
+
+
+class CommandSwitch:
+    """A pair of commands on this host."""
+
+    comes_back = False
+
+    def __init__(self, control: CommandControl) -> None:
+        self._control = control
+        self.name = f"command: {control.off[0]}"
+        self.strength = f"the power is taken by a command of the user's, {control.off[0]}"
+        self.cannot_prove: tuple[str, ...] = (
+            "hosts: that the user's command takes the power at once, without asking the operating system, is the "
+            "user's word",
+            *(
+                ()
+                if control.cuts_disks
+                else ("hosts: the disks keep their power at a cut: what is in their volatile caches survives",)
+            ),
+            *(() if control.state else ("hosts: no command tells whether the power is off",)),
+        )
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    def off(self) -> None:
+        """Run the command that takes the power.
+
+        Raises:
+            CommandFailed: it failed.
+            RequirementMissing: there is no such program.
+        """
+        command.succeed(self._control.off, deadline_s=COMMAND_DEADLINE_S)
+
+    def on(self) -> None:
+        """Run the command that gives it. Raises as `off`."""
+        command.succeed(self._control.on, deadline_s=COMMAND_DEADLINE_S)
+
+    def state(self) -> bool | None:
+        """Ask the command that tells.
+
+        Raises:
+            RigError: it says neither on nor off.
+        """
+        if self._control.state is None:
+            return None
+        return parse_state(command.succeed(self._control.state, deadline_s=COMMAND_DEADLINE_S))
+
+
+def parse_state(text: str) -> bool:
+    """Read the last word of ``Chassis Power is off``.
+
+    Raises:
+        RigError: it is neither on nor off.
+    """
+    words = re.findall(r"[a-z]+", text.lower())
+    if not words or words[-1] not in {"on", "off"}:
+        raise RigError(f"the power's state should end in on or off: {text.strip()[-200:] or 'nothing'}")
+    return bool(words[-1] == "on")
+
+
+class SysrqSwitch:
+    """The weakest: a write to /proc/sysrq-trigger resets the machine, and its firmware boots it again."""
+
+    name = "sysrq-b"
+    strength = "no power is taken: the kernel resets the machine without flushing anything of its own"
+    cannot_prove: tuple[str, ...] = (
+        "hosts: sysrq-b is a reset, not a power cut: the disks keep their power, so what is in their volatile caches "
+        "survives, and only what the kernel still held is lost",
+        "hosts: sysrq-b is carried out by the kernel under test, which must still be able to",
+    )
+    comes_back = True
+
+    # dd opens the file when it starts and writes when its input arrives: at the cut nothing is started any more.
+    ARM = ("dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "conv=notrunc", "status=none")
+
+    def __init__(self, start: Callable[[Sequence[str]], RemoteCommand]) -> None:
+        """``start`` starts a command on the machine, as root."""
+        self._start = start
+        self._armed: RemoteCommand | None = None
+
+    def prepare(self) -> None:
+        """Start the program whose one write is the reset, unless it runs already."""
+        if self._armed is None or self._armed.ended:
+            self._armed = self._start(self.ARM)
+
+    def off(self) -> None:
+        """Send the one byte. Whether the machine was reset, its changed boot_id says.
+
+        Raises:
+            RigError: the program ended, so the machine has read the byte, or could not, and still runs.
+        """
+        armed, self._armed = self._armed, None
+        if armed is None or armed.ended:
+            raise RigError("the program that is to reset the machine does not run")
+        try:
+            ended = armed.wait(Deadline.after(RESET_S), b"b")
+        except RigError:
+            return  # the connection broke, or fell silent
+        raise RigError(f"the machine still answers after sysrq-b: {ended.stderr.strip() or 'it said nothing'}")
+
+    def on(self) -> None:
+        """Nobody gives power that was not taken: the firmware boots the machine."""
+
+    def state(self) -> bool | None:
+        """Nobody can tell."""
+        return None
 
 
 def switch_of(control: PowerControl, start: Callable[[Sequence[str]], RemoteCommand]) -> Switch:

@@ -1,21 +1,153 @@
-"""Looks at the disks of one machine. Nothing here writes, and what could not be found out is said."""
+"""A survey of a machine's disks, read-only: marks of adoption, and the facts that the gate decides by."""
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
-from raidproof.core.layer import Machine, State
+from raidproof.core.layer import HOMEHOST, UUID_PREFIX, Machine, State
 from raidproof.guest import disk_probe as probe
-from raidproof.provider.hosts.facts import DiskFacts, Signature, Survey
-from raidproof.provider.hosts.mark import Mark, decode
+
+BLOCK = 4096
+"""Bytes of each copy."""
+MAGIC = b"raidproof mark 1\n"
+"""No tool takes it for a signature: none has one at these bytes."""
 
 _COLUMNS = "KNAME,MAJ:MIN,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINT"
 _TRUE = {"1", "true"}
 NOTHING_FOUND = 2
 """Status of blkid when none of the devices carries anything (blkid(8))."""
+
+
+class Identity(State):
+    """Which disk it is, whatever its kernel name."""
+
+    id: str
+    """The path in /dev/disk/by-id by which it was asked for."""
+    size: int
+    """Bytes."""
+    model: str | None = None
+    serial: str | None = None
+    """The manufacturer's serial number."""
+    wwn: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} (model {self.model}, serial number {self.serial}, WWN {self.wwn}, {self.size} bytes)"
+
+
+class Mark(State):
+    """That a disk was given to raidproof, by which inventory, and as which disk."""
+
+    inventory: str
+    """Digest of the inventory that was confirmed, and of the machine that it was confirmed on."""
+    serial: str
+    """The name that scenarios have for the disk: disk0, disk1, ..."""
+    identity: Identity
+
+
+def encode(mark: Mark) -> bytes:
+    """Return the block that is written."""
+    body = mark.model_dump_json().encode()
+    block = MAGIC + b"%08x %d\n" % (zlib.crc32(body), len(body)) + body
+    # Bytes 510 and 511 of a disk are the signature of a partition table, and 1080 is where ext4 has its own.
+    if len(block) > BLOCK:
+        raise ValueError(f"a mark of {len(block)} bytes does not fit into {BLOCK}")
+    return block.ljust(BLOCK, b"\0")
+
+
+def decode(block: bytes) -> Mark | None:
+    """Read a block; None if it is no mark, or a damaged one."""
+    head, _, rest = block.removeprefix(MAGIC).partition(b"\n")
+    if not block.startswith(MAGIC):
+        return None
+    try:
+        crc, length = int(head[:8], 16), int(head[9:])
+        body = rest[:length]
+        if zlib.crc32(body) != crc or len(body) != length:
+            return None
+        return Mark.model_validate(json.loads(body))
+    except (ValueError, ValidationError):
+        return None
+
+
+class Signature(State):
+    """Something on a disk, or on a partition of it, by which its content is known."""
+
+    device: str
+    """The device that carries it, by its kernel name: ``sdb`` or ``sdb1``."""
+    kind: str
+    """As libblkid has it: ext4, xfs, linux_raid_member, LVM2_member, crypto_LUKS, zfs_member, gpt, dos, ..."""
+    label: str | None = None
+    """For a RAID member the array's name, its home host before it."""
+    uuid: str | None = None
+
+    @property
+    def ours(self) -> bool:
+        """Whether nobody but us can have put it there."""
+        if self.kind == "linux_raid_member":
+            return self.label is not None and self.label.startswith(f"{HOMEHOST}:")
+        return self.kind in {"xfs_external_log", "jbd"} and (self.uuid or "").startswith(UUID_PREFIX)
+
+    def __str__(self) -> str:
+        named = " ".join(f"{word} {value!r}" for word, value in (("named", self.label),) if value)
+        return f"{self.kind}{' ' + named if named else ''} on {self.device}"
+
+
+class DiskFacts(State):
+    """One block device as found. What its partitions are used for counts as its own."""
+
+    name: str
+    """The kernel's name of it in this boot."""
+    number: str
+    """Major and minor number, as ``8:16``."""
+    kind: str
+    """As lsblk has it: disk, part, lvm, raid5, crypt, mpath, loop, rom, ..."""
+    size: int
+    """Bytes."""
+    read_only: bool
+    model: str | None = None
+    serial: str | None = None
+    wwn: str | None = None
+    partitions: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    """Where it is mounted, or what stands on it."""
+    swaps: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    """Block devices that are made of it: md0, dm-3, bcache0, loop2."""
+    openers: tuple[str, ...] = ()
+    """Processes that have it open, by name and number."""
+    claimed: bool = False
+    """Whether the kernel refuses to open it exclusively, without saying for whom."""
+    signatures: tuple[Signature, ...] = ()
+    blank: bool = False
+    """Whether its first and last MiB are zero, but for our mark."""
+    mark: Mark | None = None
+    """Of its first 4 KiB, or else of its last."""
+    first_mark: bool = False
+    """Whether the first 4 KiB carry it."""
+    unknown: tuple[str, ...] = ()
+    """What could not be found out about it."""
+
+
+class Survey(State):
+    """The disks of one machine, as found at one time."""
+
+    machine: str
+    machine_id: str
+    """From /etc/machine-id: another installation has another one."""
+    links: dict[str, str]
+    """Number of the block device that each name leads to, of those that were asked for."""
+    dangling: tuple[str, ...] = ()
+    """Names that exist and lead to nothing, or to no block device."""
+    disks: dict[str, DiskFacts]
+    """By number."""
+    unknown: tuple[str, ...] = ()
+    """What could not be found out at all."""
 
 
 def probe_command(paths: Iterable[str]) -> list[str]:

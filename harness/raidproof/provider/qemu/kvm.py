@@ -13,9 +13,8 @@ from raidproof.core.log import step
 from raidproof.core.units import MIB
 from raidproof.image import cache, kernel
 from raidproof.image.kernel import Kernel, initramfs
-from raidproof.image.kernel.probe import cpu_identity
-from raidproof.provider.qemu.emulator import PROGRAM
-from raidproof.provider.qemu.machine import Accelerator, bare_machine
+from raidproof.image.kernel.catalogue import cpu_identity
+from raidproof.provider.qemu.machine import PROGRAM, Accelerator, bare_machine
 
 DEVICE = Path("/dev/kvm")
 TRIAL_S = 8

@@ -1,24 +1,44 @@
-"""Provider ``qemu``: any kernel for PCs, several CPUs. Member disks come from the disk engine by QEMU's NBD client."""
+"""A machine of provider ``qemu``: emulator, configuration disk, forwarded port, member disks by NBD."""
 
+import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shlex
+import socket
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
+import paramiko
+
 from raidproof.core import command
-from raidproof.core.errors import RequestError
-from raidproof.core.topology import MachineSpec
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.log import step
+from raidproof.core.topology import MachineSpec, Role, Topology
 from raidproof.core.units import MIB
+from raidproof.image import apt, cache
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
-from raidproof.machine.member_disks import MemberDisks
+from raidproof.machine.login import LabKeys
+from raidproof.machine.machine import MemberDisks
 from raidproof.namespace.network import hardware_address
 from raidproof.provider.guest_power import GuestPower
-from raidproof.provider.qemu import emulator
-from raidproof.provider.qemu.emulator import PROGRAM
 
+BLOCK_BYTES = 4096
+
+PROGRAM = "qemu-system-x86_64"
+TRUSTED = (10, 0)
+"""The oldest version under which no such oops was seen; those between 7.2 and it were not tried."""
+SUITE = "trixie"
+_PARTS = re.compile(r"qemu-system-(?:x86|common|data)|seabios|lib\S+|zlib1g")
+CHUNK = 1 << 16
+LOOPBACK = "127.0.0.1"
 NAME = "qemu"
 CANNOT_PROVE = (
     "qemu: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
@@ -35,6 +55,101 @@ EMULATED = (
 """What emulation cannot prove besides."""
 FIRST_SLOT, LAST_SLOT, FUNCTIONS = 1, 0x1E, 8
 """Of q35's root bus: slot 0 is the host bridge's, slot 0x1f the chip set's."""
+
+
+def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
+    """Return the archive of one machine, padded to whole disk blocks."""
+    serials = " ".join(disk.serial for disk in topology.disks) if spec.role is Role.SERVER else ""
+    environment = {
+        "ADDRESS": str(spec.address),
+        "ROLE": spec.role.value,
+        "SERIALS": serials,
+    }
+    hosts = "127.0.0.1 localhost\n" + "".join(f"{one.address.ip} {one.name}\n" for one in topology.machines)
+    files = {
+        "etc/hostname": (spec.name + "\n", 0o644),
+        "etc/hosts": (hosts, 0o644),
+        "etc/machine-id": (sha256(f"{spec.name} {keys.host.public}".encode()).hexdigest()[:32] + "\n", 0o444),
+        "etc/ssh/ssh_host_ed25519_key": (keys.host.private, 0o600),
+        "etc/ssh/ssh_host_ed25519_key.pub": (keys.host.public, 0o644),
+        "root/.ssh/authorized_keys": (keys.user.public, 0o600),
+        "etc/raidproof/machine.env": (
+            "".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()),
+            0o644,
+        ),
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, (content, mode) in files.items():
+            data = content.encode()
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+    data = buffer.getvalue()
+    return data + bytes(-len(data) % BLOCK_BYTES)
+
+
+def version() -> tuple[int, ...]:
+    """Return the version of this host's QEMU.
+
+    Raises:
+        RequirementMissing: there is none.
+    """
+    said = command.succeed([PROGRAM, "--version"])
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    if found is None:
+        raise RigError(f"{PROGRAM} does not say its version: {said.strip()[:80]}")
+    return tuple(map(int, found.groups()))
+
+
+def for_emulation() -> tuple[str, ...]:
+    """Return the words that start a QEMU whose emulation can be trusted; fetch one where this host's cannot.
+
+    Raises:
+        RequirementMissing, RigError: it cannot be fetched.
+    """
+    if version() >= TRUSTED:
+        return (PROGRAM,)
+    folder = cache.build("qemu", cache.digest("1", SUITE, _PARTS.pattern), _fetch)
+    # Its own C library and all the others, too, so that this host's need not fit.
+    libraries = folder / "tree" / "usr" / "lib" / "x86_64-linux-gnu"
+    share = folder / "tree" / "usr" / "share"
+    return (
+        *(str(libraries / "ld-linux-x86-64.so.2"), "--library-path", f"{libraries}:{libraries / 'pulseaudio'}"),
+        str(folder / "tree" / "usr" / "bin" / PROGRAM),
+        *("-L", str(share / "qemu"), "-L", str(share / "seabios")),
+    )
+
+
+def _fetch(partial: Path) -> None:
+    step(f"fetching QEMU from Debian {SUITE}: the emulation of this host's is not to be trusted")
+    scratch = partial / cache.SCRATCH
+    scratch.mkdir()
+    for package in apt.download_behind(SUITE, "qemu-system-x86", _PARTS, scratch).values():
+        apt.unpack(package, partial / "tree")
+
+
+def forward(transport: paramiko.Transport, connect: Callable[[], socket.socket]) -> int:
+    """Let whoever connects to the returned port on the machine's loopback be heard by what ``connect`` connects to.
+
+    It takes the place of an earlier one, and ends with the SSH connection.
+
+    Raises:
+        paramiko.SSHException: the machine's SSH server does not allow it.
+    """
+
+    def accept(channel: paramiko.Channel, _origin: tuple[str, int], _to: tuple[str, int]) -> None:
+        threading.Thread(target=_carry, args=(channel, connect), daemon=True, name="forward").start()
+
+    return transport.request_port_forward(LOOPBACK, 0, accept)
+
+
+def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
+    """Carry what comes until either side ends; nothing is ever said to the machine."""
+    with suppress(OSError, EOFError), connect() as heard:
+        while data := channel.recv(CHUNK):
+            heard.sendall(data)
+    channel.close()
 
 
 class Accelerator(StrEnum):
@@ -189,7 +304,7 @@ def _processors(spec: MachineSpec) -> list[str]:
 
 def program_for(accelerator: Accelerator) -> tuple[str, ...]:
     """Return the words that start the QEMU for a machine; fetches one for emulation where this host's is too old."""
-    return (PROGRAM,) if accelerator is Accelerator.KVM else emulator.for_emulation()
+    return (PROGRAM,) if accelerator is Accelerator.KVM else for_emulation()
 
 
 def overlay_path(directory: Path, machine: str) -> Path:

@@ -1,25 +1,67 @@
-"""A Vagrant box of our own: an image of ours with a kernel that boots it, so that nothing has to be downloaded."""
+"""Vagrant boxes: one made from our image and kernel, and users' boxes made fit for a lab."""
 
+import base64
 import json
+import os
+import re
+import shlex
+import socket
 import tarfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import paramiko
 
 from raidproof.core import command
-from raidproof.core.errors import RigError
-from raidproof.core.log import step
+from raidproof.core.errors import RequestError, RequirementMissing, RigError, nearest
+from raidproof.core.log import logger, step
+from raidproof.core.topology import Role, SoftwareSpec
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.guest.keeper.config import SERVER_UNITS
 from raidproof.image import cache
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
+from raidproof.machine.login import Way, connect_in_lab
+from raidproof.machine.machine import Machine
+from raidproof.provider.hosts.inventory import BY_ID, OURS
+from raidproof.provider.hosts.login import require_root
 from raidproof.provider.vagrant.libvirt import pool_volume, virtual_size_gib
 
+PROGRAMS = {
+    Role.SERVER: {
+        "python3": "what is measured is collected by a script",
+        "mdadm": "it makes the arrays",
+        "wipefs": "old signatures are taken off the members",
+        "blkid": "file systems are known by it",
+        "lsblk": "the stack is read back by it",
+        "exportfs": "it exports the file systems",
+        "rpc.nfsd": "it starts the NFS server",
+        "rpc.mountd": "it answers who may mount",
+        "nfsdcld": "without it no client gets its locks back after a crash",
+        "udevadm": "it names the members",
+    },
+    Role.CLIENT: {
+        "python3": "the writing clients are scripts",
+        "mount.nfs": "it mounts the export",
+    },
+}
+"""What a box must have besides a shell and sudo, and what for."""
+RUNTIME = "/run/raidproof"
+CONSOLE = "/sys/class/tty/console/active"
+CLIENT_ID = "/sys/module/nfs/parameters/nfs4_unique_id"
+ASSEMBLY = ("64-md-raid-assembly.rules", "65-md-incremental.rules")
+"""udev's rules by which distributions assemble every array that they see."""
+
+SCAN_S = 5.0
+"""What one attempt to read a host key may take."""
 VERSION = "1"
 """Part of the address: to be raised when what is built here changes."""
 BUILD_DEADLINE_S = 600.0
 DISK, MODULES, FILE = "box.img", "modules.img", "raidproof.box"
 ARGUMENTS = "console=ttyS0 panic=1 net.ifnames=0 raidproof.dhcp"
 """The kernel's command line. The first user space asks for a lease: Vagrant knows a machine by it."""
-
 _VAGRANTFILE = """\
 # How this box boots: by its own kernel, without a boot loader. The root is found by its label.
 Vagrant.configure("2") do |config|
@@ -40,6 +82,197 @@ Vagrant.configure("2") do |config|
   end
 end
 """
+PREFIX = "box:"
+"""What an image's name begins with that is the name of a box."""
+NAME = "vagrant"
+"""The one provider that has boxes."""
+_SLASH = "-VAGRANTSLASH-"
+
+
+class BoxGuest:
+    """What is done in one such machine."""
+
+    def __init__(self, box: str, serials: Sequence[str]) -> None:
+        """``serials`` are its member disks; only the server has some."""
+        self.box = box
+        self._serials = serials
+        self._known = False
+        self.silent = False
+        """Whether its kernel says nothing on the serial console."""
+
+    def prepare(self, machine: Machine) -> None:
+        """Do what a reboot undoes, and at the first boot what is there to stay.
+
+        Raises:
+            RequestError: nobody is root there.
+            RequirementMissing: the box lacks a program; says which and what for.
+            RigError: the machine does not do as it is told.
+        """
+        first, self._known = not self._known, True
+        if first:
+            require_root(machine)
+            self._require_programs(machine)
+            self.silent = "ttyS0" not in machine.get(CONSOLE).split()
+        machine.succeed(["mkdir", "--parents", RUNTIME])
+        machine.run(["dmesg", "--console-level", "debug"])
+        if machine.spec.role is Role.SERVER:
+            self._serve(machine, first=first)
+        else:
+            # An NFSv4 server tells clients apart by their host names, and copies of one box all have the same.
+            machine.succeed(["modprobe", "nfs"])
+            machine.put(machine.name, CLIENT_ID)
+        if first:
+            # What a first boot writes, as host keys, must outlive a power cut.
+            machine.succeed(["sync"])
+
+    def _require_programs(self, machine: Machine) -> None:
+        wanted = PROGRAMS[machine.spec.role]
+        found = {line.rpartition("/")[2] for line in machine.run(["which", *wanted]).stdout.splitlines()}
+        lacks = [f"{program} ({reason})" for program, reason in wanted.items() if program not in found]
+        if lacks:
+            raise RequirementMissing(
+                f"{machine.name}: box {self.box} lacks {', '.join(lacks)}",
+                remedy="install what has them and package the box anew, or take an image of ours",
+            )
+
+    def _serve(self, machine: Machine, *, first: bool) -> None:
+        # Before it is masked: a masked unit has forgotten how it is stopped.
+        machine.run(["systemctl", "stop", *SERVER_UNITS], deadline_s=60)
+        if first:
+            # Else the next boot would serve before the file system is mounted, and clients find stale handles.
+            machine.succeed(["systemctl", "mask", *SERVER_UNITS], deadline_s=60)
+            for rules in ASSEMBLY:
+                machine.succeed(["ln", "--symbolic", "--force", "/dev/null", f"/etc/udev/rules.d/{rules}"])
+            machine.succeed(["udevadm", "control", "--reload"])
+        machine.run(["systemctl", "start", "rpcbind.socket", "rpc_pipefs.target"], deadline_s=60)
+        machine.succeed(["modprobe", "nfsd"])
+        if not machine.run(["mountpoint", "--quiet", "/proc/fs/nfsd"]).ok:
+            machine.succeed(["mount", "-t", "nfsd", "nfsd", "/proc/fs/nfsd"])
+        if (threads := machine.get("/proc/fs/nfsd/threads").strip()) != "0":
+            raise RigError(f"{machine.name}: box {self.box} keeps {threads} nfsd threads of its own")
+        self._name_members(machine)
+
+    def _name_members(self, machine: Machine) -> None:
+        machine.succeed(["udevadm", "settle", "--timeout=60"], deadline_s=90)
+        # Its own start-up may have assembled them already. Arrays in use, as that of a root, say no.
+        stopped = machine.run(["mdadm", "--stop", "--scan"])
+        logger.debug("%s: %s", machine.name, (stopped.stdout + stopped.stderr).strip())
+        if not self._serials:
+            return
+        shown = [f"{BY_ID}virtio-{serial}" for serial in self._serials]
+        devices = machine.resolve(shown)
+        for serial, device in zip(self._serials, devices, strict=True):
+            # Not after udev's link, which goes and comes with each event of the disk.
+            machine.succeed(["ln", "--symbolic", "--force", "--no-dereference", device, f"{BY_ID}{OURS}{serial}"])
+        caches = [f"/sys/block/{device.removeprefix('/dev/')}/queue/write_cache" for device in devices]
+        for serial, path in zip(self._serials, caches, strict=True):
+            if (cache := machine.get(path).strip()) != "write back":
+                raise RigError(f"{machine.name}: {serial} has its cache {cache}: nothing would be flushed")
+
+
+@dataclass(frozen=True)
+class BoxLogin:
+    """The way in by a user's name and keys; what needs root goes through sudo."""
+
+    address: str
+    port: int
+    user: str
+    keys: tuple[Path, ...]
+    """Private keys that the box accepts."""
+    host_key: paramiko.PKey
+    """By which the machine must prove itself, at each connection."""
+    make_socket: Callable[[], socket.socket]
+    """Makes a TCP socket on the lab's network."""
+
+    def connect(self) -> socket.socket:
+        """Connect on the lab's network.
+
+        Raises:
+            OSError: it does not answer now.
+        """
+        return connect_in_lab(self.make_socket, self.address, self.port)
+
+    def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
+        """Log in; a machine with another host key than at its first boot is refused."""
+        name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+        client.get_host_keys().add(name, self.host_key.get_name(), self.host_key)
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        client.connect(
+            self.address,
+            port=self.port,
+            username=self.user,
+            key_filename=[str(path) for path in self.keys],  # type: ignore[arg-type]  # its types know of no list
+            sock=way,
+            look_for_keys=False,
+            allow_agent=False,
+            timeout=timeout_s,
+            banner_timeout=timeout_s,
+            auth_timeout=timeout_s,
+        )
+
+    def command(self, argv: Sequence[str]) -> str:
+        """Return the command for the login shell, whatever shell that is, as root."""
+        if self.user == "root":
+            return shlex.join(argv)
+        # A shell of root's, because some of what is asked is the shell's own: `command -v`.
+        return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+
+    def save(self, directory: Path, machine: str) -> None:
+        """Write it into a lab's directory, for whoever logs in to a kept lab."""
+        said: dict[str, Any] = {
+            "address": self.address,
+            "port": self.port,
+            "user": self.user,
+            "keys": [str(one) for one in self.keys],
+        }
+        said["host_key"] = [self.host_key.get_name(), self.host_key.get_base64()]
+        _file(directory, machine).write_text(json.dumps(said))
+
+
+def saved(directory: Path, machine: str, make_socket: Callable[[], socket.socket]) -> BoxLogin | None:
+    """Return the way into a machine of a kept lab, with its host key as it was pinned; None if it is of our making."""
+    if not (file := _file(directory, machine)).exists():
+        return None
+    said = json.loads(file.read_text())
+    name, blob = said["host_key"]
+    host_key = paramiko.PKey.from_type_string(name, base64.b64decode(blob))
+    keys = tuple(map(Path, said["keys"]))
+    return BoxLogin(said["address"], said["port"], said["user"], keys, host_key, make_socket)
+
+
+def _file(directory: Path, machine: str) -> Path:
+    return directory / f"{machine}.login.json"
+
+
+def learn_host_key(
+    make_socket: Callable[[], socket.socket], address: str, port: int, deadline: Deadline
+) -> paramiko.PKey:
+    """Return the key by which a machine proves itself, unproven: to be read once, right after its first boot.
+
+    That is safe here and nowhere else: the lab's network is in a namespace of its own, its bridge carries nothing but
+    the lab's machines, and DHCP gives each address to one hardware address. Whoever answers is the machine meant.
+
+    Raises:
+        DeadlineExceeded: it did not show one.
+    """
+    return wait_until(lambda: _shown(make_socket, address, port), deadline, f"the host key of {address}")
+
+
+def _shown(make_socket: Callable[[], socket.socket], address: str, port: int) -> paramiko.PKey | None:
+    try:
+        connection = connect_in_lab(make_socket, address, port)
+    except OSError:
+        return None
+    connection.settimeout(SCAN_S)
+    transport = paramiko.Transport(connection)
+    try:
+        transport.start_client(timeout=SCAN_S)
+        return transport.get_remote_server_key()
+    except (OSError, EOFError, paramiko.SSHException):
+        return None
+    finally:
+        transport.close()
+        connection.close()
 
 
 @dataclass(frozen=True)
@@ -140,3 +373,97 @@ def environment(home: Path) -> dict[str, str]:
         "VAGRANT_NO_COLOR": "1",
         "LC_ALL": "C.UTF-8",
     }
+
+
+@dataclass(frozen=True)
+class UserBox:
+    """One version of a box for libvirt."""
+
+    name: str
+    version: str
+    """``0`` where it was added from a file, without a version."""
+    folder: Path
+    """Of all its versions, in the folder ``boxes`` of a VAGRANT_HOME."""
+    content: Path
+    """Of its files."""
+
+    @property
+    def images(self) -> tuple[tuple[Path, str], ...]:
+        """Its disk with the name under which Vagrant would upload it. One with several disks is left to Vagrant."""
+        described = json.loads((self.content / "metadata.json").read_text())
+        disk = self.content / "box.img"
+        return () if described.get("disks") else ((disk, pool_volume(self.name, disk, "box", self.version)),)
+
+    def __str__(self) -> str:
+        return self.name if self.version == "0" else f"{self.name} {self.version}"
+
+
+def asked(software: SoftwareSpec) -> str | None:
+    """Return the name of the box that a machine is to be made of, or None."""
+    image = software.image or ""
+    return image.removeprefix(PREFIX) if image.startswith(PREFIX) else None
+
+
+def refuse(software: SoftwareSpec, provider: str) -> None:
+    """Do nothing if such a machine can be: a box brings its kernel and its packages, and needs Vagrant.
+
+    Raises:
+        RequestError: it cannot; says why.
+    """
+    if (name := asked(software)) is None:
+        return
+    if provider != NAME:
+        raise RequestError(
+            f"{software.image}: provider {provider} has no boxes", remedy=f"--provider {NAME}, or another image"
+        )
+    others = {"kernel": software.kernel, "modules": software.modules, "packages": software.packages}
+    if also := [what for what, value in others.items() if value]:
+        raise RequestError(
+            f"{software.image} brings its own kernel and packages; asked for besides: {', '.join(also)}",
+            remedy="ask for a box, or for the other image with these",
+        )
+    find(name)
+
+
+def boxes() -> Path:
+    """Return the folder of the user's boxes."""
+    return Path(os.environ.get("VAGRANT_HOME") or "~/.vagrant.d").expanduser() / "boxes"
+
+
+def names() -> list[str]:
+    """Return the names of all boxes for libvirt."""
+    found = boxes().glob("*") if boxes().is_dir() else ()
+    return sorted(folder.name.replace(_SLASH, "/") for folder in found if _contents(folder))
+
+
+def find(name: str) -> UserBox:
+    """Return the newest version of a box.
+
+    Raises:
+        RequestError: there is none of that name for libvirt; names the nearest.
+    """
+    known = names()
+    if not known:
+        raise RequestError(
+            f"no box {name!r}: {boxes()} has none for libvirt", remedy="vagrant box add --provider libvirt fetches one"
+        )
+    if name not in known:
+        raise RequestError(f"no box {name!r} for libvirt in {boxes()}", remedy=nearest(name, known))
+    folder = boxes() / name.replace("/", _SLASH)
+    content = max(_contents(folder), key=lambda one: _order(_version(folder, one)))
+    return UserBox(name, _version(folder, content), folder, content)
+
+
+def _contents(folder: Path) -> list[Path]:
+    # BOX/VERSION/libvirt; since Vagrant 2.4 boxes of one architecture lie in BOX/VERSION/ARCHITECTURE/libvirt.
+    found = [file for pattern in ("*", "*/*") for file in folder.glob(f"{pattern}/libvirt/metadata.json")]
+    return sorted(file.parent for file in found)
+
+
+def _version(folder: Path, content: Path) -> str:
+    return content.relative_to(folder).parts[0]
+
+
+def _order(version: str) -> list[int]:
+    """Order versions as RubyGems does: 1.0.pre is before 1.0."""
+    return [*(int(part) if part.isdecimal() else -1 for part in re.split(r"[.-]", version)), 0]

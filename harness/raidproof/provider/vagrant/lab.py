@@ -7,20 +7,16 @@ from raidproof.core.topology import MachineSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.image import image, kernel
 from raidproof.image.kernel import Kernel
-from raidproof.machine.machine import Machine
-from raidproof.machine.power import OWN_POWEROFF
+from raidproof.machine.machine import OWN_POWEROFF, Machine
 from raidproof.machine.transport import Transport
 from raidproof.namespace import Enclosure
 from raidproof.namespace.network import hardware_address
 from raidproof.provider.provider import Provider, Site
 from raidproof.provider.qemu import kvm
-from raidproof.provider.qemu.emulator import PROGRAM
 from raidproof.provider.qemu.kvm import KvmAnswer
-from raidproof.provider.qemu.machine import Accelerator
-from raidproof.provider.vagrant import box, libvirt, user_box
-from raidproof.provider.vagrant.box import Box
-from raidproof.provider.vagrant.box_guest import BoxGuest
-from raidproof.provider.vagrant.box_login import BoxLogin, learn_host_key
+from raidproof.provider.qemu.machine import PROGRAM, Accelerator
+from raidproof.provider.vagrant import box, libvirt
+from raidproof.provider.vagrant.box import Box, BoxGuest, BoxLogin, UserBox, learn_host_key
 from raidproof.provider.vagrant.libvirt import Libvirt
 from raidproof.provider.vagrant.machine import (
     CANNOT_PROVE,
@@ -32,7 +28,6 @@ from raidproof.provider.vagrant.machine import (
     Vagrant,
     VagrantPower,
 )
-from raidproof.provider.vagrant.user_box import UserBox
 from raidproof.provider.vagrant.vagrantfile import Guest
 
 HOST_KEY_DEADLINE_S = 60.0
@@ -67,9 +62,9 @@ class Vagrants(Provider):
         self.answer = kvm.find_out()
         for machine in topology.machines:
             asked = machine.software
-            user_box.refuse(asked, NAME)
-            if (name := user_box.asked(asked)) is not None:
-                self.boxes[machine.name] = user_box.find(name)
+            box.refuse(asked, NAME)
+            if (name := box.asked(asked)) is not None:
+                self.boxes[machine.name] = box.find(name)
                 continue
             self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
             self.boxes[machine.name] = box.get(image.get(asked), found)

@@ -11,13 +11,11 @@ from raidproof.core.errors import RigError
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
-from raidproof.machine.console import cause_of_death, console_logs
-from raidproof.machine.member_disks import cut_power
-from raidproof.machine.power import OWN_POWEROFF, Cut
+from raidproof.machine.kernel_log import cause_of_death, console_logs
+from raidproof.machine.machine import OWN_POWEROFF, Cut, cut_power
 from raidproof.namespace import Enclosure
-from raidproof.provider.vagrant.box import Box, environment
+from raidproof.provider.vagrant.box import Box, UserBox, environment
 from raidproof.provider.vagrant.libvirt import Libvirt
-from raidproof.provider.vagrant.user_box import UserBox
 from raidproof.provider.vagrant.vagrantfile import FILE, Guest, lab_json
 
 NAME = "vagrant"

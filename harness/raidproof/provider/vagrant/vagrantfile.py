@@ -9,7 +9,7 @@ from typing import Any
 from raidproof.core.topology import GATEWAY, MachineSpec
 from raidproof.core.units import MIB
 from raidproof.image import recipe
-from raidproof.machine.member_disks import MemberDisks
+from raidproof.machine.machine import MemberDisks
 from raidproof.namespace.network import hardware_address
 from raidproof.provider.vagrant.libvirt import NETWORK, POOL
 

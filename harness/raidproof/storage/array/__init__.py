@@ -1,8 +1,10 @@
 """The RAID array: what is asked, the commands, what is found, and the array of a machine."""
 
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
-from raidproof.storage.array.bitmap import Bitmap, examine_bitmap_command, parse_bitmaps
-from raidproof.storage.array.command import (
+from raidproof.storage.array.array import (
+    SYNC_DEADLINE_S,
+    Array,
+    Scrub,
+    Upkeep,
     assemble_command,
     check_command,
     create_command,
@@ -11,12 +13,30 @@ from raidproof.storage.array.command import (
     stop_command,
     zero_command,
 )
-from raidproof.storage.array.expected_deviation import ExpectedDeviation
-from raidproof.storage.array.member import EVENT_MARGIN, Identity, examine_command, parse_examine, serial_of, stale
-from raidproof.storage.array.old_data import holders_of_old_data
-from raidproof.storage.array.spec import ArraySpec, Geometry, Level, Md, capacity, data_disks, disk_path
-from raidproof.storage.array.state import ArrayState, MdState, MemberState, parse_md
-from raidproof.storage.array.upkeep import Upkeep
+from raidproof.storage.array.spec import (
+    ArraySpec,
+    Geometry,
+    Level,
+    Md,
+    capacity,
+    data_disks,
+    disk_path,
+    holders_of_old_data,
+)
+from raidproof.storage.array.state import (
+    EVENT_MARGIN,
+    ArrayState,
+    ExpectedDeviation,
+    Identity,
+    MdState,
+    MemberState,
+    examine_command,
+    parse_examine,
+    parse_md,
+    serial_of,
+    stale,
+)
+from raidproof.storage.array.superblock import Bitmap, examine_bitmap_command, parse_bitmaps
 
 __all__ = [
     "EVENT_MARGIN",

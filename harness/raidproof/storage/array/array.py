@@ -1,31 +1,142 @@
-"""An md array of a machine: created, activated, deactivated, destroyed, checked."""
+"""An md array of a machine: its commands, its life from creation to destruction, its maintenance."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from raidproof.core.errors import NotEffective, RigError
-from raidproof.core.layer import Machine, State, read_files, require_effective
+from raidproof.core.errors import NotEffective, RequestError, RigError
+from raidproof.core.layer import HOMEHOST, Machine, State, read_files, require_effective
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.storage.array.bitmap import Bitmap, examine_bitmap_command, parse_bitmaps
-from raidproof.storage.array.command import (
-    assemble_command,
-    check_command,
-    create_commands,
-    readwrite_command,
-    repair_command,
-    stop_command,
-    zero_command,
-)
-from raidproof.storage.array.expected_deviation import ExpectedDeviation
-from raidproof.storage.array.member import Identity, examine_command, parse_examine, serial_of
 from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
-from raidproof.storage.array.state import ArrayState, MdState, asked_of, found_of, parse_md, state_paths
+from raidproof.storage.array.state import (
+    ArrayState,
+    ExpectedDeviation,
+    Identity,
+    MdState,
+    asked_of,
+    examine_command,
+    found_of,
+    parse_examine,
+    parse_md,
+    serial_of,
+    state_paths,
+)
+from raidproof.storage.array.superblock import Bitmap, examine_bitmap_command, parse_bitmaps
 
 SYNC_DEADLINE_S = 600.0
 _POLL_S = 0.1
 START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
 """Whether md starts an array that is dirty and degraded (Documentation/admin-guide/md.rst)."""
+Action = Literal["check", "repair", "resync"]
+START_DEADLINE_S = 20.0
+
+
+def create_command(md: Md) -> list[str]:
+    """Write an array's metadata onto its members and bring it online."""
+    policy = {
+        "bitmap": [
+            "--bitmap=internal",
+            *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
+        ],
+        # RAID1, 4, 5, 6 and 10 without one would be asked about it by mdadm 4.3 and later.
+        "resync": ["--bitmap=none", "--consistency-policy=resync"],
+        "ppl": ["--consistency-policy=ppl"],
+        "journal": [f"--write-journal={md.journal}"],
+    }
+    return [
+        "mdadm",
+        "--create",
+        md.device,
+        # Without --run mdadm asks whether a member that carries something may be overwritten.
+        "--run",
+        "--metadata=1.2",
+        f"--homehost={HOMEHOST}",
+        f"--level={md.level}",
+        f"--raid-devices={len(md.members)}",
+        *([f"--spare-devices={len(md.spares)}"] if md.spares else []),
+        *([f"--chunk={md.chunk_size // 1024}K"] if md.chunk_size else []),
+        *([f"--layout={md.layout}"] if md.layout else []),
+        *policy.get(md.consistency_policy, []),
+        *md.members,
+        *md.spares,
+    ]
+
+
+def create_commands(spec: ArraySpec) -> list[list[str]]:
+    """Everything that creates an array, in order."""
+    trusted = ["--assume-clean"] if spec.assume_clean else []
+    # RAID0 refuses the word, having nothing that could be unclean.
+    return [
+        command[:4] + (trusted if md.level is not Level.RAID0 else []) + command[4:]
+        for md in spec.devices
+        for command in [create_command(md)]
+    ]
+
+
+def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
+    """Bring an array online that exists.
+
+    Neither --force nor --run: after a power cut a complete array starts even if it is dirty, and one that does not
+    start by itself is a finding. ``starts_dirty``: mdadm is to leave it to md whether a dirty and degraded array may
+    start; its metadata is not touched, as --force would.
+    """
+    return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
+
+
+def stop_command(devices: Iterable[str]) -> list[str]:
+    """Take arrays offline, in the order given."""
+    return ["mdadm", "--stop", *devices]
+
+
+def zero_command(paths: Iterable[str]) -> list[str]:
+    """Make the metadata of an array disappear from its members."""
+    return ["mdadm", "--zero-superblock", *paths]
+
+
+def check_command(devices: Sequence[str]) -> list[str]:
+    """Let arrays compare their copies or parity in the background."""
+    return ["mdadm", "--action=check", *devices]
+
+
+def repair_command(devices: Sequence[str]) -> list[str]:
+    """Let arrays write the copies or the parity anew that differ, in the background."""
+    return ["mdadm", "--action=repair", *devices]
+
+
+def fail_command(md: Md, path: str) -> list[str]:
+    """Declare a member faulty."""
+    return ["mdadm", md.device, "--fail", path]
+
+
+def remove_command(md: Md, path: str) -> list[str]:
+    """Take a faulty member out."""
+    return ["mdadm", md.device, "--remove", path]
+
+
+def add_command(md: Md, path: str) -> list[str]:
+    """Add a disk without metadata; an array that misses a member is rebuilt onto it."""
+    return ["mdadm", md.device, "--add", path]
+
+
+def re_add_command(md: Md, path: str) -> list[str]:
+    """Take a former member back; only what its bitmap has marked since is rebuilt."""
+    return ["mdadm", md.device, "--re-add", path]
+
+
+def grow_command(md: Md, members: int) -> list[str]:
+    """Reshape an array to more members, which it takes from its spares.
+
+    Without a backup file: with metadata 1.2, mdadm moves the start of the data into the room that it leaves before
+    it, so that no stripe is ever written over one that is still needed (mdadm(8), "data-offset").
+    """
+    return ["mdadm", "--grow", md.device, f"--raid-devices={members}"]
+
+
+def readwrite_command(devices: Iterable[str]) -> list[str]:
+    """Let arrays resync that wait, just assembled, for the first write to them."""
+    return ["mdadm", "--readwrite", *devices]
 
 
 class Scrub(State):
@@ -247,3 +358,121 @@ def why_unchecked(md: Md, found: MdState) -> str | None:
     if found.degraded:
         return "degraded: there is nothing to compare with"
     return None
+
+
+class Progress(NamedTuple):
+    """How far md has come with what it does in the background."""
+
+    action: str
+    """``resync``, ``recover``, ``check``, ``repair``, ``reshape``; ``idle`` is nothing."""
+    done: int
+    """Sectors of each member."""
+    total: int
+
+
+def parse_progress(action: str, completed: str) -> Progress:
+    """Read md's sync_action and sync_completed: ``1280 / 587776``, ``none`` or ``delayed``."""
+    match = re.fullmatch(r"(\d+) / (\d+)", completed.strip())
+    return Progress(action.strip(), *(map(int, match.groups()) if match else (0, 0)))
+
+
+class Upkeep:
+    """One md device of an array, under an administrator's hands."""
+
+    def __init__(self, array: Array, md: Md) -> None:
+        self.md = md
+        self._machine = array.machine
+        self._files = f"/sys/block/{md.name}/md"
+
+    @classmethod
+    def with_member(cls, array: Array, serial: str) -> "Upkeep":
+        """Return the md device that has this disk as a member.
+
+        Raises:
+            RequestError: none has, or it keeps nothing twice.
+        """
+        for md in array.spec.devices:
+            if disk_path(serial) in md.members:
+                return cls(array, md).require_redundancy()
+        raise RequestError(f"{serial} is no member of the array: {', '.join(array.spec.members)}")
+
+    def require_redundancy(self) -> "Upkeep":
+        """Raise RequestError if the md device keeps nothing twice."""
+        if self.md.level is Level.RAID0:
+            raise RequestError(f"{self.md.device} is a RAID0: nothing in it can be missed, resynced or checked")
+        return self
+
+    def take_out(self, serial: str) -> None:
+        """Declare a member faulty and take it out.
+
+        Raises:
+            DeadlineExceeded: md does not let go of it.
+        """
+        path = disk_path(serial)
+        self._machine.succeed(fail_command(self.md, path))
+        # Busy as long as a request to it is on its way.
+        wait_until(
+            lambda: self._machine.run(remove_command(self.md, path)).ok,
+            Deadline.after(START_DEADLINE_S),
+            f"{self.md.device} to let go of {serial}",
+        )
+
+    def take_back(self, serial: str) -> None:
+        """Take a former member back: with a bitmap, what has been written since is rebuilt."""
+        self._machine.succeed(re_add_command(self.md, disk_path(serial)))
+
+    def put_in(self, serial: str) -> None:
+        """Put a disk in as if it were a new one: all of it is rebuilt, and it gets another Device UUID."""
+        path = disk_path(serial)
+        self._machine.succeed(zero_command([path]))
+        self._machine.succeed(add_command(self.md, path))
+
+    def grow(self, members: int) -> None:
+        """Begin to reshape it to more members."""
+        self._machine.succeed(grow_command(self.md, members))
+
+    def begin(self, action: Action) -> None:
+        """Let it check, repair, or resync all of itself; returns at once."""
+        if action == "resync":
+            # As after a crash without a bitmap: nothing of it counts as being in sync (md.rst, resync_start).
+            self._write("sync_action", "frozen")
+            self._write("resync_start", "0")
+        self._write("sync_action", action)
+
+    def throttle(self, kib_s: int | None) -> None:
+        """Let what runs in the background run at this rate on each member, idle or not; None is the system's own."""
+        word = "system" if kib_s is None else str(kib_s)
+        self._write("sync_speed_min", word)
+        self._write("sync_speed_max", word)
+
+    def progress(self) -> Progress:
+        """Return what it does in the background, and how far it has come."""
+        action, completed = f"{self._files}/sync_action", f"{self._files}/sync_completed"
+        content = read_files(self._machine, [action, completed])
+        return parse_progress(content[action], content[completed])
+
+    def wait_for(self, *actions: str) -> Progress:
+        """Wait until it does one of these.
+
+        Raises:
+            DeadlineExceeded: it does not.
+        """
+
+        def doing() -> Progress | None:
+            now = self.progress()
+            return now if now.action in actions and now.total else None
+
+        what = f"{self.md.device} to {' or '.join(actions)}"
+        return wait_until(doing, Deadline.after(START_DEADLINE_S), what)
+
+    def _write(self, file: str, word: str) -> None:
+        self._machine.put(f"{word}\n", f"{self._files}/{file}")
+
+
+def ended_in(log: str, md: Md) -> str | None:
+    """Return the line with which a kernel says that what ran in the background ended, or None if it says none.
+
+    ``md: md0: recover done.``, before Linux 6.11 ``md: md0: recovery done.`` (md_do_sync in drivers/md/md.c).
+    """
+    match = re.search(rf"^.*md: {md.name}: .* (?:done|interrupted)\.", log, re.MULTILINE)
+    return match[0] if match else None

@@ -1,4 +1,4 @@
-"""What may be asked of an array, and what follows from it: layout, redundancy, geometry."""
+"""The request for an array: layout, redundancy, geometry, and which disks may hold old data."""
 
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -8,7 +8,29 @@ from pydantic import BeforeValidator, Field, model_validator
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import PAGE_SIZE, Spec, one_of, power_of_two
 from raidproof.core.units import KIB, Size, format_size
-from raidproof.storage.array.bitmap import LARGEST_CHUNK, LEAST_CHUNK, least_chunk
+from raidproof.storage.array.superblock import LARGEST_CHUNK, LEAST_CHUNK, least_chunk
+
+# Numbers are those of the kernel's md/<array>/layout file.
+_RAID5_LAYOUTS = {
+    "left-asymmetric": 0,
+    "right-asymmetric": 1,
+    "left-symmetric": 2,
+    "right-symmetric": 3,
+    "parity-first": 4,
+    "parity-last": 5,
+}
+_RAID6_LAYOUTS = {
+    **_RAID5_LAYOUTS,
+    "ddf-zero-restart": 8,
+    "ddf-N-restart": 9,
+    "ddf-N-continue": 10,
+    "left-asymmetric-6": 16,
+    "right-asymmetric-6": 17,
+    "left-symmetric-6": 18,
+    "right-symmetric-6": 19,
+    "parity-first-6": 20,
+}
+Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")]
 
 
 class Level(StrEnum):
@@ -36,27 +58,6 @@ _LEAST_MEMBERS = {
     Level.RAID10: 2,
     Level.STRIPED_MIRRORS: 4,
     Level.MIRRORED_STRIPES: 4,
-}
-
-# Numbers are those of the kernel's md/<array>/layout file.
-_RAID5_LAYOUTS = {
-    "left-asymmetric": 0,
-    "right-asymmetric": 1,
-    "left-symmetric": 2,
-    "right-symmetric": 3,
-    "parity-first": 4,
-    "parity-last": 5,
-}
-_RAID6_LAYOUTS = {
-    **_RAID5_LAYOUTS,
-    "ddf-zero-restart": 8,
-    "ddf-N-restart": 9,
-    "ddf-N-continue": 10,
-    "left-asymmetric-6": 16,
-    "right-asymmetric-6": 17,
-    "left-symmetric-6": 18,
-    "right-symmetric-6": 19,
-    "parity-first-6": 20,
 }
 
 
@@ -149,9 +150,6 @@ class Md(NamedTuple):
 def disk_path(serial: str) -> str:
     """Where a machine finds a member disk, whatever name its kernel gave it."""
     return f"/dev/disk/by-id/raidproof-{serial}"
-
-
-Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")]
 
 
 class ArraySpec(Spec):
@@ -379,3 +377,28 @@ def capacity(spec: ArraySpec, member_size: int) -> int:
             return members // spec.leg_count * member_size
         case _:
             return data_disks(spec.level, members) * member_size
+
+
+def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
+    """Return the serials of the members that may hold `sparse_image.OLD_DATA` where nothing was written.
+
+    It is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4 and 5,
+    their sum, is zero over an even number of members: of an odd number the last stays blank. RAID6 has a second sum
+    with another factor for each member, and its place changes from stripe to stripe: all its members stay blank. So
+    do those of an array that is resynced first, which would copy the old data to where it is logged, and of a RAID10
+    with copies in two rows, since a crash state has old data row by row.
+    """
+    if spec.level is Level.RAID0:
+        return spec.members
+    if spec.level is Level.RAID6 or not spec.assume_clean or _straddles(spec):
+        return ()
+    even = len(spec.members) // 2 * 2 if spec.level in PARITY_LEVELS else len(spec.members)
+    return spec.members[:even]
+
+
+def _straddles(spec: ArraySpec) -> bool:
+    """Whether copies that are near each other lie in two rows."""
+    if spec.level is not Level.RAID10:
+        return False
+    layout = spec.layout or "n2"
+    return layout.startswith("n") and len(spec.members) % int(layout[1:]) != 0

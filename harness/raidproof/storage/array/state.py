@@ -1,10 +1,16 @@
-"""What the kernel says of an array: read from sysfs, whose files are the interface that md documents."""
+"""The state of an array, by sysfs and by its members' metadata, and what a fault may leave of it."""
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Self
 
-from raidproof.core.errors import RigError
-from raidproof.core.layer import State, Value, whole_number
-from raidproof.storage.array.spec import ArraySpec, Level, Md, layouts
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import State, Value, found_in, whole_number
+from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path, layouts
+from raidproof.storage.array.striping import Assembled, Part, Striping
+from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock
 
 _FILES = (
     "level",
@@ -27,6 +33,98 @@ _FILES = (
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _LEVELS = {f"raid{level}": level for level in Level if level.isdecimal()}
+# An array that was put together by md itself takes a member that is one event behind as current: of a superblock
+# update that the cut fell into, some members have the new one (super_1_validate in drivers/md/md.c).
+EVENT_MARGIN = 1
+_WHOLE = re.compile(r"^ *Checksum : .*correct$", re.MULTILINE)
+
+
+class Area(StrEnum):
+    """What md keeps at a place of a member."""
+
+    SUPERBLOCK = "md superblock"
+    BITMAP = "write-intent bitmap"
+    BAD_BLOCKS = "list of bad blocks"
+    PPL = "partial parity log"
+    JOURNAL = "array's journal"
+    DATA = "data"
+    P = "parity"
+    Q = "Q"
+    UNUSED = "not used by md"
+
+
+_PARTS = {Part.DATA: Area.DATA, Part.P: Area.P, Part.Q: Area.Q, Part.UNUSED: Area.UNUSED}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a byte of a member is."""
+
+    area: Area
+    role: int | None = None
+    """The member's place in the array."""
+    stripe: int | None = None
+    chunk: int | None = None
+    """Which chunk of the array's data it lies in; None for parity and metadata."""
+    array_offset: int | None = None
+    """Which byte of the array it is; None for parity and metadata."""
+
+    def __str__(self) -> str:
+        if self.stripe is None:
+            return self.area.value
+        said = f"stripe {self.stripe}, {self.area.value}"
+        return said if self.array_offset is None else f"{said} chunk {self.chunk}, array byte {self.array_offset}"
+
+
+def place_of(superblock: Superblock, offset: int) -> Place:
+    """Return what a byte of the member with this superblock is.
+
+    Raises:
+        RequestError: the array's level or layout is not known here.
+    """
+    inside = offset - superblock.data_offset
+    if 0 <= inside < superblock.data_size:
+        if superblock.role == JOURNAL:
+            return Place(Area.JOURNAL)
+        if superblock.role >= superblock.raid_disks:
+            return Place(Area.UNUSED)
+        chunk = Striping.of(superblock).chunk(superblock.role, inside)
+        if chunk.part is Part.UNUSED:
+            return Place(Area.UNUSED, superblock.role)
+        return Place(_PARTS[chunk.part], superblock.role, chunk.stripe, chunk.number, chunk.offset)
+    areas = sorted(_metadata(superblock))
+    held = [area for start, end, area in areas if start <= offset < end]
+    return Place(held[-1] if held else Area.UNUSED)
+
+
+def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
+    areas = [(OFFSET, OFFSET + SIZE, Area.SUPERBLOCK)]
+    if superblock.bad_blocks_offset is not None:
+        start = superblock.bad_blocks_offset
+        areas.append((start, start + superblock.bad_blocks_size, Area.BAD_BLOCKS))
+    if superblock.ppl_offset is not None:
+        areas.append((superblock.ppl_offset, superblock.ppl_offset + superblock.ppl_size, Area.PPL))
+    if superblock.bitmap_offset is not None:
+        # How long it is only the bitmap says; whatever comes next ends it.
+        begin = superblock.bitmap_offset
+        ends = [start for start, _, _ in areas if start > begin]
+        areas.append((begin, min([*ends, superblock.data_offset]), Area.BITMAP))
+    return areas
+
+
+def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
+    """Return (member, offset on it) of each copy of a byte of an array, without members that are missing.
+
+    Raises:
+        RequestError: the array ends before.
+    """
+    if not 0 <= offset < array.striping.capacity:
+        raise RequestError(f"the array has {array.striping.capacity} bytes, none at {offset}")
+    return tuple(
+        (array.members[role], array.data_offsets[role] + at)
+        for role, at in array.striping.places(offset)
+        if role in array.members
+    )
 
 
 class MemberState(State):
@@ -226,3 +324,127 @@ def found_of(state: MdState) -> dict[str, Value]:
         "inputs": tuple(sorted(member.device for member in state.members)),
         "stripe_width": state.optimal_io_size,
     }
+
+
+class Identity(State):
+    """The metadata of one member (version 1.2)."""
+
+    array_uuid: str
+    created: str
+    """In the words of mdadm."""
+    device_uuid: str
+    role: str
+    """``Active device 2``, ``spare``, ``Journal``."""
+    events: int
+    state: str
+    """``clean`` or ``active``: whether a write may have been under way."""
+    recovery_offset: int | None = None
+    """Sectors up to which it has been rebuilt; None for one that needs no rebuild."""
+    reshape_position: int | None = None
+    """KiB of the array that have their new shape; None if it is not being reshaped."""
+
+    @property
+    def slot(self) -> int | None:
+        """Its place among the members, or None for a spare or a journal."""
+        word, _, number = self.role.rpartition(" ")
+        return int(number) if word == "Active device" else None
+
+
+def examine_command(paths: Iterable[str]) -> list[str]:
+    """Read the metadata of members."""
+    return ["mdadm", "--examine", *paths]
+
+
+def parse_examine(text: str) -> dict[str, Identity]:
+    """Read ``mdadm --examine`` of several devices, by their paths; one without whole metadata is left out.
+
+    Raises:
+        RigError: a line is missing, or the output was cut off.
+    """
+    parts = re.split(r"^(/\S+):\n", text, flags=re.MULTILINE)[1:]
+    found = zip(parts[::2], parts[1::2], strict=True)
+    return {path: _identity(part, path) for path, part in found if _WHOLE.search(part)}
+
+
+def serial_of(path: str) -> str:
+    """Return the serial of a member disk; of a leg of a nested array, its own path."""
+    return path.removeprefix(disk_path(""))
+
+
+def stale(members: Mapping[str, Identity]) -> dict[str, int]:
+    """Return the members whose metadata lags behind that of their array, and by how many events."""
+    newest: dict[str, int] = {}
+    for one in members.values():
+        newest[one.array_uuid] = max(one.events, newest.get(one.array_uuid, 0))
+    behind = {serial: newest[one.array_uuid] - one.events for serial, one in members.items()}
+    return {serial: events for serial, events in behind.items() if events > EVENT_MARGIN}
+
+
+def _identity(text: str, path: str) -> Identity:
+    def word(name: str) -> str:
+        return found_in(rf"^ *{name} : (.+?) *$", text, f"{name} of {path}")
+
+    def sectors(name: str) -> int | None:
+        match = re.search(rf"^ *{name} : (\d+)", text, re.MULTILINE)
+        return int(match[1]) if match else None
+
+    return Identity(
+        array_uuid=word("Array UUID"),
+        created=word("Creation Time"),
+        device_uuid=word("Device UUID"),
+        role=word("Device Role"),
+        events=int(word("Events")),
+        state=word("State"),
+        recovery_offset=sectors("Recovery Offset"),
+        reshape_position=sectors("Reshape pos'n"),
+    )
+
+
+@dataclass(frozen=True)
+class ExpectedDeviation:
+    """What an array may be like when it is assembled again. Members are named by their serials."""
+
+    absent: frozenset[str] = frozenset()
+    """They may be missing."""
+    rebuilding: frozenset[str] = frozenset()
+    """They may be in their place and not yet rebuilt."""
+    renewed: frozenset[str] = frozenset()
+    """Their metadata was written anew on purpose, so their Device UUID is another one."""
+    raid_disks: int | None = None
+    """It has, or is getting, so many members instead of those that were asked."""
+    starts_dirty: bool = False
+    """Consent to start it dirty and degraded, which md and mdadm refuse: where nothing closes the write hole, a stripe
+    that was being written may then give back rubbish for a block that nobody wrote."""
+
+    def plus(self, **more: frozenset[str]) -> Self:
+        """Return it with further serials."""
+        return replace(self, **{word: getattr(self, word) | serials for word, serials in more.items()})
+
+    def minus(self, *serials: str) -> Self:
+        """Return it with these members expected whole again; what was renewed stays so."""
+        gone = frozenset(serials)
+        return replace(self, absent=self.absent - gone, rebuilding=self.rebuilding - gone)
+
+    def accepted(self, md: Md, asked: Mapping[str, Value], found: Mapping[str, Value]) -> dict[str, Value]:
+        """Return what is to be asked of one md device, given what was found of it."""
+        changed: dict[str, Value] = {}
+        missing = set(md.inputs) - set(_words(found["inputs"]))
+        if missing and missing <= {disk_path(serial) for serial in self.absent}:
+            changed["inputs"] = tuple(sorted(set(md.inputs) - missing))
+        if self.raid_disks is not None and md.number == 0:
+            # Of whole stripes, which the queue tells, there are still the old ones and already the new ones.
+            changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
+        return {**asked, **changed}
+
+    def unexpected(self, found: MdState) -> list[str]:
+        """Return the members that are in their place but not in sync, and should be."""
+        expected = {disk_path(serial) for serial in self.rebuilding | self.absent}
+        return [
+            member.device
+            for member in found.members
+            if member.slot is not None and "in_sync" not in member.state and member.device not in expected
+        ]
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()

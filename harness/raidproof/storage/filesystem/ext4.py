@@ -2,8 +2,7 @@
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
-from raidproof.core.layer import found_in
-from raidproof.core.ownership import uuid_of
+from raidproof.core.layer import found_in, uuid_of
 from raidproof.core.units import MIB
 from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.spec import Ext4Spec

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
-from raidproof.core.layer import found_in
-from raidproof.core.ownership import uuid_of
+from raidproof.core.layer import found_in, uuid_of
 from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.spec import XfsSpec
 from raidproof.storage.filesystem.state import FilesystemCheck, Superblock, few

@@ -5,8 +5,7 @@ from raidproof.workload.suite.fsstress import Fsstress
 from raidproof.workload.suite.fstests import Fstests
 from raidproof.workload.suite.fsx import Fsx
 from raidproof.workload.suite.ltp import Ltp
-from raidproof.workload.suite.outcome import CaseResult, SuiteOutcome
-from raidproof.workload.suite.place import SuitePlace
+from raidproof.workload.suite.place import CaseResult, SuiteOutcome, SuitePlace
 from raidproof.workload.suite.pynfs import Pynfs
 from raidproof.workload.suite.run import SuiteRun, run_suite
 from raidproof.workload.suite.suites import SuiteSpec

@@ -13,8 +13,17 @@ from pydantic import Field
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import Spec
-from raidproof.workload.suite.outcome import SuiteOutcome, failed, joined, passed, skipped, tail, unknown
-from raidproof.workload.suite.place import SuitePlace, SuiteStep
+from raidproof.workload.suite.place import (
+    SuiteOutcome,
+    SuitePlace,
+    SuiteStep,
+    failed,
+    joined,
+    passed,
+    skipped,
+    tail,
+    unknown,
+)
 
 NAME = "cthon"
 Group = Literal["basic", "general", "special", "lock"]

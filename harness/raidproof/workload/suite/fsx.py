@@ -1,28 +1,88 @@
-"""fsx, the file system exerciser: random reads, writes, mappings and truncations of one file, each read compared.
+"""fsx, the file system exerciser, built from its crate."""
 
-There are several by that name: the one in C of xfstests and the one in Rust (crate ``fsx``) are called alike. LTP's
-``fsx-linux`` takes no file but a directory by TMPDIR, and no seed.
-"""
-
+import os
 import re
-from pathlib import PurePosixPath
+import shutil
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from pydantic import Field
 
+from raidproof.core import command
 from raidproof.core.command import Completed
+from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
+from raidproof.core.host_packages import install_named
 from raidproof.core.layer import Spec
-from raidproof.workload.suite.ltp_result import parse_ltp
-from raidproof.workload.suite.outcome import SuiteOutcome, failed, passed, tail, unknown
-from raidproof.workload.suite.place import SuitePlace, SuiteStep
+from raidproof.core.log import logger, step
+from raidproof.image import cache
+from raidproof.workload.suite.ltp import parse_ltp
+from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, failed, passed, tail, unknown
+
+CRATE = "fsx"
+VERSION = "0.3.1"
+TARGET = "x86_64-unknown-linux-gnu"
+"""What every guest is. Named, because only then cargo spares its own plug-ins, which cannot be static, the flag."""
+STATIC = "-C target-feature=+crt-static"
+BUILD_DEADLINE_S = 900.0
+REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=PATH"
+_NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
 NAME = "fsx"
 LTP_NAME = "fsx-linux"
 DONE = "A-OK!"
 DUMPED = "LOG DUMP"
 """What every fsx prints once it has found a difference or an operation that failed; misuse ends without it."""
-
 _FOUND = re.compile(r"BAD DATA|[Ss]ize error|miscompare|^short |[Ss]hort (?:read|write)|: [A-Z][a-z ]+$")
+
+
+def built_fsx() -> Path:
+    """Return the program, which is compiled when it is first asked for.
+
+    Raises:
+        RequirementMissing: there is no cargo, or this one does not compile it.
+        RigError: the crate cannot be fetched, or no room is left.
+        DeadlineExceeded: it took too long.
+    """
+    return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE
+
+
+def _compile(partial: Path) -> None:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise RequirementMissing(f"there is no cargo to compile {CRATE} with", remedy=REMEDY)
+    step(f"compiling {CRATE} {VERSION} with cargo: takes a minute, and is done once")
+    scratch = partial / cache.SCRATCH
+    scratch.mkdir()
+    root = scratch / "root"
+    ended = command.follow(
+        compile_command(cargo, root, scratch / "target"),
+        logger.debug,
+        environment={"RUSTFLAGS": f"{os.environ.get('RUSTFLAGS', '')} {STATIC}".strip()},
+        deadline_s=BUILD_DEADLINE_S,
+    )
+    if not ended.ok:
+        raise explain(ended, scratch)
+    (root / "bin" / CRATE).rename(partial / CRATE)
+
+
+def compile_command(cargo: str, root: Path, target: Path) -> list[str | Path]:
+    """Return the command that fetches it, compiles it in ``target``, and puts it into ``root``."""
+    return [
+        *(cargo, "install", CRATE, "--version", f"={VERSION}", "--locked", "--target", TARGET),
+        *("--root", root, "--target-dir", target),
+    ]
+
+
+def explain(ended: Completed, where: Path) -> RaidproofError:
+    """Say why cargo failed, in its own words."""
+    said = f"{ended.stdout}\n{ended.stderr}"
+    if "No space left on device" in said or "Disk quota exceeded" in said:
+        return cache.no_room(where)
+    found = said.find("error")
+    why = " ".join(said[max(found, 0) :].split())[:400]
+    if _NETWORK.search(said):
+        return RigError(f"{CRATE} {VERSION} could not be fetched: {why}", remedy="check the network")
+    return RequirementMissing(f"this host's cargo does not compile {CRATE} {VERSION}: {why}", remedy=REMEDY)
 
 
 class Fsx(Spec):

@@ -1,18 +1,18 @@
-"""The programs behind LTP's NFS tests, on a mount of ours.
+"""The NFS tests of the Linux Test Project, and how their programs report their ends."""
 
-LTP's own nfs*.sh build a server and a mount themselves, on file systems that they format, and refuse to run on a
-mounted NFS: what they would test is not our stack. The programs that they start do their work where they are.
-"""
-
+import re
 from typing import Literal
 
 from pydantic import Field
 
 from raidproof.core.command import Completed
 from raidproof.core.layer import Spec
-from raidproof.workload.suite.ltp_result import parse_ltp
-from raidproof.workload.suite.outcome import SuiteOutcome
-from raidproof.workload.suite.place import SuitePlace, SuiteStep
+from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, failed, passed, skipped, tail, unknown
+
+# include/tst_res_flags.h of LTP.
+TFAIL, TBROK, TWARN, TCONF = 1, 2, 4, 32
+_SUMMARY = re.compile(r"^(passed|failed|broken|skipped|warnings) +(\d+)$", re.MULTILINE)
+_SAID = r"(?:^|[ :])({word})(?:[ :]+)(.*)$"
 
 NAME = "ltp"
 CASES: dict[str, tuple[str, ...]] = {
@@ -22,6 +22,30 @@ CASES: dict[str, tuple[str, ...]] = {
     "fsstress": ("fsstress", "-d", ".", "-n", "500", "-p", "4", "-s", "1"),
 }
 """By LTP's name of the test: the program and its arguments."""
+
+
+def parse_ltp(name: str, ended: Completed) -> SuiteOutcome:
+    """Judge one program: a test that broke says nothing of the product, so it is unknown."""
+    text = f"{ended.stdout}\n{ended.stderr}"
+    counts = {word: int(number) for word, number in _SUMMARY.findall(text)}
+    if ended.status >= 128:
+        return unknown(name, f"status {ended.status}: {tail(text)}")
+    if ended.status & TFAIL:
+        return failed(name, _line("TFAIL", text))
+    if ended.status & (TBROK | TWARN):
+        return unknown(name, _line("TBROK|TWARN", text))
+    if ended.status & TCONF:
+        return skipped(name, _line("TCONF", text))
+    if ended.status != 0:
+        return unknown(name, f"status {ended.status}: {tail(text)}")
+    if counts and not counts.get("passed"):
+        return unknown(name, "it ended well and counts nothing as passed")
+    return passed(name)
+
+
+def _line(word: str, text: str) -> str:
+    found = re.search(_SAID.format(word=word), text, re.MULTILINE)
+    return found.group(2).strip() if found else tail(text)
 
 
 class Ltp(Spec):

@@ -1,22 +1,173 @@
-"""One suite on one client of a stack that is online."""
+"""A peer's suite on one client: installed once, checked for its programs, run, its outcomes read."""
 
-from collections.abc import Mapping
+import hashlib
+import io
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from pydantic import Field
 
-from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded
+from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
+from raidproof.core.errors import DeadlineExceeded, RequestError, RequirementMissing
 from raidproof.core.layer import Machine, State
+from raidproof.core.units import MIB, format_size
 from raidproof.core.waiting import now_ns
-from raidproof.workload.machines import run_limited
-from raidproof.workload.room import own_directory
+from raidproof.workload.machines import own_directory, run_limited
 from raidproof.workload.suite.fsstress import compare_trees, read_tree
-from raidproof.workload.suite.install import Target, install
-from raidproof.workload.suite.outcome import SuiteOutcome, joined, unknown
-from raidproof.workload.suite.place import SuitePlace, SuiteStep, step_command
+from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, joined, step_command, unknown
 from raidproof.workload.suite.suites import SuiteSpec, suite_of
 
+DIRECTORY = "/var/lib/raidproof-suites"
+"""In the machine; a machine forgets it when its lab ends."""
+LARGEST = 256 * MIB
+"""Bytes of a suite that are copied: the image's file system has about three times as much room."""
+LEFT_OUT = frozenset({".git", "autom4te.cache", "__pycache__"})
+COPY_DEADLINE_S = 300.0
+_MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
+_VERSION = re.compile(r": (\S+): version [`'](\S+)' not found")
+
 SYNC_DEADLINE_S = 300.0
+
+
+class Target(Machine, Protocol):
+    """A machine that also takes bytes on a command's standard input."""
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        """Run a command to its end, whatever its status."""
+
+    def succeed(
+        self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> str:
+        """Run a command that must end with status 0, and return its standard output."""
+
+
+def variable_of(spec: SuiteSpec) -> str:
+    """Return the environment variable that says where a suite is on this host."""
+    return f"RAIDPROOF_SUITE_{spec.suite.upper()}"
+
+
+def host_path(spec: SuiteSpec, paths: Mapping[str, str] = {}) -> Path | None:
+    """Return where the suite is on this host, by the request, what the user said, or the path for programs.
+
+    ``paths`` are what the user said, by the suite's word; an environment variable comes after it.
+
+    Raises:
+        RequestError: what was said is not there, or is not that suite as it was built.
+    """
+    said = paths.get(spec.suite) or os.environ.get(variable_of(spec))
+    if spec.path is not None or said:
+        path = Path(spec.path or said or "").expanduser()
+        if path.exists():
+            return _built(spec, path)
+        if spec.path is not None:
+            return None  # it may be in the machine
+        raise RequestError(f"{spec.suite}: there is no {path}", remedy=suite_of(spec).remedy)
+    found = (shutil.which(name) for name in suite_of(spec).programs)
+    return next((Path(one) for one in found if one), None)
+
+
+def _built(spec: SuiteSpec, path: Path) -> Path:
+    known = suite_of(spec)
+    if known.programs and not (path.is_file() and os.access(path, os.X_OK)):
+        raise RequestError(f"{spec.suite}: {path} is no program", remedy=known.remedy)
+    if missing := [name for name in known.entries if not (path / name).exists()]:
+        raise RequestError(f"{spec.suite}: {path} has no {', '.join(missing)}", remedy=known.remedy)
+    return path
+
+
+def packed(path: Path) -> bytes:
+    """Return a program or a folder as a tar.
+
+    Raises:
+        RequestError: it is larger than is copied.
+    """
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file() and not one.is_symlink()]
+    size = sum(one.stat().st_size for one in files if not LEFT_OUT & {*one.relative_to(path.parent).parts})
+    if size > LARGEST:
+        raise RequestError(
+            f"{path} has {format_size(size)}, and at most {format_size(LARGEST)} are copied into a machine",
+            remedy="strip its programs, leave out sources and objects, or put it into the image",
+        )
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(path.resolve() if path.is_file() else path, path.name, filter=_wanted)
+    return stream.getvalue()
+
+
+def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return None if LEFT_OUT & {*Path(entry.name).parts} else entry
+
+
+def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> str:
+    """Make sure that the machine has the suite, and return its path there.
+
+    Raises:
+        RequirementMissing: it is nowhere, or its programs need what the machine has not.
+        RequestError: what the user named is something else.
+    """
+    known = suite_of(spec)
+    if (source := host_path(spec, paths)) is None:
+        if (path := _in_machine(spec, machine)) is not None:
+            return path
+        source = _built_here(spec, machine)
+    content = packed(source)
+    home = f"{DIRECTORY}/{spec.suite}-{hashlib.sha256(content).hexdigest()[:16]}"
+    path = f"{home}/{source.name}"
+    if not machine.run(["test", "-e", f"{home}/.complete"]).ok:
+        machine.succeed(["mkdir", "-p", home])
+        machine.succeed(["tar", "-xf", "-", "-C", home], stdin=content, deadline_s=COPY_DEADLINE_S)
+        machine.succeed(["touch", f"{home}/.complete"])
+    require_libraries(machine, [path] if known.programs else [f"{path}/{name}" for name in known.entries])
+    return path
+
+
+def _in_machine(spec: SuiteSpec, machine: Target) -> str | None:
+    if spec.path is not None:
+        if machine.run(["test", "-e", spec.path]).ok:
+            return spec.path
+        raise RequirementMissing(f"{spec.suite}: neither this host nor {machine.name} has {spec.path}")
+    for name in suite_of(spec).programs:
+        if (found := machine.run(["command", "-v", name])).ok:
+            return found.stdout.strip()
+    return None
+
+
+def _built_here(spec: SuiteSpec, machine: Target) -> Path:
+    known = suite_of(spec)
+    if known.built is not None:
+        return known.built()
+    raise RequirementMissing(
+        f"{spec.suite} is neither on this host nor in {machine.name}'s image",
+        remedy=f"{known.remedy}; then say where: --suite-path {spec.suite}=PATH",
+    )
+
+
+def parse_ldd(text: str) -> tuple[str, ...]:
+    """Read what ldd did not find: libraries, and versions of symbols that a library is too old for."""
+    return tuple(dict.fromkeys([*_MISSING.findall(text), *(f"{name} {of}" for name, of in _VERSION.findall(text))]))
+
+
+def require_libraries(machine: Target, programs: Sequence[str]) -> None:
+    """Make sure that programs can be loaded; scripts, folders and static programs need nothing.
+
+    Raises:
+        RequirementMissing: names every library that the machine has not.
+    """
+    said = machine.run(["ldd", *programs])
+    if missing := parse_ldd(f"{said.stdout}\n{said.stderr}"):
+        raise RequirementMissing(
+            f"{machine.name} has not what the suite was linked with: {', '.join(missing)}",
+            remedy="link it statically, or build it on the machine's own distribution",
+        )
 
 
 class SuiteRun(State):

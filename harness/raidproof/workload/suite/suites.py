@@ -9,10 +9,9 @@ from pydantic import Field
 from raidproof.core.command import Completed
 from raidproof.core.layer import Spec
 from raidproof.workload.suite import cthon, fsstress, fstests, fsx, ltp, pynfs
-from raidproof.workload.suite.crate import built_fsx
-from raidproof.workload.suite.outcome import SuiteOutcome
-from raidproof.workload.suite.place import SuitePlace, SuiteStep
-from raidproof.workload.suite.tarball import built_fsstress
+from raidproof.workload.suite.fsstress import built_fsstress
+from raidproof.workload.suite.fsx import built_fsx
+from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep
 
 SuiteSpec = Annotated[
     fsx.Fsx | fsstress.Fsstress | cthon.Cthon | pynfs.Pynfs | fstests.Fstests | ltp.Ltp,

@@ -1,0 +1,342 @@
+"""Machines that assemble, mount and read crash states."""
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from raidproof.core import layer
+from raidproof.core.command import CommandFailed, Completed
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.log import logger
+from raidproof.core.topology import NO_MECHANICS, Topology
+from raidproof.crash.check import AgentLine, End, Look, Lost, Observation, ThroughNfsd
+from raidproof.crash.member_files import MOST, MemberEngine, MemberFiles, UmlOnFiles
+from raidproof.crash.states import Patch
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.client import EngineClient
+from raidproof.disk.writelog import MemberInfo
+from raidproof.guest.check_agent import FSCK, NFSD, differing
+from raidproof.machine.machine import Machine
+from raidproof.provider import uml
+from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.qemu import machine as qemu
+from raidproof.provider.registry import lab_of, provider_of
+from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
+from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.storage.mount import Mount
+from raidproof.storage.mount import mount_command as nfs_mount_command
+from raidproof.storage.server import Export
+from raidproof.storage.stack import StackSpec
+
+SHOW = (uml.NAME, qemu.NAME)
+"""Providers whose machines have the disk engine's disks and boot in seconds, as each look at a cold machine takes."""
+
+DEADLINE_S = 20.0
+"""What one state may take. The replay of a full log takes seconds on a busy host."""
+
+
+def require_shown(provider: str) -> None:
+    """Do nothing if the machines of a provider can show crash states.
+
+    Raises:
+        RequestError: they cannot.
+    """
+    if provider not in SHOW:
+        raise not_shown(provider)
+
+
+def not_shown(provider: str) -> RequestError:
+    """Return the refusal."""
+    return RequestError(
+        f"provider {provider}: crash states need the disk engine's disks, and machines that boot in seconds",
+        remedy=f"use provider {' or '.join(SHOW)}",
+    )
+
+
+class PrimedLab(EnclosedLab):
+    """As any lab of its topology, on disks that are not blank.
+
+    ``state`` is a write log with all that they hold; once they hold it, the file is gone.
+    """
+
+    def __init__(self, topology: Topology, state: Path, *, logs: Path, keep: bool = False) -> None:
+        super().__init__(topology, provider_of(topology), logs=logs, keep=keep)
+        self._state = state
+
+    def _start_engine(self, undo: ExitStack) -> EngineClient:
+        engine = super()._start_engine(undo)
+        engine.set_mode(CacheMode.LYING)
+        engine.show(self._state, keep=True)
+        engine.set_mode(CacheMode.VOLATILE)
+        self._state.unlink()
+        return engine
+
+
+def start_nfsd(export: Export) -> None:
+    """Export as a run does, with no period of grace.
+
+    Raises:
+        NotEffective: the export is not as asked.
+        RigError: a command failed, or nfsd keeps no client records.
+    """
+    export.activate()
+    export.end_grace()
+
+
+def mount_of(stack: StackSpec, machine: layer.Machine) -> Mount:
+    """Return the mount of a run's clients, on the server itself."""
+    return Mount(stack.mount, machine, stack.source(machine.address, DIRECTORY))
+
+
+def below(mount: Mount, root: str) -> str:
+    """Return a folder of the file system as it is seen through a mount."""
+    return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
+
+
+def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
+    """Return what the agent does with a mounted state and an nfsd that runs; ``root`` is the ledger's folder."""
+    mount = mount_of(stack, machine)
+    # What `Export.activate` did to the directory was not done to this file system.
+    opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
+    return {
+        "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
+        "unmount": ["umount", mount.directory],
+        "root": below(mount, root),
+    }
+
+
+def look_cold(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], deadline_s: float) -> Observation:
+    """Look at what a lab has booted with.
+
+    Raises:
+        RigError: the rig failed, not what it looks at.
+    """
+    with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, orders) as agent:
+        look = Look(lab.server, deadline_s)
+        try:
+            answer = look.ask(agent, "up")
+            if answer["end"] == End.READ:
+                answer.update(_through_nfsd(lab, stack, orders, look, agent, answer["found"]))
+            answer.update(look.ask(agent, "down"))
+        except Lost as lost:
+            return look.lost(lost)
+        return look.seen(answer)
+
+
+def _through_nfsd(
+    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], look: Look, agent: AgentLine, direct: Any
+) -> dict[str, Any]:
+    """Export, mount on the server itself, and read once more; what of that does not work gives nothing."""
+    export, mount = Export(stack.export, lab.server), mount_of(stack, lab.server)
+    look.stage("nfsd")
+    try:
+        with ExitStack() as undo:
+            undo.callback(export.deactivate)
+            start_nfsd(export)
+            mount.activate()
+            undo.callback(mount.deactivate)
+            seen = look.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
+    except (CommandFailed, ExceptionGroup) as error:
+        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
+    if differ := differing(direct, seen):
+        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {', '.join(differ)}"}
+    return {"through_nfsd": ThroughNfsd.SAME}
+
+
+def checker_topology(topology: Topology) -> Topology:
+    """Return what a checker of a run consists of: the server with its disks, without their mechanics."""
+    bare = {"profile": NO_MECHANICS, "controller": None}
+    return topology.model_copy(
+        update={
+            "machines": (topology.server,),
+            "disks": tuple(disk.model_copy(update=bare) for disk in topology.disks),
+            "controllers": (),
+            "slow_motion": 1.0,
+        }
+    )
+
+
+def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
+    """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
+    devices = stack.array.devices
+    return {
+        "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
+        "mount": mount_command(stack.filesystem, devices[-1].device),
+        "unmount": ["umount", DIRECTORY],
+        "fsck": check_command(stack.filesystem, devices[-1].device),
+        "stop": stop_command(md.device for md in reversed(devices)),
+        "ledger": ledger,
+        "links": [],
+        "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
+    }
+
+
+class Held(NamedTuple):
+    """A lab that goes on with a state on its disks."""
+
+    lab: str
+    """Its name."""
+    commands: tuple[list[str], ...]
+    """What brings the state up on its server."""
+
+
+class Checker:
+    """A booted server. A context manager; one thread at a time.
+
+    Its disks hold a base, which `advance` moves on; `check` shows a state on top of it, and the next one undoes it.
+    Once a check is over nobody in the machine has a member open, and the last close of a block device empties its
+    page cache. No resync begins (md's sync_action is ``frozen``): what is looked at stays what the crash left.
+
+    On User-mode Linux the members are files that its kernel reads by itself, elsewhere the engine's. `cold` and `hold`
+    boot a lab of their own on the engine's disks, so what this way of serving them does would show.
+
+    ``ledger``: what the ledger's scan takes; its ``root`` is the folder on the mounted file system.
+    ``starts_dirty``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
+    refuses to by itself, for it cannot know what of the missing member is true.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        stack: StackSpec,
+        ledger: dict[str, Any],
+        logs: Path,
+        *,
+        deadline_s: float = DEADLINE_S,
+        starts_dirty: bool = False,
+    ) -> None:
+        self.topology = checker_topology(topology)
+        self.stack = stack
+        self.orders = orders_of(stack, ledger, starts_dirty=starts_dirty)
+        self.deadline_s = deadline_s
+        self.reboots = 0
+        """How often the machine had to be started again."""
+        self._logs = logs
+        self._infos = [
+            MemberInfo(disk.serial, disk.size, CacheMode.LYING, CacheMode.VOLATILE) for disk in topology.disks
+        ]
+        self._labs = 0
+        self._line: AgentLine | None = None
+        self._undo = ExitStack()
+        self._members: MemberFiles | MemberEngine
+        self._listener: socket.socket
+
+    def __enter__(self) -> Self:
+        with ExitStack() as undo:
+            if self.topology.provider == uml.NAME and len(self._infos) <= MOST:
+                files = MemberFiles(self._infos)
+                bare = self.topology.model_copy(update={"disks": ()})
+                self.lab: EnclosedLab = undo.enter_context(EnclosedLab(bare, UmlOnFiles(files), logs=self._logs))
+                self._members = files
+            else:
+                self.lab = undo.enter_context(self._engine_lab())
+                self.lab.disks.set_mode(CacheMode.LYING)
+                self._members = MemberEngine(self._infos, self.lab.disks, self.lab.directory.path)
+            undo.callback(self._members.close)
+            self._listener = undo.enter_context(self.lab.listen())
+            undo.callback(self._hang_up)
+            self._connect()
+            self._undo = undo.pop_all()
+        return self
+
+    def _engine_lab(self) -> EnclosedLab:
+        lab = lab_of(self.topology, logs=self._logs)
+        if not isinstance(lab, EnclosedLab):
+            raise not_shown(self.topology.provider)
+        return lab
+
+    def __exit__(self, *error: object) -> None:
+        self._undo.__exit__(*error)  # type: ignore[arg-type]
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that looks at the states."""
+        return self.lab.server
+
+    def advance(self, patch: Patch) -> None:
+        """Move the base on, which every state is shown on top of. It begins blank."""
+        self._members.show(patch, keep=True)
+
+    def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
+        """Look at a state: assemble, mount, read the ledger, through nfsd too if asked, unmount, stop.
+
+        ``fsck``: the file system's own checker looks for damage in between. Its log was replayed by the mount.
+
+        Raises:
+            RigError: the checker failed, not what it looks at.
+        """
+        line = self._line or self._boot()
+        look = Look(self.machine, self.deadline_s)
+        self._members.show(patch)
+        try:
+            words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
+            answer = look.ask(line, "check", *words)
+            checked = self._checked(answer.pop("fsck", None))
+            observation = look.seen({**answer, **checked})
+        except Lost as lost:
+            observation = look.lost(lost)
+        if look.wedged:
+            self._hang_up()
+            # The machine's writes go with the state, whatever the cut decides.
+            self.machine.crash()
+        return observation
+
+    def _checked(self, ended: Sequence[Any] | None) -> dict[str, FilesystemCheck]:
+        """Return the verdict of the file system's own checker, where it was asked for and gave one."""
+        if ended is None:
+            return {}
+        (status, said), argv = ended, tuple(self.orders["fsck"])
+        try:
+            return {"filesystem": parse_check(self.stack.filesystem, Completed(argv, status, said, "", "checker"))}
+        except RigError as error:
+            logger.warning("%s: %s", self.machine.name, error)
+            return {}
+
+    def cold(self, patch: Patch) -> Observation:
+        """Look at a state on a machine that boots with it, and read the ledger through nfsd too.
+
+        Raises:
+            RigError: the rig failed, not what it looks at.
+        """
+        with self._primed(patch) as lab:
+            return look_cold(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
+
+    def hold(self, patch: Patch) -> Held:
+        """Boot a lab that has a state on its disks, ready to bring it up, and let it go on without us."""
+        with self._primed(patch, keep=True) as lab:
+            for path, value in self.orders["parameters"]:
+                lab.server.put(value, path)
+            return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
+
+    def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:
+        self._labs += 1
+        # An earlier checker may have left its own here.
+        while (folder := self._logs / f"cold{self._labs}").exists():
+            self._labs += 1
+        folder.mkdir(parents=True)
+        state = folder / "state.log"
+        self._members.save(patch, state)
+        return PrimedLab(self.topology, state, logs=folder, keep=keep)
+
+    def _boot(self) -> AgentLine:
+        self.reboots += 1
+        self.machine.start()
+        return self._connect()
+
+    def _connect(self) -> AgentLine:
+        # Nothing is mounted: of each state nfsd learns as it is asked for it.
+        self.machine.succeed(["mkdir", "--parents", DIRECTORY])
+        start_nfsd(Export(self.stack.export, self.machine))
+        nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])
+        orders = {**self.orders, "links": self._members.links, "nfsd": nfsd}
+        self._line = line = AgentLine.start(self.machine, self._listener, self.lab, orders)
+        return line
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None

@@ -1,1 +1,0 @@
-"""Machines that bring crash states up and read them."""

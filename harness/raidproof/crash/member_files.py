@@ -1,0 +1,216 @@
+"""The members of a checker: files for kernels that are processes of this host, else the disk engine."""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from string import ascii_lowercase
+
+from raidproof.core.topology import MachineSpec, Role
+from raidproof.crash.states import BLOCK, Patch
+from raidproof.disk.client import EngineClient
+from raidproof.disk.writelog import LogWriter, MemberInfo
+from raidproof.provider.provider import Site
+from raidproof.provider.uml import Uml, UmlPower
+from raidproof.storage.array import disk_path
+
+_FIRST = 3
+"""ubda, ubdb and ubdc are the machine's own."""
+MOST = 16 - _FIRST
+"""Members that find a place (MAX_DEV in ubd_kern.c)."""
+_COPY = 1 << 20
+_BLANK = bytes(BLOCK)
+
+
+class MemberFiles:
+    """A file for each member, and beside it the base: the same without the state that is shown."""
+
+    def __init__(self, members: Sequence[MemberInfo]) -> None:
+        self.members = tuple(members)
+        self.paths: tuple[Path, ...] = ()
+        self._files: list[tuple[int, int]] = []
+        self._at_base = True
+        """Whether nothing has been shown since the base was, so that nobody can have changed anything."""
+        self._undo = ExitStack()
+
+    def create(self, folder: Path) -> None:
+        """Make them, blank, in a folder.
+
+        Raises:
+            OSError: there is no room.
+        """
+        self.paths = tuple(folder / f"member{number}" for number in range(len(self.members)))
+        for path, member in zip(self.paths, self.members, strict=True):
+            pair = []
+            for one in (path, path.with_suffix(".base")):
+                fd = os.open(one, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                self._undo.callback(os.close, fd)
+                os.ftruncate(fd, member.size)
+                pair.append(fd)
+            self._files.append((pair[0], pair[1]))
+
+    def close(self) -> None:
+        """Let go of them."""
+        self._undo.close()
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the kernel's command line says of them."""
+        return tuple(f"ubd{letter}={path}" for letter, path in zip(self._letters, self.paths, strict=True))
+
+    @property
+    def links(self) -> list[list[str]]:
+        """Where the machine has to have each, and what its kernel calls it."""
+        pairs = zip(self._letters, self.members, strict=True)
+        return [[disk_path(member.serial), f"/dev/ubd{letter}"] for letter, member in pairs]
+
+    @property
+    def _letters(self) -> str:
+        return ascii_lowercase[_FIRST : _FIRST + len(self.members)]
+
+    def show(self, patch: Patch, *, keep: bool = False) -> None:
+        """Undo what was written since the base, then apply a patch; ``keep``: the result is the base.
+
+        Nobody may have the disks open.
+        """
+        if not self._at_base:
+            self._undo_all()
+        self._at_base = keep
+        for member, offset, data in self._worth_writing(patch).runs():
+            whole = data[: self.members[member].size - offset]
+            for fd in self._files[member] if keep else self._files[member][:1]:
+                os.pwrite(fd, whole, offset)
+
+    def _undo_all(self) -> None:
+        buffer = memoryview(bytearray(_COPY))
+        for shown, base in self._files:
+            # What was written is data in the file that is shown, what was zeroed may be a hole of it (ubd punches
+            # holes for discards and zeroes, as md asks for when it empties a partial parity log), so that only the
+            # base has data there. A hole of the base reads as zeroes.
+            for start, end in union([*extents(shown), *extents(base)]):
+                for at in range(start, end, _COPY):
+                    part = buffer[: min(_COPY, end - at)]
+                    os.preadv(base, [part], at)
+                    os.pwrite(shown, part, at)
+
+    def _worth_writing(self, patch: Patch) -> Patch:
+        """Leave out zeroes for what is a hole: a new log is full of them, and each would cost at each undo."""
+
+        def hole(member: int, block: int) -> bool:
+            try:
+                return os.lseek(self._files[member][0], block * BLOCK, os.SEEK_DATA) >= (block + 1) * BLOCK
+            except OSError:  # ENXIO: nothing but a hole from here on
+                return True
+
+        return Patch({at: data for at, data in patch.blocks.items() if data != _BLANK or not hole(*at)})
+
+    def save(self, patch: Patch, path: Path) -> None:
+        """Write the base with a patch upon it as a write log, for blank disks.
+
+        Raises:
+            OSError: the file exists, or cannot be written.
+        """
+        save_log(self.members, [base for _, base in self._files], patch, path)
+
+
+def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, path: Path) -> None:
+    """Write a write log of what the members' images hold (open files), with a patch upon it.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
+    log = LogWriter(path, members, 0)
+    try:
+        for member, fd in enumerate(files):
+            for start, end in extents(fd):
+                for at in range(start, end, _COPY):
+                    log.write(0, member, at, (0, 0), os.pread(fd, min(_COPY, end - at), at))
+        for member, offset, data in patch.runs():
+            log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
+        log.close(0)
+    except BaseException:
+        log.abandon()
+        raise
+
+
+def extents(fd: int) -> list[tuple[int, int]]:
+    """Return where a file is more than a hole."""
+    found, size, at = [], os.fstat(fd).st_size, 0
+    while at < size:
+        try:
+            start = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: only a hole is left
+            break
+        at = os.lseek(fd, start, os.SEEK_HOLE)
+        found.append((start, at))
+    return found
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what any of the ranges covers, in order."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+class UmlOnFiles(Uml):
+    """Makes machines whose members are such files. Its lab has no disks of the engine."""
+
+    def __init__(self, files: MemberFiles) -> None:
+        super().__init__()
+        self.files = files
+
+    def furnish(self, site: Site) -> None:
+        """Bring up what all machines share, and the files."""
+        super().furnish(site)
+        self.files.create(site.directory)
+
+    def power(self, spec: MachineSpec, site: Site) -> UmlPower:
+        """Return the switch of a machine."""
+        power = super().power(spec, site)
+        if spec.role is Role.SERVER:
+            arguments = (*power.kernel.arguments, *self.files.arguments)
+            power.kernel, power.disks = replace(power.kernel, arguments=arguments), None
+        return power
+
+
+class MemberEngine:
+    """The disks of a lab whose members are LYING: what a machine flushes does not become part of the base."""
+
+    def __init__(self, members: Sequence[MemberInfo], engine: EngineClient, folder: Path) -> None:
+        self.members = tuple(members)
+        self.links: list[list[str]] = []
+        """The machine has made its own."""
+        self._engine = engine
+        self._folder = folder
+
+    def close(self) -> None:
+        """Let go of nothing: the lab ends the engine."""
+
+    def show(self, patch: Patch, *, keep: bool = False) -> None:
+        """Undo what was written since the base, then apply a patch; ``keep``: the result is the base."""
+        path = self._folder / "state.log"
+        path.unlink(missing_ok=True)
+        patch.write(path, self.members)
+        self._engine.show(path, keep=keep)
+
+    def save(self, patch: Patch, path: Path) -> None:
+        """Write the base with a patch upon it as a write log, for blank disks.
+
+        Raises:
+            OSError: the file exists, or cannot be written.
+        """
+        with ExitStack() as undo:
+            files = []
+            for number, member in enumerate(self.members):
+                image = self._folder / f"base{number}"
+                self._engine.image(member.serial, image)
+                files.append(os.open(image, os.O_RDONLY | os.O_CLOEXEC))
+                undo.callback(os.close, files[-1])
+                undo.callback(image.unlink)
+            save_log(self.members, files, patch, path)

@@ -1,0 +1,411 @@
+"""Crash states: which ones a recording allows, and the content of the disks in each."""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.crash.recording import CHANGES, Recording
+from raidproof.disk.sparse_image import OLD_DATA, SparseImage
+from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, Record, kept_by
+from raidproof.guest.ledger_writer import HEADER, MAGIC
+
+Spans = tuple[tuple[int, int], ...]
+"""Byte ranges on a member, from and to, in order."""
+
+BLOCK = 4096
+"""Bytes in which contents are compared: a page, in which md and the file systems write."""
+_LONGEST = 1 << 20
+_BLANK = bytes(BLOCK)
+_Overlay = dict[tuple[int, int], bytearray]
+
+
+class Survivor(NamedTuple):
+    """A request that was not durable, and is on the disk all the same."""
+
+    request: int
+    """Its number in the recording."""
+    spans: Spans | None = None
+    """The parts of it that are there; None is all."""
+
+
+class CrashState(NamedTuple):
+    """What the power cut left: everything durable at ``cut``, and these requests, applied in their order."""
+
+    cut: int
+    survivors: tuple[Survivor, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called: the same for the same state of the same recording."""
+        return f"{self.cut}-{crc32(self.dump().encode()):08x}"
+
+    def dump(self) -> str:
+        """Write it as JSON."""
+        return json.dumps([self.cut, [[one.request, one.spans] for one in self.survivors]], separators=(",", ":"))
+
+    @classmethod
+    def load(cls, text: str) -> "CrashState":
+        """Read what `dump` wrote.
+
+        Raises:
+            RequestError: it is something else.
+        """
+        try:
+            cut, survivors = json.loads(text)
+            return cls(
+                int(cut),
+                tuple(
+                    Survivor(int(request), None if spans is None else tuple((int(a), int(b)) for a, b in spans))
+                    for request, spans in survivors
+                ),
+            )
+        except (ValueError, TypeError) as error:
+            raise RequestError(f"not a crash state: {text[:100]!r}") from error
+
+
+@dataclass
+class Patch:
+    """Whole blocks of the members, by the member's number and the block's."""
+
+    blocks: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    def then(self, later: "Patch") -> "Patch":
+        """Return what both do, one after the other."""
+        return Patch({**self.blocks, **later.blocks})
+
+    def runs(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (member, offset in bytes, data), neighbours joined."""
+        whose, start, parts = -1, 0, list[bytes]()
+        for member, block in sorted(self.blocks):
+            if member != whose or block != start + len(parts) or len(parts) * BLOCK >= _LONGEST:
+                if parts:
+                    yield whose, start * BLOCK, b"".join(parts)
+                whose, start, parts = member, block, []
+            parts.append(self.blocks[member, block])
+        if parts:
+            yield whose, start * BLOCK, b"".join(parts)
+
+    def write(self, path: Path, members: Sequence[MemberInfo]) -> None:
+        """Write it as a write log, for `EngineClient.show`.
+
+        Raises:
+            OSError: the file exists, or cannot be written.
+        """
+        log = LogWriter(path, members, 0, blank=False)
+        try:
+            for member, offset, data in self.runs():
+                # The last block of a disk may be cut short.
+                log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
+            log.close(0)
+        except BaseException:
+            log.abandon()
+            raise
+
+    @classmethod
+    def of(cls, blocks: Mapping[tuple[int, int], bytes | bytearray]) -> "Patch":
+        """Return the patch that writes these blocks."""
+        return cls({place: bytes(data) for place, data in blocks.items()})
+
+
+class Torn:
+    """The blocks that the requests of a recording carry, each request read once."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._known: dict[int, frozenset[tuple[int, int]]] = {}
+
+    def blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
+        """Return file and offset of each block that a request carries which is there in part."""
+        torn = [one.request for one in state.survivors if one.spans is not None]
+        return frozenset().union(*map(self._carried, torn))
+
+    def _carried(self, request: int) -> frozenset[tuple[int, int]]:
+        if request not in self._known:
+            self._known[request] = frozenset(carried(bytes(self._recording.request(request).data)))
+        return self._known[request]
+
+
+def carried(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield file and offset of each block of the ledger whose beginning is in some data."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        if at + HEADER.size <= len(data):
+            _, file, offset, _, _ = HEADER.unpack_from(data, at)
+            yield file, offset
+        at = data.find(MAGIC, at + 1)
+
+
+class Caches:
+    """The caches of all members, rolled forward through a recording. It knows numbers of requests, no data.
+
+    A flush covers what had completed before it was issued. That is what a disk owes; most flushes cover more.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.cut = 0
+        self._loose: list[list[int]] = [[] for _ in recording.members]
+        """For each member the requests that have completed and no flush has covered, in order."""
+        self._forced: list[list[int]] = [[] for _ in recording.members]
+        """Those of them that are on the medium for themselves: FUA writes, which no cut takes."""
+        self._loses = [info.mode.loses for info in recording.members]
+        total = len(recording.records) + len(recording.caught)
+        changes = [number for number in range(total) if recording.request(number).kind in CHANGES]
+        self._by_issue = sorted(changes, key=lambda number: recording.request(number).issued_ns)
+        self._issued = 0
+        self._in_flight: set[int] = set()
+
+    def roll(self, cut: int) -> Iterator[int]:
+        """Go on to a later cut, and yield the requests that become durable on the way, in their order.
+
+        Roll to the end: the caches are at the cut when nothing more comes.
+        """
+        while self.cut < cut:
+            number, self.cut = self.cut, self.cut + 1
+            yield from self._take(number, self.recording.records[number])
+
+    def _take(self, number: int, record: Record) -> Iterator[int]:
+        if record.kind is Kind.MODE:
+            yield from self._set_mode(record)
+        elif record.kind is Kind.FLUSH:
+            yield from self._flush_in_part(record) if record.flags & Flag.LIED else self._flush(record)
+        elif self._loses[record.member]:
+            forced = record.flags & Flag.FUA and not record.flags & Flag.LIED
+            (self._forced if forced else self._loose)[record.member].append(number)
+        else:
+            yield number
+
+    def _set_mode(self, record: Record) -> Iterator[int]:
+        loses = self.recording.loses(record)
+        for member in self.recording.whose(record):
+            self._loses[member] = loses
+            if not loses:
+                yield from self._settle(member, self.cut)
+
+    def _flush(self, flush: Record) -> Iterator[int]:
+        # In the order of their completion: the first that the flush does not owe is where it ends.
+        records, waiting = self.recording.records, (self._loose[flush.member], self._forced[flush.member])
+        late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
+        yield from self._settle(flush.member, min(late))
+
+    def _flush_in_part(self, flush: Record) -> Iterator[int]:
+        """Take what a lie has made durable all the same for forced: it is later than what it overwrote."""
+        if not (kept := kept_by(flush)):
+            return
+        loose, forced = self._loose[flush.member], self._forced[flush.member]
+        durable = {self._number(sequence) for sequence in kept}.intersection(loose)
+        self._loose[flush.member] = left = [one for one in loose if one not in durable]
+        forced[:] = sorted([*forced, *durable])
+        yield from self._settle(flush.member, left[0] if left else self.cut)
+
+    def _number(self, sequence: int) -> int:
+        """Return the number of the request with a sequence number of the write log."""
+        return bisect_left(self.recording.records, sequence, key=lambda record: record.sequence)
+
+    def _settle(self, member: int, before: int) -> Iterator[int]:
+        """Make durable what of a member has completed before a cut."""
+        durable = []
+        for waiting in (self._loose[member], self._forced[member]):
+            count = bisect_left(waiting, before)
+            durable += waiting[:count]
+            del waiting[:count]
+        yield from sorted(durable)
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The requests that may or may not be there, in their order; those in flight are among them."""
+        self._catch_up()
+        # Runs that are sorted already: a disk that never flushes has tens of thousands.
+        return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
+
+    @property
+    def count(self) -> int:
+        """How many are `open`."""
+        self._catch_up()
+        return sum(map(len, self._loose)) + len(self._in_flight)
+
+    def _catch_up(self) -> None:
+        """Note what is in flight at the cut."""
+        records, instant = self.recording, self.recording.instant_ns(self.cut)
+        order = self._by_issue
+        while self._issued < len(order) and records.request(order[self._issued]).issued_ns <= instant:
+            self._in_flight.add(order[self._issued])
+            self._issued += 1
+        self._in_flight = {number for number in self._in_flight if number >= self.cut}
+
+    @property
+    def members(self) -> list[int]:
+        """The members that have open requests."""
+        flying = {self.recording.request(number).member for number in self._in_flight}
+        return [member for member, waiting in enumerate(self._loose) if waiting or member in flying]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The FUA writes that are there whatever happens to the requests before them, in their order."""
+        return tuple(sorted(chain(*self._forced)))
+
+
+class DiskStates:
+    """Rolls forward through a recording. Two states are equal if their digests are: then one check does for both."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.caches = Caches(recording)
+        self._platters = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
+        # For each member the hash of each block that is not blank; a member's digest is the sum of them all.
+        self._hashes: list[dict[int, int]] = [{} for _ in recording.members]
+        self._sums = [0] * len(recording.members)
+        self._last: tuple[CrashState, _Overlay] | None = None
+        self._old = Patch(dict.fromkeys(_old_blocks(recording), OLD_DATA))
+        for (member, block), data in self._old.blocks.items():
+            self._platters[member].write(data, block * BLOCK)
+            self._hashes[member][block] = hashed = _hash(block, data)
+            self._sums[member] ^= hashed
+
+    @property
+    def cut(self) -> int:
+        """Where it is."""
+        return self.caches.cut
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The requests that may or may not be there at this cut, in their order."""
+        return self.caches.open
+
+    def move(self, cut: int) -> Patch:
+        """Go on to a later cut, and return what has become durable on the way; at first the old data, too.
+
+        Raises:
+            RigError: it has been passed already.
+        """
+        if cut < self.cut:
+            raise RigError(f"cut {cut} lies before {self.cut}: a window only goes forward")
+        overlay: _Overlay = {}
+        for number in self.caches.roll(cut):
+            self._apply(overlay, Survivor(number))
+        for (member, block), data in overlay.items():
+            self._platters[member].write(data, block * BLOCK)
+            old, new = self._hashes[member].pop(block, 0), _hash(block, data)
+            if new:
+                self._hashes[member][block] = new
+            self._sums[member] ^= old ^ new
+        self._last = None
+        first, self._old = self._old, Patch()
+        return first.then(Patch.of(overlay))
+
+    def patch(self, state: CrashState) -> Patch:
+        """Return what a crash state adds to what is durable.
+
+        Raises:
+            RigError: it is of another cut.
+        """
+        return Patch.of(self._overlay(state))
+
+    def digest(self, state: CrashState) -> str:
+        """Return a name for the content of all members: equal contents have equal names.
+
+        Raises:
+            RigError: it is of another cut.
+        """
+        sums = list(self._sums)
+        for (member, block), data in self._overlay(state).items():
+            sums[member] ^= self._hashes[member].get(block, 0) ^ _hash(block, data)
+        return blake2b(b"".join(one.to_bytes(16) for one in sums), digest_size=16).hexdigest()
+
+    def read(self, state: CrashState, member: int, offset: int, length: int) -> bytes:
+        """Return what a member holds in a crash state.
+
+        Raises:
+            RigError: it is of another cut.
+        """
+        overlay = self._overlay(state)
+        first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
+        parts = [overlay.get((member, block)) or self._block(member, block) for block in range(first, last)]
+        return b"".join(parts)[offset - first * BLOCK :][:length]
+
+    def image(self, serial: str) -> SparseImage:
+        """Return what of a member is durable; not to be written to."""
+        return self._platters[self.recording.log.number(serial)]
+
+    def _overlay(self, state: CrashState) -> _Overlay:
+        if state.cut != self.cut:
+            raise RigError(f"state {state.name} is of another cut than {self.cut}")
+        if self._last is None or self._last[0] != state:
+            overlay: _Overlay = {}
+            # In their order: what survived of an earlier write never covers a later one that is durable.
+            kept = (Survivor(number) for number in self.caches.kept)
+            for survivor in sorted([*state.survivors, *kept], key=lambda one: one.request):
+                self._apply(overlay, survivor)
+            self._last = (state, overlay)
+        return self._last[1]
+
+    def _apply(self, overlay: _Overlay, survivor: Survivor) -> None:
+        record = self.recording.request(survivor.request)
+        spans: Spans = survivor.spans or ((record.offset, record.offset + record.length),)
+        for start, end in spans:
+            if record.kind is Kind.WRITE:
+                data = record.data[start - record.offset : end - record.offset]
+                for block, first, last in _pieces(start, end):
+                    target = self._open(overlay, record.member, block)
+                    at = block * BLOCK + first - start
+                    target[first:last] = data[at : at + last - first]
+            else:
+                self._zero(overlay, record.member, start, end)
+
+    def _zero(self, overlay: _Overlay, member: int, start: int, end: int) -> None:
+        # A discard of a whole disk must not make a block of each of its pages: blank ones stay as they are.
+        first, last = start // BLOCK, -(-end // BLOCK)
+        inside: Iterable[int] = range(first, last)
+        if last - first > len(self._hashes[member]) + len(overlay):
+            written = {*self._hashes[member], *(block for whose, block in overlay if whose == member)}
+            inside = sorted(block for block in written if first <= block < last)
+        for block in inside:
+            if (member, block) in overlay or block in self._hashes[member]:
+                target = self._open(overlay, member, block)
+                low, high = max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
+                target[low:high] = bytes(high - low)
+
+    def _open(self, overlay: _Overlay, member: int, block: int) -> bytearray:
+        place = (member, block)
+        if place not in overlay:
+            overlay[place] = bytearray(self._block(member, block))
+        return overlay[place]
+
+    def _block(self, member: int, block: int) -> bytes:
+        return self._platters[member].copy(block * BLOCK, BLOCK) or _BLANK
+
+
+def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
+    """Yield the member and block of all old data that a state is to hold.
+
+    That is where a request of the recording writes on any member: only there anything is ever looked at. All the rest
+    is shown blank, which a checker shows at no cost. It is of the same rows on all members, as parity needs it.
+    """
+    rows: set[int] = set()
+    if any(info.old for info in recording.members):
+        for record in (*recording.records, *recording.caught):
+            if record.kind is Kind.WRITE:
+                rows.update(range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)))
+    for member, info in enumerate(recording.members):
+        if info.old:
+            yield from ((member, block) for block in rows if block < -(-info.size // BLOCK))
+
+
+def _hash(block: int, data: bytes | bytearray) -> int:
+    """Return the hash of a block at its place; 0 if it is blank."""
+    if data == _BLANK:
+        return 0
+    return int.from_bytes(blake2b(data, digest_size=16, person=block.to_bytes(16)).digest())
+
+
+def _pieces(start: int, end: int) -> Iterable[tuple[int, int, int]]:
+    """Yield (block, from, to) for each block that a byte range touches; from and to count within the block."""
+    for block in range(start // BLOCK, -(-end // BLOCK)):
+        yield block, max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)

@@ -1,0 +1,207 @@
+"""What the hardware should have given, in closed formulas: disks, network, commit latency."""
+
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from raidproof.monitor.disk_model import (
+    COMMIT_SOURCE,
+    RANDOM_SOURCE,
+    SMALL_WRITE_SOURCE,
+    Access,
+    Hardware,
+    disks,
+    server_commit_s,
+)
+from raidproof.storage.link import LinkSpec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.stack import StackSpec
+
+EFFICIENCY = 1448 / 1538
+"""TCP payload of a full Ethernet frame over what it takes on the wire: 1500 bytes less IP (20), TCP (20) and its
+timestamps (12), plus Ethernet's preamble, header, check sum and gap (38). RFC 894, RFC 7323, IEEE 802.3."""
+WIRE_SOURCE = "payload over frame, 1448/1538 (RFC 894, RFC 7323, IEEE 802.3)"
+RPC_BYTES = 200
+"""What call, compound and reply of one READ or WRITE add to its data, about (RFC 5531, RFC 8881)."""
+SLOTS = 64
+"""Requests that a client of NFSv4.1 and later has outstanding: the default of nfs.max_session_slots."""
+DEFAULT_TRANSFER = 1 << 20
+"""rsize and wsize where nothing was asked, and the server grants it."""
+
+DISKS, CONTROLLER, NETWORK, TRIPS, SYNC = "disks", "controller", "network", "round trips", "sync latency"
+_FORMULAS = {
+    DISKS: "rate of the slowest member x members that work at once / requests to members for each of the application",
+    CONTROLLER: "limit of the fullest controller / its share of what goes to the members",
+    NETWORK: "link rate x payload of a frame, of the clients' links together or of the server's",
+    TRIPS: "bytes that may be outstanding / round trip",
+    SYNC: "streams x bytes between two waits / (round trip + transfer + data write + journal write + flush)",
+}
+_SOURCES = {
+    DISKS: f"{RANDOM_SOURCE}; {SMALL_WRITE_SOURCE}",
+    CONTROLLER: "a shared resource is full when its members' demands add up to its limit (Patterson et al. 1988)",
+    NETWORK: WIRE_SOURCE,
+    TRIPS: "Little's law: throughput = outstanding / latency (Little, Operations Research 9(3), 1961)",
+    SYNC: COMMIT_SOURCE,
+}
+LEAST_SHARE = 0.7
+"""Below this share of what was expected, a cell is flagged."""
+_LIKELY = {
+    DISKS: "the members do more than the formula counts: requests that are split, misaligned or not whole stripes, "
+    "a log on the same heads, or one slow member",
+    CONTROLLER: "the controller is shared with more traffic than this, or its commands are smaller than the stripe's",
+    NETWORK: "the link is not filled: losses, a small window, or a processor that cannot keep up",
+    TRIPS: "fewer requests are outstanding than the client may have, or they are smaller than rsize and wsize",
+    SYNC: "each wait costs more than one data write and one log write: parity reads first, or several flushes",
+}
+
+
+def round_trip_s(client: LinkSpec, server: LinkSpec) -> float:
+    """Return the seconds there and back: each side delays what it sends."""
+    return (client.delay + server.delay) / 1e9
+
+
+def transfer_size(mount: MountSpec, *, write: bool) -> int:
+    """Return the bytes of one READ or WRITE."""
+    return (mount.wsize if write else mount.rsize) or DEFAULT_TRANSFER
+
+
+def wire_mb_s(client: LinkSpec, server: LinkSpec, access: Access, transfer: int) -> float:
+    """Return the MB/s of file data on full-duplex links: each client's own, and the server's, which they share."""
+    one = min(access.size, transfer) if access.sync_every is not None or access.direct else transfer
+    useful = EFFICIENCY * one / (one + RPC_BYTES)
+    sides = [
+        *([client.rate * access.clients] if client.rate else []),
+        *([server.rate] if server.rate else []),
+    ]
+    direction = max(access.read_share, 1 - access.read_share)
+    return min((rate / 8e6 * useful / direction for rate in sides), default=inf)
+
+
+def round_trips_mb_s(client: LinkSpec, server: LinkSpec, access: Access, mount: MountSpec, *, write: bool) -> float:
+    """Return the MB/s if nothing but the round trip took time: bytes outstanding over it (Little's law).
+
+    The page cache keeps the slots of a client full; a direct request has only its own parts outstanding.
+    More connections (nconnect) share the slots of one session; before NFSv4.1 a client's slots have no practical end.
+    """
+    trip = round_trip_s(client, server)
+    if trip == 0:
+        return inf
+    transfer = transfer_size(mount, write=write)
+    slots = SLOTS if mount.vers in {"4.1", "4.2"} else inf
+    if access.direct:
+        parts = ceil(access.size / transfer)
+        waiting = min(access.depth * access.streams * parts, slots * access.clients)
+        return waiting * access.size / parts / trip / 1e6
+    return inf if slots == inf else slots * access.clients * transfer / trip / 1e6
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the hardware should have given."""
+
+    mb_s: float
+    """10^6 bytes of the application a second."""
+    iops: float
+    """Its requests a second."""
+    limit: str
+    """The term that binds."""
+    terms: dict[str, float]
+    """MB/s by each term alone; one that limits nothing is left out."""
+    formula: str
+    """The binding one, in words."""
+    source: str
+
+
+def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected | None:
+    """Return what the hardware should give, or None if nothing that was told limits it (disks without mechanics).
+
+    Reads and writes of a mix share the time: the whole is the harmonic mean of both.
+    """
+    sides: list[tuple[float, dict[str, float]]] = []
+    if access.read_share:
+        sides.append((access.read_share, _terms(hardware, stack, access, write=False)))
+    if access.read_share < 1:
+        sides.append((1 - access.read_share, _terms(hardware, stack, access, write=True)))
+    terms: dict[str, float] = {}
+    for name in _FORMULAS:
+        needed = sum(share / side[name] for share, side in sides if name in side)
+        if needed:
+            terms[name] = 1 / needed
+    if access.remote and NETWORK in terms:
+        # Full duplex: both directions at once, which the wire's own formula counts already.
+        terms[NETWORK] = min(side[NETWORK] for _, side in sides)
+    if not terms:
+        return None
+    limit = min(terms, key=terms.__getitem__)
+    rate = terms[limit]
+    return Expected(rate, rate * 1e6 / access.size, limit, terms, _FORMULAS[limit], _SOURCES[limit])
+
+
+def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
+    """Return the access as the server's file system sees it: cut to the transfer size, and waiting as the mount says.
+
+    A ``sync`` mount, or one with ``noac``, waits for each request; an ``async`` export waits for nothing.
+    """
+    if not access.remote:
+        return access
+    transfer = transfer_size(stack.mount, write=write)
+    waits = access.sync_every
+    if write and (stack.mount.sync or stack.mount.noac):
+        waits = min(access.size, waits or access.size)
+    # nfsd writes into its page cache: what no client waits for is merged there. Its reads are read ahead.
+    direct = access.direct and access.read_share > 0 and not access.sequential
+    if write and access.direct and stack.export.sync:
+        # A direct write is asked for with FILE_SYNC, or followed by a COMMIT at once.
+        waits = waits or access.size
+    kept = waits if stack.export.sync else None
+    return replace(access, sync_every=kept, direct=direct, size=min(access.size, transfer))
+
+
+def _terms(hardware: Hardware, stack: StackSpec, access: Access, *, write: bool) -> dict[str, float]:
+    served = seen_by_server(stack, access, write=write)
+    if not write:
+        served = replace(served, sync_every=None)
+    below = disks(hardware, stack.array, served, served.size, write=write)
+    members = hardware.of(stack.array.members)
+    found = {
+        DISKS: below.mb_s,
+        CONTROLLER: hardware.controller_cap(members, below.traffic, below.commands),
+    }
+    if access.remote:
+        server = stack.link if stack.server_link is None else stack.server_link
+        found[NETWORK] = wire_mb_s(stack.link, server, access, transfer_size(stack.mount, write=write))
+        found[TRIPS] = round_trips_mb_s(stack.link, server, access, stack.mount, write=write)
+    if write and served.sync_every is not None:
+        found[SYNC] = _sync_mb_s(hardware, stack, access, served.sync_every)
+    return {name: rate for name, rate in found.items() if rate != inf}
+
+
+def _sync_mb_s(hardware: Hardware, stack: StackSpec, access: Access, every: int) -> float:
+    log = hardware.members[stack.filesystem.log] if stack.filesystem.log else None
+    seconds = server_commit_s(hardware, stack.array, every, external_log=log)
+    if access.remote:
+        server = stack.link if stack.server_link is None else stack.server_link
+        transfer = transfer_size(stack.mount, write=True)
+        seconds += round_trip_s(stack.link, server) + every / 1e6 / wire_mb_s(stack.link, server, access, transfer)
+    return inf if seconds == 0 else access.streams * every / 1e6 / seconds
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Measured over expected."""
+
+    share: float
+    flagged: bool
+    cause: str | None
+    """The likely one, of a flagged cell: by the term that should have been the limit."""
+
+
+def compare(measured_mb_s: float, expected: Expected) -> Ratio:
+    """Judge a measurement, in MB/s, by what was expected."""
+    share = measured_mb_s / expected.mb_s
+    flagged = share < LEAST_SHARE
+    return Ratio(share, flagged, likely_cause(expected.limit) if flagged else None)
+
+
+def likely_cause(limit: str) -> str:
+    """Say why a cell may stay below what was expected, by the term that should have been its limit."""
+    return f"expected the {limit} to be the limit; {_LIKELY[limit]}"

@@ -1,0 +1,184 @@
+"""Provider ``uml``, the embedded default: User-mode Linux, a machine is a process."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raidproof.core.errors import RequestError, RequirementMissing
+from raidproof.core.topology import MachineSpec, Topology
+from raidproof.core.units import MIB
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.disk.daemon import storage_daemon_command
+from raidproof.image import image, kernel
+from raidproof.image.image import Image
+from raidproof.image.kernel import Kernel
+from raidproof.image.software import libraries
+from raidproof.machine.machine import MemberDisks
+from raidproof.namespace import Process
+from raidproof.namespace.network import hardware_address, tap_name
+from raidproof.provider.guest_power import GuestPower
+from raidproof.provider.provider import Provider, Site
+
+NAME = "uml"
+CANNOT_PROVE = (
+    "uml: one CPU a machine; races that need several CPUs do not show",
+    "uml: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
+    "uml: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
+    "configurations, and prove nothing of a particular drive",
+    "uml: the kernel is the architecture um, with Debian's configuration for it, not that of the deployed machine",
+    "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
+)
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+SOCKET_DEADLINE_S = 10.0
+
+
+def uml_command(
+    spec: MachineSpec, kernel: Kernel, image: Image, directory: Path, tap: str, disk_sockets: Sequence[Path]
+) -> list[str]:
+    """Return the command that boots a machine; its standard output is the console."""
+    return [
+        str(kernel.binary),
+        f"mem={spec.memory // MIB}M",
+        f"umid={spec.name}",
+        f"uml_dir={directory}",
+        f"ubda={directory / spec.name}.cow,{image.path}",
+        f"ubdbr={kernel.modules_image}",
+        f"ubdcr={directory / spec.name}.config",
+        "root=/dev/ubda",
+        "rw",
+        "init=/sbin/raidproof-init",
+        "con=null",
+        "con0=null,fd:1",
+        "panic=1",
+        f"vec0:transport=tap,ifname={tap},mac={hardware_address(spec)},depth=128,gro=1",
+        *(f"virtio_uml.device={socket}:2" for socket in disk_sockets),
+        *kernel.arguments,
+    ]
+
+
+def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
+    """Return what the kernels' processes need in their environment, for this much memory (bytes) of all machines."""
+    preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
+    return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
+
+
+def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path:
+    """Return where the machines' memory is to be: files that vanish with them, best in memory themselves.
+
+    A kernel that finds no room for a page there dies of SIGBUS at some later moment.
+
+    Raises:
+        RequirementMissing: there is no room for it; says where was looked.
+    """
+    looked = candidates or (SHARED_MEMORY, Path(tempfile.gettempdir()))
+    for folder in looked:
+        if folder.is_dir() and shutil.disk_usage(folder).free > memory:
+            return folder
+    raise RequirementMissing(
+        f"no room for the memory of the machines, {memory // MIB} MiB, in {' or '.join(map(str, looked))}",
+        remedy=f"in a container: start it with --shm-size={memory // MIB + 64}m; or set TMPDIR",
+    )
+
+
+@dataclass
+class UmlPower(GuestPower):
+    """The power of a machine that is a kernel as a process, with a storage daemon before its disks."""
+
+    environment: Mapping[str, str]
+    _storage: Process | None = field(default=None, init=False)
+
+    def on(self) -> None:
+        """Start the storage daemon, then the kernel."""
+        self.boots += 1
+        sockets: list[Path] = []
+        if self.disks is not None:
+            sockets = self._serve(self.disks)
+        argv = uml_command(self.spec, self.kernel, self.image, self.directory, self.tap, sockets)
+        self._guest = self.enclosure.spawn(argv, output=self.consoles[-1], environment=self.environment)
+
+    def _serve(self, disks: MemberDisks) -> list[Path]:
+        sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]
+        for socket in sockets:
+            socket.unlink(missing_ok=True)
+        disks.power_on()
+        self._storage = storage = self.enclosure.spawn(
+            storage_daemon_command(
+                nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
+            ),
+            output=self.logs / "storage-daemon.log",
+        )
+
+        def listening() -> bool:
+            storage.require_running()
+            return all(socket.exists() for socket in sockets)
+
+        wait_until(listening, Deadline.after(SOCKET_DEADLINE_S), "the storage daemon's sockets", interval_s=0.002)
+        return sockets
+
+    def _kill(self) -> None:
+        super()._kill()
+        if self._storage is not None:
+            self._storage.kill()
+            self._storage = None
+
+
+class Uml(Provider):
+    """Makes the machines of one lab."""
+
+    name: str = NAME
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        """By the machine's name."""
+        self.images: dict[str, Image] = {}
+        self._environment: dict[str, Mapping[str, str]] = {}
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch kernels and images.
+
+        Raises:
+            RequestError: a machine is to have several CPUs, or what cannot be run.
+            RequirementMissing: there is no room for the machines' memory.
+        """
+        memory = sum(machine.memory for machine in topology.machines)
+        for machine in topology.machines:
+            if machine.cpus > 1:
+                raise RequestError(
+                    f"{machine.name}: User-mode Linux has one CPU, not {machine.cpus}", remedy="use provider qemu"
+                )
+            asked = machine.software
+            self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
+            self.images[machine.name] = image.get(asked)
+            self._environment[machine.name] = uml_environment(found, memory)
+
+    def power(self, spec: MachineSpec, site: Site) -> UmlPower:
+        """Return the switch of a machine."""
+        return UmlPower(
+            spec,
+            self.kernels[spec.name],
+            self.images[spec.name],
+            site.directory,
+            site.logs,
+            site.enclosure,
+            tap_name(spec.name),
+            self._environment[spec.name],
+            disks=site.members_of(spec),
+        )
+
+    @property
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run on it says nothing about."""
+        return CANNOT_PROVE
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The programs of this host that take part."""
+        return {**super().programs, "qemu-storage-daemon": ("qemu-storage-daemon",)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which kernels needed help with this CPU."""
+        helped = dict.fromkeys(one.name for one in self.kernels.values() if one.preload is not None)
+        return tuple(f"{name} ran with the XSTATE work-around, which this CPU needs" for name in helped)

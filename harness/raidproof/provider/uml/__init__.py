@@ -1,1 +1,0 @@
-"""Provider ``uml``: machines that are processes."""

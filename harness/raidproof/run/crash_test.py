@@ -1,0 +1,529 @@
+"""One crash test: build the stack, let clients work, inject the fault, recover, observe what is left."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+from zlib import crc32
+
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+
+from raidproof.core.command import CommandFailed
+from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RigError, nearest
+from raidproof.core.log import step
+from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.fault import (
+    CleanReboot,
+    ClientPowerCut,
+    Fault,
+    FaultContext,
+    KernelPanic,
+    NfsdRestart,
+    PowerCut,
+    allowed_by,
+)
+from raidproof.fault.array import Lasting
+from raidproof.fault.fault import FaultEvent
+from raidproof.lab.lab import Lab
+from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
+from raidproof.monitor.capture import capturing, write_exchanges
+from raidproof.monitor.mountstats import calls
+from raidproof.monitor.recording import fetched
+from raidproof.record.run import ControlSpec, CycleRecord, Throughput
+from raidproof.run.replies import ReplyWatch
+from raidproof.storage.array import Array, Identity, holders_of_old_data, serial_of
+from raidproof.storage.filesystem.state import read_write_back
+from raidproof.storage.stack import Stack, StackSpec, on_disks
+from raidproof.workload.fio import FioSpec, fio_command, parse_fio
+from raidproof.workload.ledger import Ledger, LedgerSpec
+from raidproof.workload.machines import on_all
+
+NO_FAULT = "none"
+
+LEDGER_DIRECTORY = "ledger"
+RESUME_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 60.0
+"""Both beyond the time that NFS itself may take; see `protocol_s`."""
+CLIENT_RECORDS = "/var/lib/nfs"
+DROP_CACHES = "/proc/sys/vm/drop_caches"
+FIO_DEADLINE_S = 300.0
+_AT_ONCE = """
+import os, sys, threading
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
+"""
+MEASUREMENTS = 3
+"""Of a cycle's sequential write: one alone wavers with whatever else the host does."""
+
+
+class CycleSpec(BaseModel):
+    """What one cycle is to be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    title: str
+    stack: StackSpec
+    cache_mode: CacheMode = CacheMode.VOLATILE
+    fault: str | SkipValidation[Fault] = PowerCut.name
+    """A fault, or the name of one that needs nothing but ``policy`` and ``seed``; ``none`` is none."""
+    during: tuple[SkipValidation[Fault], ...] = ()
+    """What is wrong before the clients begin and stays so through the fault: a member that is missing, a rebuild."""
+    policy: CutPolicy = CutPolicy.DROP
+    cache_mode_of: tuple[str, ...] | None = None
+    """Serials of the disks whose cache is of that mode; the others' is volatile. None is all of them."""
+    seed: int = 1
+    ledger: LedgerSpec = LedgerSpec()
+    ledger_seconds: float = 3.0
+    fio: FioSpec | None = None
+    capture: bool = False
+    """Whether NFS is looked at on the wire too while the ledger runs, and judged."""
+    control: ControlSpec | None = None
+
+    @property
+    def fault_name(self) -> str:
+        """What the fault is called."""
+        return self.fault if isinstance(self.fault, str) else self.fault.name
+
+
+def fault_of(spec: CycleSpec) -> Fault | None:
+    """Return the fault that a cycle asks for.
+
+    Raises:
+        RequestError: there is none of that name.
+    """
+    if not isinstance(spec.fault, str):
+        return spec.fault
+    faults: dict[str, Fault | None] = {
+        PowerCut.name: PowerCut(spec.policy, spec.seed),
+        ClientPowerCut.name: ClientPowerCut(spec.policy, spec.seed),
+        CleanReboot.name: CleanReboot(),
+        KernelPanic.name: KernelPanic(),
+        NfsdRestart.name: NfsdRestart(),
+        NO_FAULT: None,
+    }
+    if spec.fault not in faults:
+        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
+    return faults[spec.fault]
+
+
+class CycleFiles:
+    """The raw observations of one cycle, each named in its record."""
+
+    def __init__(self, record: CycleRecord, run: Path, name: str) -> None:
+        self._record = record
+        self._run = run
+        self._directory = run / name
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, what: str, name: str) -> Path:
+        """Return where an observation goes, and enter it in the record."""
+        path = self._directory / name
+        self._record.files[what] = str(path.relative_to(self._run))
+        return path
+
+    def write(self, what: str, name: str, content: str) -> None:
+        """Write an observation."""
+        self.path(what, name).write_text(content)
+
+
+class MemberWatch:
+    """Notes in a record which disk belonged where, and what was wrong with the array from before the clients began."""
+
+    def __init__(self, context: FaultContext, record: CycleRecord) -> None:
+        self.context = context
+        self.record = record
+        self._conditions: list[tuple[Fault, Moment]] = []
+        """What is wrong, and where in the server's kernel log it began."""
+
+    def begin(self, condition: Fault) -> None:
+        """Let something be wrong from now on."""
+        begun = moment(self.context.lab.server)
+        self.record.during.append(said_of(condition.inject(self.context)))
+        self._conditions.append((condition, begun))
+
+    def start(self) -> None:
+        """Note what every disk says before the fault."""
+        self.record.checks["members"] = {}
+        self._look("start", online=True)
+
+    def before_assembly(self) -> None:
+        """Note what the disks say after the fault, and make sure that what had to be wrong still was when it came.
+
+        Raises:
+            RigError: something had ended before the fault.
+        """
+        members = self._look("before", online=False)
+        bitmaps = self._array.bitmaps()
+        self.record.checks["members"] |= {
+            "bitmaps": {serial: one.model_dump() for serial, one in bitmaps.items()},
+            "absent": sorted(self._array.expected_deviation.absent),
+        }
+        for number, (condition, begun) in enumerate(self._conditions):
+            if isinstance(condition, Lasting):
+                said = said_until_off(self.context.lab.server, begun)
+                self.record.during[number]["lasted"] = condition.lasted(self.context, members, said)
+
+    def after_assembly(self) -> None:
+        """Note which members md works with, before anything could be rebuilt."""
+        found = [member for md in self._array.state().devices for member in md.members]
+        active = [serial_of(member.device) for member in found if "in_sync" in member.state]
+        self.record.checks["members"]["active"] = active
+
+    def heal(self) -> None:
+        """Put right what was wrong, the last first."""
+        for condition, _ in reversed(self._conditions):
+            condition.heal(self.context)
+
+    def end(self) -> None:
+        """Note what every disk says at the end, and what md knows that it cannot read."""
+        devices = self._array.state().devices
+        self.record.checks["array"] |= {
+            "degraded": {one.device: one.degraded for one in devices if one.degraded},
+            "bad_blocks": {
+                serial_of(member.device): member.bad_blocks
+                for one in devices
+                for member in one.members
+                if member.bad_blocks
+            },
+        }
+        self._look("end", online=True)
+        self.record.checks["members"]["renewed"] = sorted(self._array.expected_deviation.renewed)
+
+    @property
+    def _array(self) -> Array:
+        return self.context.stack.array
+
+    def _look(self, when: str, *, online: bool) -> Mapping[str, Identity]:
+        """Note what each disk says of the array that it belongs to."""
+        found = self._array.identities(online=online)
+        self.record.checks["members"][when] = {serial: one.model_dump() for serial, one in found.items()}
+        return found
+
+
+def said_of(injected: FaultEvent) -> dict[str, str]:
+    """Return what a record says of a condition."""
+    return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}
+
+
+def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+    """Carry out a cycle and fill its record; raw observations go to ``directory / spec.name``.
+
+    Raises:
+        RequestError: the stack or the fault cannot be.
+        RequirementMissing: a machine lacks a program that the cycle needs.
+        NotRecovered: array or file system do not come back after the fault.
+        RigError: the rig failed; the record holds what was seen until then.
+        NotEffective: the stack is not what was asked for.
+    """
+    Cycle(lab, spec, record, directory).run()
+
+
+class Cycle:
+    """The steps of one cycle, in their order."""
+
+    def __init__(self, lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+        self.lab = lab
+        self.spec = spec
+        self.record = record
+        self.files = CycleFiles(record, directory, spec.name)
+        self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
+        self.context = FaultContext(lab, self.stack)
+        self.fault = fault_of(spec)
+        self.victim = self.fault.victim(self.context) if self.fault else None
+        self.members = MemberWatch(self.context, record)
+        self.replies: ReplyWatch | None = None
+
+    def run(self) -> None:
+        """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
+        if self.spec.fio is not None:
+            self.lab.clients[0].require("fio")
+        self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
+        self.lab.disks.reset(self._old())
+        begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
+        try:
+            if self.spec.fio is not None:
+                self._provision()
+                self._measure(self.spec.fio)
+            # From blank disks on, or no crash state of it could be rebuilt.
+            self.lab.disks.log_start(self.files.path("write log", "write.log"))
+            self._provision()
+            self._promise_and_break()
+            self._check()
+        finally:
+            self._enter_replies()
+            for name, since in begun.items():
+                # One that is dead may have no console to read; that must not cost what the others said.
+                with suppress(RigError):
+                    said = said_since(self.lab.machines[name], since)
+                    self.files.write(f"console {name}", f"console.{name}.log", said)
+
+    def _old(self) -> tuple[str, ...]:
+        """Return the disks that hold old data where nothing was written."""
+        offered = {disk.serial for disk in self.lab.topology.disks if disk.old_data}
+        holders = holders_of_old_data(self.stack.spec.array)
+        # Without one of them the others' parity is not zero.
+        old = tuple(holders) if offered.issuperset(holders) else ()
+        self.record.checks["old data"] = list(old)
+        return old
+
+    def _say(self, what: str) -> None:
+        step(f"{self.spec.title}: {what}")
+
+    def _provision(self) -> None:
+        self._say("building array and file system")
+        self.stack.create()
+        self.record.effective = self.stack.activate().model_dump(mode="json")
+
+    def _measure(self, fio: FioSpec) -> None:
+        """Measure on a stack of its own: to log every byte would be part of what was measured."""
+        self._say("sequential write")
+        client = self.lab.clients[0]
+        path = f"{self._mount_point}/throughput"
+        rates = []
+        # The first measurement is discarded: the engine allocates memory for the first writes to fresh disks.
+        for number in range(MEASUREMENTS + 1):
+            client.succeed(["rm", "-f", path])
+            said = client.succeed(fio_command(fio, path), deadline_s=FIO_DEADLINE_S)
+            if number:
+                self.files.write(f"fio {number}", f"fio-{number}.json", said)
+                rates.append(parse_fio(said).mb_per_s)
+        self.record.throughput = Throughput(sequential_write_mb_s=median(rates), sequential_write_each=rates)
+        self.stack.deactivate()
+        self.lab.disks.reset(self._old())
+
+    @property
+    def _mount_point(self) -> str:
+        return self.stack.mounts[self.lab.clients[0].name].directory
+
+    def _promise_and_break(self) -> None:
+        root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
+        self.lab.clients[0].succeed(["mkdir", root])
+        # Only now: of a disk that lied from the start, no array would be left to lose anything.
+        self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
+        # A block of an earlier cycle must not pass for one of this.
+        seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
+        fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
+        self.record.workload["left_out"] = left_out
+        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._allow_errors()})
+        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
+        self.record.workers = [worker.model_dump() for worker in ledger.workers]
+        faults = (*self.spec.during, self.fault)
+        self.record.explanation = next(filter(None, (getattr(one, "explains", None) for one in faults)), None)
+        for condition in self.spec.during:
+            self._say(condition.name)
+            self.members.begin(condition)
+        alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
+        self.record.checks["alarms"] = alarms
+        self.members.start()
+        written = read_write_back(self.lab.server, self.stack.filesystem.state())
+        self.record.checks["write back"] = written.model_dump(mode="json")
+        self.record.checks["disks"] = self._disk_counters()
+        sent = self._calls()
+        self._end_lockd_grace()
+        # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
+        # (docs/findings.md). The members are not on that file system.
+        self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
+        self.replies = ReplyWatch(self.lab, ledger.workers, ledger.path.parent)
+        with self._captured(), self.replies.watching(ledger.path), ledger.running():
+            self._say("clients at work")
+            self.record.ledger_begun_ns = now_ns()
+            ledger.work(self.spec.ledger_seconds)
+            # What an administrator changed meanwhile nobody would see after a reboot.
+            self.record.checks["export"] = self.stack.export.applied()
+            before = {client.name: moment(client) for client in self.lab.clients}
+            if self.fault is not None:
+                self._break(self.fault)
+                self._bring_back(self.fault, ledger)
+            self._say("clients finish")
+            ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
+            # Each client was served again, or it would not have come to its end.
+            for name, since in before.items():
+                said = said_since(self.lab.machines[name], since)
+                self.files.write(f"server away {name}", f"away.{name}.log", said)
+        self.record.checks["calls"] = {name: counted - sent[name] for name, counted in self._calls().items()}
+        if self.fault is None:
+            self._end_recording()
+        self.lab.disks.set_mode(CacheMode.VOLATILE)
+        if "on_server" not in self.record.files:
+            self._scan_server(ledger)
+        self._look_through_client(ledger)
+        self.members.heal()
+
+    def _end_lockd_grace(self) -> None:
+        """Let clients take locks at once: there is no NFSv3 client that has any to reclaim."""
+        if self.spec.stack.mount.vers != "3":
+            self.stack.export.end_lockd_grace()
+
+    def _calls(self) -> dict[str, Counter[str]]:
+        """Return how often each client that had no power cut has sent each call on its mount."""
+        clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
+        return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
+
+    def _allow_errors(self) -> tuple[int, ...]:
+        """Note the errors of which clients may be told, and return those at which the ledger goes on."""
+        allowed = [sorted(allowed_by(one, self.context)) for one in self.spec.during]
+        self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
+        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.context)) if self.fault else []
+        return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
+
+    @contextmanager
+    def _captured(self) -> Iterator[None]:
+        """Capture what goes over the wire meanwhile, if that is asked."""
+        if not self.spec.capture:
+            yield
+            return
+        with capturing(self.lab, self.files.path("capture", "nfs.pcapng")) as capture:
+            yield
+        self.files.write("wire", "wire.json", write_exchanges(capture.exchanges()))
+
+    def _enter_replies(self) -> None:
+        """Note when the server acknowledged the ledger's operations, as far as it was seen on the wire."""
+        if self.replies is not None:
+            self.replies.finish()
+            self.record.checks["replies"] = self.replies.seen
+            if self.replies.found is not None:
+                self.files.path("replies", self.replies.found.name)
+
+    def _break(self, fault: Fault) -> None:
+        self._say(fault.name)
+        self.record.fault_begun_ns = now_ns()
+        injected = fault.inject(self.context)
+        self.record.fault_at_ns = injected.at_ns
+        self.record.fault_proof = injected.proof
+        self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
+        if self.victim in self.lab.clients:
+            self.record.lost_power = [injected.target]
+        self._end_recording()
+        if self.spec.cache_mode is CacheMode.NONE:
+            # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
+            self.lab.disks.set_mode(CacheMode.VOLATILE)
+
+    def _end_recording(self) -> None:
+        if (closed := self.lab.disks.log_stop()) is not None:
+            self.record.checks["write log"] = asdict(closed)
+        for serial, counters in self.lab.disks.counters().items():
+            self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
+
+    def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
+        self._say("coming back")
+        recovery = self.record.recovery
+        if self.victim is None:
+            resumed_ns = self.record.resumed_ns = now_ns()
+            fault.heal(self.context)
+            self._end_lockd_grace()
+        elif self.victim is self.lab.server:
+            recovery.boot_s = timed(partial(fault.heal, self.context))
+            self.members.before_assembly()
+            # Assemble and mount what is there. Nothing is created, nothing forced.
+            assemble, mount, export = (one.run for one in self.stack.server_steps())
+            try:
+                recovery.assemble_s = timed(assemble)
+                self.members.after_assembly()
+                recovery.mount_s = timed(mount)
+            except CommandFailed as error:
+                raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
+            except DeadlineExceeded as error:
+                stuck = stuck_tasks(self.lab.server, self._disk_counters)
+                if stuck is None:
+                    raise
+                raise NotRecovered(f"after the {fault.name} the server hangs: {stuck}; {error}") from error
+            # Before any client can write again: from here on its resent writes would fill what the cut had torn.
+            self._scan_server(ledger)
+            resumed_ns = self.record.resumed_ns = now_ns()
+            export()
+            self._end_lockd_grace()
+            self._rouse_clients()
+        else:
+            recovery.boot_s = timed(partial(fault.heal, self.context))
+            recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
+            resumed_ns = self.record.resumed_ns = now_ns()
+        deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
+        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")
+
+    def _disk_counters(self) -> dict[str, dict[str, Any]]:
+        """Return the engine's counters of each member disk, by its serial."""
+        return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
+
+    def _rouse_clients(self) -> None:
+        """Let every client ask for something new.
+
+        One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
+        on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
+        NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
+        """
+        connections = self.spec.stack.mount.nconnect or 1
+        # Side by side: a client that reconnects first retries at growing intervals until all others have reclaimed.
+        on_all(
+            self.lab.clients,
+            lambda client: client.start_command(
+                rousing_command(self.stack.mounts[client.name].directory, connections)
+            ),
+        )
+
+    def _scan_server(self, ledger: Ledger) -> None:
+        self._say("reading back on the server")
+        self.lab.server.put("3\n", DROP_CACHES)
+        found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
+        self.files.write("on_server", "on-server.json", json.dumps(found))
+
+    def _look_through_client(self, ledger: Ledger) -> None:
+        """Read everything through the last client, whose cache a new mount has emptied."""
+        self._say("reading back through a client")
+        client = self.lab.clients[-1]
+        mount = self.stack.mounts[client.name]
+        mount.deactivate()
+        mount.activate()
+        on_all([self.lab.server, client], lambda machine: machine.put("3\n", DROP_CACHES))
+        before = fetched(client, mount.directory)
+        found = ledger.scan(client, ledger.root)
+        counted = fetched(client, mount.directory).since(before)
+        self.record.checks["read back"] = {"client": client.name, **counted._asdict()}
+        self.files.write("on_client", "on-client.json", json.dumps(found))
+
+    def _check(self) -> None:
+        self._say("checking file system and array")
+        self.stack.deactivate_clients()
+        self.stack.export.deactivate()
+        self.stack.filesystem.deactivate()
+        self.record.checks["filesystem"] = self.stack.filesystem.check().model_dump(mode="json")
+        self.record.checks["array"] = self.stack.array.scrub().model_dump(mode="json")
+        self.members.end()
+        # The machine stays up: the next cycle must not find this one's knobs.
+        self.stack.tuning.deactivate()
+        self.stack.array.deactivate()
+        if self.record.fault_at_ns is not None:
+            self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
+
+
+def rousing_command(directory: str, connections: int) -> list[str]:
+    """Ask something new of a mount, on each of its connections.
+
+    With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
+    it while others are busy. This sends as many requests at once as the mount has connections.
+    """
+    if connections == 1:
+        return ["stat", "--file-system", directory]
+    return ["python3", "-c", _AT_ONCE, directory, str(8 * connections)]
+
+
+def protocol_s(effective: Mapping[str, Any]) -> float:
+    """Return for how long NFSv4 may keep a client waiting after its server has restarted.
+
+    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of
+    the grace period, which NFSv4.0 clients cannot shorten.
+    """
+    return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Do something and return how many seconds it took."""
+    begun = now_ns()
+    action()
+    return (now_ns() - begun) / 1e9

@@ -1,0 +1,263 @@
+"""One repetition of a cell: deploy its configuration, run its workload, and find what limited it."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from raidproof.core.errors import DeadlineExceeded
+from raidproof.core.topology import NO_MECHANICS, Topology
+from raidproof.disk.assignment import usual_modes
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.messages import Busy, Use
+from raidproof.disk.profile import load_profile
+from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
+from raidproof.monitor.bottleneck import find_cause
+from raidproof.monitor.disk_model import Hardware, Member, access_of
+from raidproof.monitor.model import expected
+from raidproof.plan.cell import Cell
+from raidproof.plan.plan import Plan
+from raidproof.plan.works import ARRAY, CLIENTS, SERVER
+from raidproof.record.cell import CellRecord, Repeat
+from raidproof.run.stack_deployer import StackDeployer, slowed
+from raidproof.storage.array import capacity
+from raidproof.storage.link import LinkSpec
+from raidproof.workload.machines import empty_caches
+from raidproof.workload.regime import Memory, Place, Route, Sample, Workload, find_steady, regime_of
+from raidproof.workload.tools import workload_of
+from raidproof.workload.work_of import work_of
+
+START_UP_S = 2.0
+"""What a tool may take to start and to end; what is left beyond is work that it does not time."""
+
+
+def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | None:
+    """Return what a cell should give, with the formula and its source; None where no formula is honest.
+
+    Units whose names end in ``mb_s`` and ``iops`` have one; counts of transactions or files have none.
+    """
+    access = access_of(cell.workload, clients=cell.clients)
+    if access is None or not topology.timed or cell.on not in {CLIENTS, SERVER, ARRAY}:
+        return None
+    sizes = {disk.serial: disk.size for disk in topology.disks}
+    room = capacity(cell.stack.array, min(sizes[serial] for serial in cell.stack.array.members))
+    span = access.span
+    if access.working_set and not access.sequential:
+        span = min(1.0, access.working_set / room)
+    found = expected(hardware_of(topology), cell.stack, replace(access, remote=cell.on == CLIENTS, span=span))
+    if found is None or not unit.endswith(("mb_s", "iops")):
+        return None
+    return {"value": found.mb_s if unit.endswith("mb_s") else found.iops, **asdict(found)}
+
+
+def hardware_of(topology: Topology) -> Hardware:
+    """Return the disks of a topology as the formulas take them."""
+    members = {}
+    for disk in topology.disks:
+        profile = load_profile(disk.profile or NO_MECHANICS)
+        reach = disk.size / profile.capacity if disk.placement == "outer" and profile.timed else 1.0
+        members[disk.serial] = Member(profile, disk.controller, min(1.0, reach))
+    return Hardware(members, {one.name: one for one in topology.controllers})
+
+
+def run_within(workload: Workload, place: Place, seconds: float | None) -> Sample:
+    """Run the timed part of a workload. One that takes longer goes on until its lab ends, which has to follow.
+
+    Raises:
+        DeadlineExceeded: it took longer; None is no limit.
+    """
+    if seconds is None:
+        return workload.run(place)
+    pool = ThreadPoolExecutor(1)
+    try:
+        running = pool.submit(workload.run, place)
+        if not wait([running], seconds).done:
+            raise DeadlineExceeded(f"the workload took longer than max_seconds, {seconds:g} s")
+        return running.result()
+    finally:
+        pool.shutdown(wait=False)
+
+
+def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> EngineUse:
+    """Return the engine's use between two looks.
+
+    ``working_s`` is for how long of that the tool worked: if the rest is but its start, shares are of this time.
+    """
+    wall_ns, disks_ns = max(1, ended.at_ns - begun.at_ns), max(1, ended.disks_ns - begun.disks_ns)
+    if only_starts(wall_ns / 1e9, working_s):
+        disks_ns = max(1, round(disks_ns * (working_s or 0) * 1e9 / wall_ns))
+        wall_ns = max(1, round((working_s or 0) * 1e9))
+    served = max(1, ended.served - begun.served)
+    return EngineUse(
+        cpu_share=(ended.cpu_ns - begun.cpu_ns) / wall_ns,
+        late_ns_mean=(ended.late_ns - begun.late_ns) / served,
+        service_ns_mean=(ended.service_ns - begun.service_ns) / served,
+        members_busy=_shares(begun.members, ended.members, disks_ns),
+        controllers_busy=_shares(begun.controllers, ended.controllers, disks_ns),
+    )
+
+
+def only_starts(wall_s: float, working_s: float | None) -> bool:
+    """Whether a tool did nothing but start and end, where it did not do what it timed."""
+    return working_s is not None and 0 < working_s < wall_s <= working_s + START_UP_S
+
+
+def trimmed(recordings: Mapping[str, Recording], seconds: float, working_s: float) -> dict[str, Recording]:
+    """Return what was recorded in the last ``seconds``: not the start of a tool, nor its warming up."""
+    return {
+        name: _last(one, seconds) if only_starts(one.seconds, working_s) else one for name, one in recordings.items()
+    }
+
+
+def _last(recording: Recording, seconds: float) -> Recording:
+    since = recording.last.at_s - seconds
+    looks = [look for look in recording.snapshots if look.at_s >= since]
+    return recording if len(looks) < 2 else replace(recording, snapshots=tuple(looks))
+
+
+def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict[str, float]:
+    """Shares of the time; what began before the first look may end after it, so they are bounded."""
+    return {
+        after.name: min(1.0, (after.busy_ns - before.busy_ns) / disks_ns)
+        for before, after in zip(begun, ended, strict=True)
+    }
+
+
+def visit(
+    deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+) -> None:
+    """Measure a cell once; what was seen goes into its record, the tools' own output into the directory.
+
+    Raises:
+        NotEffective: the configuration is not what was asked.
+        RequirementMissing: a machine lacks the workload's program.
+        RigError: the rig failed.
+    """
+    effective, repeat.built = deployer.deploy(cell.stack, cell.on)
+    record.effective = effective or record.effective
+    workload = workload_of(cell.workload)
+    sample, engine = measure(deployer, cell, workload, plan.run.max_seconds)
+    record.unit = sample.primary
+    record.expected = expectation(deployer.lab.topology, cell, sample.primary)
+    fill(repeat, sample, deployer.lab.topology.slow_motion)
+    repeat.files = keep(sample, deployer.monitor, directory)
+    repeat.engine = None if engine is None else vars(engine).copy()
+    work = work_of(cell.workload)
+    route = Route(
+        on=cell.on,
+        machines=cell.clients,
+        export_sync=cell.stack.export.sync,
+        mount_sync=bool(cell.stack.mount.sync),
+    )
+    memory = memory_of(deployer.lab.topology, cell)
+    repeat.regime = regime_of(work, memory, route, allow_cache=plan.run.allow_cache).model_dump(mode="json")
+    derived = look_below(deployer, cell, sample)
+    repeat.derived = None if derived is None else derived.model_dump(mode="json")
+    cause = find_cause(
+        derived,
+        cell.stack.array,
+        wsize=_wsize(effective),
+        sync=cell.stack.export.sync,
+        engine=engine,
+        link_bytes_s=link_bytes_s(slowed(cell.stack, deployer.lab.topology.slow_motion).link)
+        if cell.on == CLIENTS
+        else None,
+    )
+    repeat.limit, repeat.cause = cause.limit.value, cause.sentence
+    if (slow_motion := deployer.lab.topology.slow_motion) != 1:
+        repeat.cause += f" (times and rates here as they passed, {slow_motion:g} times slower)"
+
+
+def measure(
+    deployer: StackDeployer, cell: Cell, workload: Workload, max_seconds: float | None = None
+) -> tuple[Sample, EngineUse | None]:
+    """Prepare without the disks' time, then run with it."""
+    lab, place = deployer.lab, deployer.place(cell.clients)
+    for machine in place.machines:
+        for program in workload.programs:
+            deployer.require(machine, program)
+    try:
+        workload.prepare(place)
+        # What a workload has read to be read again is to stay where it is.
+        if not work_of(cell.workload).warm:
+            empty_caches(lab.server)
+        with deployer.monitor.running():
+            deployer.enable_timing()
+            begun = lab.disks.use()
+            sample = run_within(workload, place, max_seconds)
+            ended = lab.disks.use()
+    finally:
+        deployer.disable_timing()
+    workload.clean(place)
+    return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None
+
+
+def working_s(cell: Cell, sample: Sample) -> float:
+    """Return for how long a tool worked: warming up, and what it timed."""
+    return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
+
+
+def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived | None:
+    """Return what the monitors saw of the last run."""
+    seen: Monitor = deployer.monitor
+    # Where no client stands between, only the workload knows what it did.
+    own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
+    recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
+    return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
+
+
+def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:
+    """Enter what a tool measured, in the time of the disks."""
+    repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
+    repeat.value = repeat.values[sample.primary]
+    by = slow_motion ** power_of(sample.primary)
+    repeat.series = [(point.at_s, point.value * by) for point in sample.series]
+    repeat.timed_s = sample.seconds
+    repeat.steady = find_steady(sample.series).model_dump(mode="json") if sample.series else None
+
+
+def power_of(name: str) -> int:
+    """Return with which power of the slow motion a value grows, by the unit at the end of its name."""
+    if name.endswith(("_s", "_iops")):
+        return 1
+    return -1 if name.endswith(("_ms", "_us")) else 0
+
+
+def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
+    """Write what tools and monitors printed; return the files, relative to the run, by what they are."""
+    files = {}
+    for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
+        for machine, text in output.items():
+            path = directory / f"{kind}.{machine}.txt"
+            path.write_text(text)
+            files[f"{kind} {machine}"] = f"{directory.parent.name}/{directory.name}/{path.name}"
+    return files
+
+
+def memory_of(topology: Topology, cell: Cell) -> Memory:
+    """Return what there is to cache in, between a workload and the disks that it reaches."""
+    reached = [disk for disk in topology.disks if disk.serial in ({cell.on} if _on_a_disk(cell) else cell.stack.disks)]
+    behind = {disk.controller for disk in reached}
+    profiles = [load_profile(disk.profile or NO_MECHANICS) for disk in reached]
+    modes = usual_modes(topology)
+    return Memory(
+        server=topology.server.memory,
+        client=topology.clients[0].memory if topology.clients else 0,
+        controller=sum(one.cache for one in topology.controllers if one.name in behind and one.battery != "failed"),
+        drives=sum(profile.cache.size for profile in profiles if profile.cache.write_back),
+        drives_protected=bool(reached) and all(modes[disk.serial] is CacheMode.PROTECTED for disk in reached),
+    )
+
+
+def link_bytes_s(link: LinkSpec) -> float | None:
+    """Return a link's rate in bytes a second and one direction; None if it has none."""
+    return link.rate / 8 if link.rate else None
+
+
+def _on_a_disk(cell: Cell) -> bool:
+    return cell.on in cell.stack.disks
+
+
+def _wsize(effective: Mapping[str, Any]) -> int | None:
+    return next((int(mount["wsize"]) for mount in effective.get("mounts", {}).values()), None)

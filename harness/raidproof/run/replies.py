@@ -1,0 +1,182 @@
+"""When the server acknowledged each operation of the ledger, taken from the wire while a cycle runs.
+
+A client's report of an operation reaches the harness milliseconds after the server's reply has left. In that time the
+disks carry out several flushes, so a reply that was given too early would look right."""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from raidproof.core.command import CommandFailed
+from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
+from raidproof.guest.ledger_writer import GROUPS
+from raidproof.lab.lab import Lab
+from raidproof.monitor.capture import (
+    Clocks,
+    Reply,
+    Tap,
+    parse_replies,
+    parse_writes,
+    printed,
+    replies_command,
+    tapping,
+)
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec, write_replies
+
+Replied = dict[tuple[int, int], int]
+"""When the server's last reply to an operation crossed the bridge, by worker and sequence."""
+
+
+def replied(
+    operations: Iterable[Operation],
+    workers: Sequence[WorkerSpec],
+    addresses: Mapping[str, str],
+    replies: Iterable[Reply],
+) -> Replied:
+    """Find the reply with which the server acknowledged each operation that ended well.
+
+    A worker has one operation under way, and its RPCs carry a group of its own. So it is the last reply that arrived
+    before the client's report, to a call that came after the operation had begun. A reply whose caller is not known
+    may be the worker's: if it is the last, it counts, because a stamp must never be too early. ``addresses`` are
+    those of the clients.
+    """
+    own: dict[tuple[str, int | None], list[Reply]] = defaultdict(list)
+    for reply in replies:
+        own[reply.client, reply.group].append(reply)
+    by_worker: dict[int, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_worker[operation.worker].append(operation)
+    found: Replied = {}
+    for worker in _apart(workers):
+        address, groups = addresses[worker.client], {GROUPS + one.number for one in workers}
+        mine = own[address, GROUPS + worker.number]
+        others = [one for (client, group), all_ in own.items() if client == address and group not in groups
+                  for one in all_]  # fmt: skip
+        unknown = sorted(others, key=_when)
+        for operation, until_ns in _ends(by_worker[worker.number]):
+            if (last := _last(mine, _begun(operation), until_ns)) is not None:
+                stranger = _last(unknown, _begun(operation), until_ns) or last
+                found[operation.worker, operation.sequence] = max(last.replied_ns, stranger.replied_ns)
+    return found
+
+
+def _apart(workers: Sequence[WorkerSpec]) -> Iterator[WorkerSpec]:
+    """Yield the workers that share no file with another one of their client, whose RPCs may carry either's group."""
+    users = Counter((one.client, one.path) for one in workers)
+    yield from (one for one in workers if users[one.client, one.path] == 1)
+
+
+def _when(reply: Reply) -> int:
+    return reply.replied_ns
+
+
+def _begun(operation: Operation) -> int:
+    """Return an instant before which no RPC of an operation was sent. Its client's clock may drift a little."""
+    return operation.issued_ns if operation.begun_ns is None else min(operation.begun_ns, operation.issued_ns)
+
+
+def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
+    """Yield each of a worker's operations that ended well, and an instant by which it certainly had.
+
+    By this host's clock alone: an instant that is too early would hide the reply that counts.
+    """
+    for operation, following in zip_longest(operations, operations[1:]):
+        if operation.ended is Ended.OK and operation.ended_ns is not None:
+            yield operation, min(operation.ended_ns, following.issued_ns) if following else operation.ended_ns
+
+
+def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | None:
+    """Return the last reply in the time of an operation, of a call in it."""
+    for place in range(bisect_left(replies, until_ns, key=_when) - 1, -1, -1):
+        reply = replies[place]
+        if reply.replied_ns < begun_ns:
+            return None
+        if reply.called_ns is None or reply.called_ns >= begun_ns:
+            return reply
+    return None
+
+
+class ReplyWatch:
+    """Captures the server's replies while the ledger runs, and dates its operations beside what comes next."""
+
+    def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
+        self.seen: dict[str, Any] = {}
+        """For the record: how many operations were dated, of how many, and WRITEs by stability; or why nothing."""
+        self.found: Path | None = None
+        """The file with the instants, once there is one."""
+        self._lab = lab
+        self._workers = workers
+        self._folder = folder
+        self._work: Future[None] | None = None
+
+    @contextmanager
+    def watching(self, history: Path) -> Iterator[None]:
+        """Capture while the body runs; what it leaves at ``history`` is dated afterwards, in the background."""
+        tap = self._begin()
+        if tap is None:
+            yield
+            return
+        try:
+            yield
+        except BaseException:
+            # The error is in the record. The capture process ends with the lab at the latest.
+            with suppress(RigError):
+                tap.discard()
+            raise
+        pool = ThreadPoolExecutor(1, "replies")
+        self._work = pool.submit(self._date, tap, history)
+        pool.shutdown(wait=False)
+
+    def _begin(self) -> Tap | None:
+        try:
+            tap = tapping(self._lab, self._folder / "replies.pcapng")
+        except (RequirementMissing, RigError) as error:
+            self.seen = {"why_not": str(error)}
+            return None
+        try:
+            tap.wait_begun()
+        except RigError as error:
+            self.seen = {"why_not": str(error)}
+            with suppress(RigError):
+                tap.discard()
+            return None
+        return tap
+
+    def finish(self) -> None:
+        """Wait until all is dated. That it cannot be is in ``seen``: the clients' reports count then."""
+        if self._work is not None:
+            try:
+                self._work.result()
+            except (RaidproofError, CommandFailed, OSError) as error:
+                self.seen = {"why_not": str(error)}
+
+    def _date(self, tap: Tap, history: Path) -> None:
+        tap.end()
+        clocks = Clocks.since(tap.ahead_ns)
+        clocks.require_unset()
+        text = printed(replies_command(tap.path))
+        replies = parse_replies(text, clocks)
+        operations = History.read(history).operations
+        addresses = {one.name: str(one.spec.address.ip) for one in self._lab.clients}
+        dated = replied(operations, self._workers, addresses, replies)
+        path = self._folder / "replies"
+        write_replies(path, dated)
+        tap.discard()
+        self.found, self.seen = path, {**summary(operations, dated), "writes": dict(parse_writes(text))}
+
+
+def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> dict[str, Any]:
+    """Return how many operations were dated, and how much later the clients' reports arrived."""
+    done = [one for one in operations if one.ended is Ended.OK and one.ended_ns is not None]
+    keys = ((one.ended_ns, dated.get((one.worker, one.sequence))) for one in done)
+    later_ms = sorted((ended - at) / 1e6 for ended, at in keys if ended is not None and at is not None)
+    if not later_ms:
+        return {"dated": 0, "of": len(done)}
+    later = {"least": later_ms[0], "median": median(later_ms), "most": later_ms[-1]}
+    return {"dated": len(later_ms), "of": len(done), "reported_later_ms": {k: round(v, 3) for k, v in later.items()}}

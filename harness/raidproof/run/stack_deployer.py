@@ -1,0 +1,196 @@
+"""What stands in a lab between the cells of a plan: only the layers that differ are built anew."""
+
+from typing import Any
+
+from raidproof.core.layer import Machine, try_all
+from raidproof.core.log import step
+from raidproof.disk.cache import CacheMode
+from raidproof.lab.lab import Lab
+from raidproof.monitor import Monitor
+from raidproof.plan.works import CLIENTS, SERVER
+from raidproof.storage.array.spec import disk_path
+from raidproof.storage.stack import Stack, StackSpec, on_disks
+from raidproof.workload.regime import Place
+
+NOTHING = "nothing"
+MD_SAFE_MODE_DELAY_S = 0.2
+"""md's own default (drivers/md/md.c)."""
+FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
+"""Parts of a stack that are taken down and built whole."""
+
+
+class StackDeployer:
+    """The stack of a lab, changed from one configuration to the next; disks take no time while it changes."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.monitor = Monitor(lab.server, lab.clients)
+        self.stack: Stack | None = None
+        self._programs: set[tuple[str, str]] = set()
+        self._on: str | None = None
+        """For workloads that run here it stands: no further than they need it."""
+
+    def deploy(self, spec: StackSpec, on: str = CLIENTS) -> tuple[dict[str, Any], str]:
+        """Make a configuration stand for a workload that runs there; return it as found, by layer, and what was built.
+
+        Raises:
+            NotEffective: a layer is not what was asked.
+            RigError: a command failed; the lab is of no more use.
+        """
+        self.disable_timing()
+        spec = on_disks(slowed(spec, self.lab.topology.slow_motion), zeroed=self.lab.disks.zeroed)
+        # What was written to the bare array has no file system on it any more.
+        same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
+        built = lowest_difference(same.spec if same else None, spec)
+        if built != NOTHING:
+            step(f"building {built} and what is above it")
+        if same is None or built == "array":
+            self.teardown()
+            self.lab.disks.reset()
+            self._keep_no_notes()
+            new = Stack(spec, self.lab.server, self.lab.clients)
+            found = _build(new, on)
+            self._slow_md(new)
+        else:
+            new = Stack(spec, self.lab.server, self.lab.clients)
+            # They remember what they found, to put it back.
+            new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
+            # Until it stands again, nothing does.
+            self.stack = None
+            found = _rebuild(same, new, built, on)
+        self.stack, self._on = new, on
+        return found, built
+
+    def _slow_md(self, stack: Stack) -> None:
+        """Let md wait as much longer before it marks an idle array clean: it would be idle between slow requests."""
+        delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
+        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists("/sys/block/md0"):
+            files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
+            self.lab.server.put_all(dict.fromkeys(files, f"{delay_s:.3f}"))
+
+    def _keep_no_notes(self) -> None:
+        """Spare the engine the notes of what a power cut would take: none comes while something is measured."""
+        volatile = [one.serial for one in self.lab.disks.describe().members if one.mode is CacheMode.VOLATILE]
+        if volatile:
+            self.lab.disks.set_mode(CacheMode.PROTECTED, volatile)
+
+    def place(self, clients: int) -> Place:
+        """Where a workload finds what stands."""
+        assert self.stack is not None  # noqa: S101  the caller has let it stand
+        server = [self.lab.server]
+        match self._on:
+            case "clients":
+                mount = next(iter(self.stack.mounts.values()))
+                return Place(self.lab.clients[:clients], mount.directory)
+            case "server":
+                return Place(server, self.stack.filesystem.directory)
+            case "array":
+                return Place(server, "/dev", self.stack.array.device)
+            case serial:
+                return Place(server, "/dev", disk_path(serial or ""))
+
+    def require(self, machine: Machine, program: str) -> None:
+        """Make sure that a machine has a program; it is asked once.
+
+        Raises:
+            RequirementMissing: it has not.
+        """
+        if (machine.name, program) not in self._programs:
+            next(one for one in self.lab.machines.values() if one.name == machine.name).require(program)
+            self._programs.add((machine.name, program))
+
+    def teardown(self) -> None:
+        """Take everything offline."""
+        self.disable_timing()
+        stack, on, self.stack, self._on = self.stack, self._on, None, None
+        if stack is None:
+            return
+        match on:
+            case "clients":
+                stack.deactivate()
+            case "server":
+                try_all((stack.filesystem.deactivate, stack.tuning.deactivate, stack.array.deactivate), "not offline")
+            case "array":
+                try_all((stack.tuning.deactivate, stack.array.deactivate), "the array did not go offline")
+
+    def disable_timing(self) -> None:
+        """Let the disks answer at once: what is not measured need not wait for them."""
+        if self.lab.topology.timed:
+            self.lab.disks.set_timing(False)
+
+    def enable_timing(self) -> None:
+        """Let the disks take their time, from idle and with empty caches."""
+        if self.lab.topology.timed:
+            self.lab.disks.set_timing(True)
+
+
+def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:
+    """Return a stack whose links are slower by the factor by which its disks are."""
+    changes = {
+        name: link.model_copy(
+            update={
+                "rate": None if link.rate is None else round(link.rate / slow_motion / 8) * 8,
+                "delay": round(link.delay * slow_motion),
+                "jitter": round(link.jitter * slow_motion),
+            }
+        )
+        for name in ("link", "server_link")
+        if (link := getattr(spec, name)) is not None
+    }
+    return spec if slow_motion == 1 else spec.model_copy(update=changes)
+
+
+def lowest_difference(old: StackSpec | None, new: StackSpec) -> str:
+    """Return the lowest layer that has to be built anew to come from one configuration to another."""
+    if old is None or any(getattr(old, part) != getattr(new, part) for part in FROM_THE_GROUND):
+        return "array"
+    if old.export != new.export:
+        return "export"
+    return "mount" if old.mount != new.mount else NOTHING
+
+
+def _build(stack: Stack, on: str) -> dict[str, Any]:
+    """Build on blank disks as far as a workload needs it."""
+    match on:
+        case "clients":
+            stack.create()
+            return stack.activate().model_dump(mode="json")
+        case "server":
+            stack.create()
+            assemble, mount, _ = stack.server_steps()
+            assemble.run()
+            mount.run()
+            return _state_on_server(stack)
+        case "array":
+            stack.array.create()
+            stack.array.wait_clean()
+            stack.tuning.activate()
+            return {
+                "array": stack.array.require_effective().model_dump(mode="json"),
+                "tuning": stack.tuning.require_effective().model_dump(mode="json"),
+            }
+        case _:
+            return {}
+
+
+def _state_on_server(stack: Stack) -> dict[str, Any]:
+    return {
+        "array": stack.array.require_effective().model_dump(mode="json"),
+        "filesystem": stack.filesystem.require_effective().model_dump(mode="json"),
+        "tuning": stack.tuning.require_effective().model_dump(mode="json"),
+    }
+
+
+def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
+    """Build what is above a layer that stays."""
+    if on == SERVER:
+        # Its own directory does not depend on export and mount.
+        return _state_on_server(new)
+    if built == "export":
+        try_all((old.deactivate_clients, old.export.deactivate), "the old export did not go offline")
+        new.export.activate()
+        new.export.end_grace()
+    elif built == "mount":
+        old.deactivate_clients()
+    state = new.state() if built == NOTHING else new.activate_clients()
+    return state.model_dump(mode="json")

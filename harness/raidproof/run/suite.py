@@ -1,0 +1,165 @@
+"""A peer's suite on a stack in a lab, from blank disks to a judged record."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Self
+
+from raidproof.core.errors import (
+    Inconclusive,
+    NotEffective,
+    ProductError,
+    RaidproofError,
+    RequirementMissing,
+    RigError,
+)
+from raidproof.core.log import logger
+from raidproof.lab.lab import Lab
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import SuiteRecord
+from raidproof.storage.stack import Stack, StackSpec, on_disks
+from raidproof.verdict.suite import judge_suite_record
+from raidproof.workload.suite import SuiteSpec, run_suite
+
+_ERRORS: dict[Outcome, type[RaidproofError]] = {
+    Outcome.FAIL: ProductError,
+    Outcome.ERROR: RigError,
+    Outcome.SKIP: RequirementMissing,
+    Outcome.INCONCLUSIVE: Inconclusive,
+}
+
+
+class SuiteEnded:
+    """A suite that has ended, and what a scenario may claim about it."""
+
+    def __init__(self, record: SuiteRecord, run: Path) -> None:
+        self.record = record
+        self.run = run
+
+    def must_pass(self) -> Self:
+        """Claim that every test passed that applies here, but for failures that are known.
+
+        Raises:
+            ProductError: a test failed, or a layer is not what was asked.
+            RigError: the rig failed.
+            RequirementMissing: the suite is not there, or none of its tests applies here.
+            Inconclusive: of a test nobody knows how it ended.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is not Outcome.PASS:
+            raise self._as(_ERRORS[self.record.outcome], self.record.reason)
+        return self
+
+    def must_fail(self) -> Self:
+        """Claim that a test failed: of a suite that is shown something broken.
+
+        Raises:
+            Inconclusive: all passed; and all that `must_pass` raises but for the failure.
+        """
+        __tracebackhide__ = True
+        if self.record.outcome is Outcome.PASS:
+            raise self._as(Inconclusive, f"nothing failed: {self.record.reason}")
+        if not self.record.outcomes.failed:
+            raise self._as(_ERRORS[self.record.outcome], self.record.reason)
+        # What had to fail is no failure of the run.
+        self.record.known = sorted({*self.record.known, *(case.name for case in self.record.outcomes.failed)})
+        judge_suite_record(self.record)
+        return self
+
+    def _as(self, kind: type[RaidproofError], reason: str) -> RaidproofError:
+        return kind(f"{self.record.title}: {reason}", remedy=f"see {self.run}")
+
+
+class Suites:
+    """Runs suites for one scenario, under its name, each on a new stack on blank disks."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        run: Path,
+        name: str,
+        *,
+        keep: Callable[[SuiteRecord], None] = lambda _: None,
+        paths: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the lab, the run's directory, and where suites are; ``keep`` puts a record into the run's."""
+        self._lab = lab
+        self._run = run
+        self._name = name
+        self._keep = keep
+        self._paths = paths or {}
+        self._turns = 0
+
+    def __call__(
+        self,
+        stack: StackSpec,
+        suite: SuiteSpec,
+        *,
+        known: Collection[str] = (),
+        meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None = None,
+    ) -> SuiteEnded:
+        """Build the stack, run the suite on the first client, judge it, and take the stack down.
+
+        ``known`` are tests whose failure is expected. ``meanwhile`` begins something in the lab, and returns what
+        ends it.
+        """
+        self._turns += 1
+        name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
+        record = SuiteRecord(
+            name=name,
+            title=f"{suite.suite} ({name})",
+            suite=suite.suite,
+            asked={"suite": suite.model_dump(mode="json"), **stack.model_dump(mode="json")},
+            client=self._lab.clients[0].name,
+            known=sorted(known),
+        )
+        self._keep(record)
+        try:
+            self._visit(stack, suite, record, meanwhile)
+        except NotEffective as error:
+            record.not_effective = str(error)
+        except RequirementMissing as error:
+            record.requirement_missing = str(error)
+        except RigError as error:
+            logger.exception("suite %s", name)
+            record.rig_error = str(error)
+        judge_suite_record(record)
+        return SuiteEnded(record, self._run)
+
+    def _visit(
+        self,
+        spec: StackSpec,
+        suite: SuiteSpec,
+        record: SuiteRecord,
+        meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None,
+    ) -> None:
+        lab = self._lab
+        stack = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
+        stack.create()
+        state = stack.activate()
+        record.effective = state.model_dump(mode="json")
+        try:
+            client = lab.clients[0]
+            end = meanwhile(lab, stack) if meanwhile else lambda: None
+            try:
+                done = run_suite(
+                    suite,
+                    client,
+                    lab.server,
+                    mount=stack.mounts[client.name].directory,
+                    export=stack.export.path,
+                    vers=state.mounts[client.name].vers,
+                    paths=self._paths,
+                )
+            finally:
+                end()
+            record.outcomes, record.seconds, record.path = done.outcome, done.seconds, done.path
+            record.commands = [list(argv) for argv in done.commands]
+            record.files = {step: self._keep_output(record, step, said) for step, said in done.output.items()}
+        finally:
+            stack.deactivate()
+
+    def _keep_output(self, record: SuiteRecord, step: str, said: str) -> str:
+        path = Path(record.name) / f"{record.suite}-{step.replace('/', '-')}.txt"
+        (self._run / path).parent.mkdir(parents=True, exist_ok=True)
+        (self._run / path).write_text(said)
+        return str(path)

@@ -1,0 +1,129 @@
+"""What a checker is made of, and what of its words is the same each time."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from raidproof.core.topology import ControllerSpec, server_and_clients
+from raidproof.crash.check import End, Look, Lost, Observation, Silent, ThroughNfsd, alarming
+from raidproof.crash.checker import checker_topology, orders_of
+from raidproof.machine.machine import Machine
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.kernel_log import findings
+
+
+def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
+    topology = server_and_clients(clients=2, disks=3, profile="hgst-ultrastar-7k6000")
+    slow = topology.model_copy(update={"controllers": (ControllerSpec(name="c"),), "slow_motion": 2.0})
+    bare = checker_topology(slow)
+    assert bare.machines == (topology.server,)
+    assert not bare.timed
+    assert (bare.controllers, bare.slow_motion) == ((), 1.0)
+    assert [(disk.serial, disk.size) for disk in bare.disks] == [(disk.serial, disk.size) for disk in topology.disks]
+
+
+def test_the_orders_are_the_commands_of_a_run() -> None:
+    orders = orders_of(stack_of(), {"root": "/srv/raidproof/ledger"})
+    ((device, assemble),) = orders["assemble"]
+    assert assemble[:3] == ["mdadm", "--assemble", device]
+    assert "--force" not in assemble
+    assert "--run" not in assemble
+    assert orders["mount"][0] == "mount"
+    assert orders["mount"][-2:] == [device, orders["unmount"][-1]]
+    assert orders["stop"] == ["mdadm", "--stop", device]
+    assert orders["parameters"] == []
+
+
+def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
+    ((path, value),) = orders_of(stack_of(), {}, starts_dirty=True)["parameters"]
+    assert (path.rpartition("/")[2], value) == ("start_dirty_degraded", "1")
+
+
+def test_nested_arrays_are_stopped_from_above() -> None:
+    orders = orders_of(stack_of("1+0"), {})
+    devices = [device for device, _ in orders["assemble"]]
+    assert orders["stop"][2:] == devices[::-1]
+
+
+def test_the_file_systems_checker_looks_at_the_device_that_is_mounted() -> None:
+    orders = orders_of(stack_of("1+0"), {})
+    assert orders["fsck"] == ["xfs_repair", "-n", orders["mount"][-2]]
+
+
+def test_alarms_are_the_same_after_each_boot() -> None:
+    logs = (
+        "[   12.345678] WARNING: CPU: 0 PID: 812 at fs/xfs/xfs_trans.c:10\n" * 2,
+        "<4>[  999.000001][ T100] WARNING: CPU: 0 PID: 99 at fs/xfs/xfs_trans.c:10\n",
+    )
+    first, second = (alarming(findings(log)) for log in logs)
+    assert first == second
+    assert len(first) == 1
+
+
+def test_different_alarms_stay_different() -> None:
+    log = "".join(f"[1.000000] XFS (md0): Metadata corruption detected at {place}\n" for place in "ab")
+    assert len(alarming(findings(log))) == 2
+
+
+def test_two_looks_at_one_state_are_the_same() -> None:
+    seen = Observation(end=End.READ, found={"a": {"blocks": [1]}}, ms={"mount": 1.0})
+    assert seen.same_as(seen.model_copy(update={"ms": {"mount": 2.0}, "through_nfsd": ThroughNfsd.SAME}))
+    assert not seen.same_as(seen.model_copy(update={"found": {"a": {"blocks": [2]}}}))
+    assert not seen.same_as(seen.model_copy(update={"end": End.WEDGED}))
+    assert not seen.same_as(seen.model_copy(update={"degraded": {"/dev/md0": 1}}))
+    clean = seen.model_copy(update={"filesystem": FilesystemCheck(outcome="clean", status=0)})
+    assert seen.same_as(clean)
+    assert not clean.same_as(seen.model_copy(update={"filesystem": FilesystemCheck(outcome="corrupt", status=1)}))
+    through = seen.model_copy(update={"through_nfsd": ThroughNfsd.SAME})
+    assert not through.same_as(seen.model_copy(update={"through_nfsd": ThroughNfsd.DIFFERENT}))
+
+
+def test_an_observation_survives_its_record() -> None:
+    seen = Observation(end=End.NOT_MOUNTED, said="mount: no", console=("oops: x",), ms={"switch": 1.5})
+    assert Observation.model_validate_json(seen.model_dump_json()) == seen
+
+
+@pytest.mark.parametrize(
+    ("left", "said", "end", "silent"),
+    [
+        ("", "", End.READ, False),
+        ("umount /srv: target is busy", "", End.WEDGED, True),
+        ("umount /srv: target is busy", "[1.0] BUG: soft lockup - CPU#0 stuck\n[1.0] Oops: 0000\n", End.WEDGED, False),
+        ("", "[1.0] Oops: 0000 [#1]\n", End.WEDGED, False),
+    ],
+)
+def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
+    tmp_path: Path, left: str, said: str, end: End, silent: bool
+) -> None:
+    console = tmp_path / "console"
+    console.touch()
+    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    console.write_text(said)
+    seen = look.seen({"end": End.READ, "said": "", "found": {}, "left": left})
+    assert (seen.end, seen.silent, look.wedged) == (end, silent, end is End.WEDGED)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said", "silent"),
+    [
+        (Silent("no answer in 20 s"), "", True),
+        (Silent("no answer in 20 s"), "[1.0] Oops: 0000 [#1]\n", False),
+        (Lost("it hung up"), "", False),
+    ],
+)
+def test_only_a_machine_that_goes_on_and_says_nothing_is_silent(
+    lost: Lost, said: str, silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, kept = tmp_path / "console", list[object]()
+    console.touch()
+    monkeypatch.setattr("raidproof.crash.check.keep_tasks", kept.append)
+    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    console.write_text(said)
+    seen = look.lost(lost)
+    assert (seen.end, seen.silent, look.wedged, seen.said) == (End.WEDGED, silent, True, f"switch: {lost}")
+    assert bool(kept) is isinstance(lost, Silent), (
+        "what each task waits for can be told only by a machine that goes on"
+    )

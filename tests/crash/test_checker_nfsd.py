@@ -1,0 +1,113 @@
+"""What a checker does with its nfsd, and what becomes of what nfsd gives otherwise."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
+from raidproof.crash import exploration as module
+from raidproof.crash.check import ThroughNfsd
+from raidproof.crash.checker import nfsd_orders, start_nfsd
+from raidproof.crash.exploration import read
+from raidproof.crash.judge import NFSD
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.mount import MountSpec, mount_command
+from raidproof.storage.server import Export, ExportSpec
+from tests.crash.made_up import MadeUp, told, written
+from tests.guest_files import FilesByCommands
+
+ROOT = "/srv/raidproof/ledger"
+
+
+class Server(FilesByCommands):
+    """Has an address, and runs what it is told."""
+
+    name = "server"
+    address = "10.77.0.10"
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.programs: list[str] = []
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        self.ran.append(argv[-1])
+        ended = "Y" if "tee" in self.programs and argv[0] == "cat" else "N"
+        self.programs.append(argv[0])
+        return Completed(tuple(argv), 0, ended, "", self.name)
+
+    def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
+        return self.run(argv).stdout
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def honest(tmp_path: Path) -> MadeUp:
+    return MadeUp(tmp_path / "honest", written(), told())
+
+
+def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
+    stack = stack_of().model_copy(update={"mount": MountSpec(vers="3", rsize="64KiB")})
+    orders = nfsd_orders(stack, server, ROOT)
+    assert orders["mount"] == [mount_command(stack.mount, "10.77.0.10:/srv/raidproof")]
+    assert orders["unmount"] == ["umount", "/mnt/raidproof"]
+    assert orders["root"] == "/mnt/raidproof/ledger"
+
+
+@pytest.mark.parametrize(("vers", "source"), [("4.2", "10.77.0.10:/"), ("3", "10.77.0.10:/srv/raidproof")])
+def test_a_root_of_the_name_space_is_mounted_as_such(server: Server, vers: str, source: str) -> None:
+    changed = {"export": ExportSpec(fsid=0), "mount": MountSpec(vers=vers)}
+    orders = nfsd_orders(stack_of().model_copy(update=changed), server, ROOT)
+    assert orders["mount"][-1][-2] == source
+
+
+def test_whoever_is_squashed_may_enter(server: Server) -> None:
+    stack = stack_of().model_copy(update={"export": ExportSpec(root_squash=True)})
+    assert nfsd_orders(stack, server, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
+
+
+def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Export, "activate", lambda _: server.ran.append("begun"))
+    start_nfsd(Export(ExportSpec(), server))
+    assert server.ran == ["begun", *3 * ["/proc/fs/nfsd/v4_end_grace"]]
+    assert server.programs == ["cat", "tee", "cat"]
+
+
+def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NFSD_EVERY", 3)
+    honest.explore()
+    _, lines, _ = read(honest.folder / "states.jsonl")
+    looked = [line.observation.through_nfsd for line in lines if line.observation is not None]
+    assert looked.count(ThroughNfsd.SAME) == len(looked[::3]) >= 3
+    assert looked.count(ThroughNfsd.NOT_TRIED) == len(looked) - len(looked[::3])
+
+
+def test_what_nfsd_gives_otherwise_is_a_failure_counted_once(honest: MadeUp) -> None:
+    honest.nfsd = lambda first: ThroughNfsd.DIFFERENT if first == 2 else ThroughNfsd.SAME
+    tally = honest.explore().tally
+    (group,) = tally.failures()
+    assert group.damage.promise == NFSD
+    assert 0 < group.count == tally.broken < tally.judged
+    assert not tally.cold.differing
+    # What an exploration that goes on reads from its journal counts the same.
+    (again,) = honest.explore().tally.failures()
+    assert (again.count, again.names) == (group.count, group.names)
+
+
+def test_what_nfsd_gives_otherwise_is_seen_by_both_and_counted_once(
+    honest: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NFSD_EVERY", "COLD_EVERY"):
+        monkeypatch.setattr(module, name, 1)
+    honest.nfsd = lambda _: ThroughNfsd.DIFFERENT
+    tally = honest.explore().tally
+    (group,) = tally.failures()
+    assert group.count == tally.broken == tally.judged
+    assert tally.cold.checked == tally.checked
+    assert not tally.cold.differing

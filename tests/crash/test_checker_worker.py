@@ -1,0 +1,102 @@
+"""One checker at work: what it is asked, and what an error of its rig costs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from raidproof.core.errors import RigError
+from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
+from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
+from raidproof.crash.recording import Recording
+from raidproof.crash.states import BLOCK, CrashState, Patch
+from tests.crash.conftest import write_log
+from tests.crash.made_up import CLEAN, FakeChecker, written
+
+
+@pytest.fixture
+def roller(tmp_path: Path) -> RecordingCursor:
+    return RecordingCursor(Recording(write_log(tmp_path / "write.log", written())))
+
+
+@pytest.fixture
+def made() -> list[FakeChecker]:
+    return []
+
+
+@pytest.fixture
+def bench(roller: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
+    @contextmanager
+    def boot(_: int) -> Iterator[FakeChecker]:
+        made.append(FakeChecker())
+        yield made[-1]
+
+    with CheckerWorker(0, boot, roller) as one:
+        yield one
+
+
+def look(
+    bench: CheckerWorker, roller: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
+) -> Observation:
+    roller.go(6)
+    return bench.submit(roller.job(CrashState(6), fsck=fsck, breaks=breaks)).result().observation
+
+
+def test_a_job_asks_for_the_ledger_alone(bench: CheckerWorker) -> None:
+    looked = bench.submit(Job(0, Patch(), rows=Rows())).result()
+    assert (looked.observation.through_nfsd, looked.observation.filesystem) == (ThroughNfsd.NOT_TRIED, None)
+    assert looked.cold is None
+
+
+def test_a_state_that_breaks_a_promise_is_shown_to_the_file_systems_checker_too(
+    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+) -> None:
+    assert look(bench, roller, lambda _: False).filesystem is None
+    assert made[0].checks == 1
+    assert look(bench, roller, lambda _: True).filesystem == CLEAN
+    assert made[0].checks == 3
+    assert look(bench, roller, lambda _: True, fsck=True).filesystem == CLEAN
+    assert made[0].checks == 4, "it has looked already"
+
+
+def test_what_cannot_be_read_is_not_shown_to_it(bench: CheckerWorker, made: list[FakeChecker]) -> None:
+    broken = Patch({(1, 0): b"\7" * BLOCK})
+    job = Job(0, broken, rows=Rows(), breaks=lambda _: True)
+    observation = bench.submit(job).result().observation
+    assert (observation.end, observation.filesystem, made[0].checks) == (End.NOT_MOUNTED, None, 1)
+
+
+def test_after_an_error_of_its_rig_a_new_checker_looks_and_has_the_whole_base(
+    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+) -> None:
+    first = look(bench, roller, lambda _: False)
+
+    def fail(_: int) -> None:
+        raise RigError("it is gone")
+
+    made[0].before_check = fail
+    assert look(bench, roller, lambda _: False).found == first.found
+    assert len(made) == 2
+    assert made[1].base == made[0].base != {}
+
+
+def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
+    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+) -> None:
+    for cut in (18, 3, 3, 12):
+        roller.go(cut)
+        seen = bench.submit(roller.job(CrashState(cut))).result().observation
+        fresh = RecordingCursor(roller.recording)
+        fresh.go(cut)
+        checker = FakeChecker()
+        checker.advance(fresh.between(0, 1))
+        assert seen.found == checker.check(fresh.window.patch(CrashState(cut))).found
+    assert len(made) == 1
+
+
+def test_nobody_is_asked_before_it_has_booted(bench: CheckerWorker) -> None:
+    with pytest.raises(RigError, match="checker 0 is not there"):
+        bench.use(lambda checker: checker).result()
+    bench.boot().result()
+    assert isinstance(bench.use(lambda checker: checker).result(), FakeChecker)

@@ -1,0 +1,76 @@
+import pytest
+
+from raidproof.core.errors import RigError
+from raidproof.image.kernel.rebuild import SourceEdit, Substitution
+
+SOURCE = """\
+#include <linux/fs.h>
+#ifdef CONFIG_X
+#include "x.h"
+#endif
+#include "own.h"
+
+static int sync(struct file *file);
+
+int sync(struct file *file)
+{
+	if (file) {
+		return flush(file);
+	}
+	return 0;
+}
+
+static struct answer *
+answer(struct file *file,
+       int both)
+{
+	return flush(file) + flush(file);
+}
+"""
+
+
+def edit(*substitutions: Substitution) -> SourceEdit:
+    return SourceEdit("a.c", "static int on;\n", substitutions)
+
+
+def test_what_is_inserted_follows_the_last_include() -> None:
+    assert edit().apply(SOURCE) == SOURCE.replace('"own.h"\n', '"own.h"\nstatic int on;\n')
+
+
+def test_only_the_named_function_is_changed() -> None:
+    changed = edit(Substitution("sync", "flush(", "on ? 0 : flush(")).apply(SOURCE)
+    assert changed.count("on ? 0 : flush(file)") == 1
+    assert "return on ? 0 : flush(file);\n\t}" in changed
+    changed = edit(Substitution("answer", "flush(", "on ? 0 : flush(", 2)).apply(SOURCE)
+    assert "return on ? 0 : flush(file) + on ? 0 : flush(file);" in changed
+    assert "\t\treturn flush(file);" in changed
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (Substitution("gone", "flush(", ""), "a.c has 0 functions gone, not 1"),
+        (Substitution("flush", "file", ""), "a.c has 0 functions flush, not 1"),
+        (Substitution("sync", "fsync(", ""), r"sync has 'fsync\(' 0 times, not 1"),
+        (Substitution("answer", "flush(", ""), r"answer has 'flush\(' 2 times, not 1"),
+        (Substitution("sync", "flush(", "", 2), r"sync has 'flush\(' 1 times, not 2"),
+    ],
+)
+def test_what_does_not_fit_fails(one: Substitution, says: str) -> None:
+    with pytest.raises(RigError, match=says):
+        edit(one).apply(SOURCE)
+
+
+def test_a_function_that_is_there_twice_is_not_guessed_at() -> None:
+    twice = SOURCE + "int sync(struct file *file)\n{\n\treturn flush(file);\n}\n"
+    with pytest.raises(RigError, match="2 functions sync"):
+        edit(Substitution("sync", "flush(", "")).apply(twice)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("int a;\n", "has no #include"), ('#include "a.h"\n#ifdef B\n#include "b.h"\n#endif\n', "is conditional")],
+)
+def test_without_a_place_nothing_is_inserted(source: str, says: str) -> None:
+    with pytest.raises(RigError, match=says):
+        edit().apply(source)

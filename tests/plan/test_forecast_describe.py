@@ -1,0 +1,49 @@
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+
+from raidproof.plan.axes import AXES
+from raidproof.plan.forecast import axis_table, describe
+from tests.plan.conftest import Make
+
+
+def told(make: Make, **other: Any) -> str:
+    matrix = make({"level": [5, 6, 1], "chunk": ["16KiB", "64KiB"], "wsize": ["32KiB", "1MiB"]}, **other)
+    console = Console(width=120, file=StringIO(), record=True)
+    console.print(describe(matrix))
+    return console.export_text()
+
+
+def test_all_is_told_that_one_decides_by(make: Make) -> None:
+    text = told(
+        make,
+        hardware={"disks": {"count": 3}, "network": {"rate": "1Gbit"}},
+        fixed={"export": "async"},
+        run={"cut": "power", "repeats": 2},
+    )
+    assert "hardware: 3 x none, 1GiB each, spread; network 1Gbit; 1 client" in text
+    assert "fixed: export=async" in text
+    assert "NFS lease 10 s, grace period 10 s (the kernel's are 90 s)" in text
+    assert "cells: 6 of 12 combinations, 2 times each, seed 1" in text
+    assert "first resync: skipped (assume_clean); power cut: once in each cell, after two controls" in text
+    assert "chunk is left out where level is 1" in text
+    assert text.count("impossible: RAID6 needs at least 4 members, not 3") == 1
+    assert "  level=6 chunk=16KiB wsize=32KiB" in text
+    assert "  and 1 more" in text
+    assert "expected: 12 visits, about" in text
+    assert "needs 1.5 GiB of memory" in text
+
+
+def test_what_is_not_the_case_is_not_told(make: Make) -> None:
+    text = told(make)
+    assert "impossible" not in text
+    assert "fixed" not in text
+    assert "power cut: none" in text
+
+
+def test_the_help_names_every_axis() -> None:
+    console = Console(width=200, file=StringIO(), record=True)
+    console.print(axis_table())
+    text = console.export_text()
+    assert all(f"\n{name} " in text for name in AXES)

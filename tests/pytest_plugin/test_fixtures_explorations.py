@@ -1,0 +1,52 @@
+"""What may be claimed of an explored cycle."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from raidproof.core.blame import Culprit
+from raidproof.core.errors import Inconclusive, ProductError, RigError
+from raidproof.pytest_plugin.fixtures import Explored
+from raidproof.record.exploration import FailureRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.exploration import Source
+from tests.report.test_exploration import exploration, failure
+
+
+def explored(*failures: FailureRecord, outcome: Outcome = Outcome.FAIL) -> Explored:
+    record = exploration(failures=list(failures), outcome=outcome)
+    return Explored(record, cast(Source, None), Path("explore-sync.html"))
+
+
+def one(whole: bool | None = True, **changes: object) -> FailureRecord:
+    shrunk = failure().shrunk
+    assert shrunk is not None
+    smallest = None if whole is None else shrunk.model_copy(update={"whole": whole})
+    return failure().model_copy(update={"shrunk": smallest, **changes})
+
+
+def test_the_first_whose_shrinking_came_to_its_end() -> None:
+    shrunk = one(state="4-0")
+    others = one(None, state="1-0"), one(whole=False, state="2-0"), one(state="3-0", confirmed=0)
+    assert explored(*others, shrunk, one(state="5-0")).must_find("rename", blame=Culprit.STACK).state == shrunk.state
+
+
+def test_the_first_where_none_came_to_its_end() -> None:
+    assert explored(one(whole=False, state="1-0"), one(None, state="2-0")).must_find("metadata").state == "1-0"
+
+
+@pytest.mark.parametrize("failures", [(), (one(promise="write + fsync", damage="stale"),), (one(confirmed=0),)])
+def test_what_was_not_found_or_did_not_come_again(failures: tuple[FailureRecord, ...]) -> None:
+    with pytest.raises(Inconclusive, match="nothing like 'metadata' was found"):
+        explored(*failures).must_find("metadata")
+
+
+def test_somebody_else_is_to_blame() -> None:
+    with pytest.raises(ProductError, match="metadata is blamed on the stack"):
+        explored(one()).must_find("metadata", blame=Culprit.DISKS)
+
+
+def test_nothing_is_claimed_of_a_rig_that_failed() -> None:
+    with pytest.raises(RigError):
+        explored(one(), outcome=Outcome.ERROR).must_find("metadata")

@@ -1,0 +1,28 @@
+from unittest.mock import create_autospec
+
+import pytest
+
+from raidproof.lab.lab import Lab
+from raidproof.monitor import capture
+from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.record.environment import by_role
+from raidproof.run.campaign import count_of, unseen_replies
+
+
+@pytest.mark.parametrize(("ranges", "count"), [("0", 1), ("0-3", 4), ("0-3,8", 5), ("0,2,4", 3)])
+def test_the_kernels_lists_are_counted(ranges: str, count: int) -> None:
+    assert count_of(ranges) == count
+
+
+def test_what_all_machines_have_is_said_once() -> None:
+    assert by_role({("server", "6.12"), ("client", "6.12")}) == "6.12"
+    assert by_role({("server", "7.2"), ("client", "6.1")}) == "server 7.2, client 6.1"
+
+
+def test_where_nothing_can_be_captured_it_is_said_what_that_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_others, ours = create_autospec(Lab, instance=True), create_autospec(EnclosedLab, instance=True)
+    monkeypatch.setattr(capture, "which", lambda program: f"/usr/bin/{program}")
+    assert unseen_replies(ours) == []
+    assert "network is not ours" in unseen_replies(of_others)[0]
+    monkeypatch.setattr(capture, "which", {"dumpcap": "/usr/bin/dumpcap"}.get)
+    assert "tshark" in unseen_replies(ours)[0]

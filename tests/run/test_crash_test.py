@@ -1,0 +1,123 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from raidproof.core.errors import RequestError
+from raidproof.disk.cache import CutPolicy
+from raidproof.fault import KernelPanic, NfsdRestart, PowerCut
+from raidproof.pytest_plugin.fixtures import Cycle, Ended, name_of, stack_of
+from raidproof.record import CycleRecord
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import Evidence
+from raidproof.run.crash_test import CycleFiles, CycleSpec, fault_of, protocol_s, rousing_command
+
+
+def spec(**changes: object) -> CycleSpec:
+    return CycleSpec.model_validate({"name": "x", "title": "x", "stack": stack_of(), **changes})
+
+
+def record(**fields: object) -> CycleRecord:
+    common = {"name": "x", "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
+    return CycleRecord.model_validate(common | fields)
+
+
+def test_a_fault_is_found_by_its_name() -> None:
+    assert fault_of(spec(policy=CutPolicy.TORN, seed=9)) == PowerCut(CutPolicy.TORN, 9)
+    assert fault_of(spec(fault="none")) is None
+
+
+def test_a_fault_may_be_given_itself() -> None:
+    asked = spec(fault=KernelPanic(), during=[NfsdRestart()])
+    assert (asked.fault_name, fault_of(asked)) == ("kernel-panic", KernelPanic())
+
+
+def test_a_misspelt_fault_names_the_nearest() -> None:
+    with pytest.raises(RequestError, match="did you mean 'kernel-panic'"):
+        fault_of(spec(fault="kernel-panik"))
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "A"])
+def test_a_name_must_do_for_a_directory(name: str) -> None:
+    with pytest.raises(ValidationError):
+        spec(name=name)
+
+
+def test_observations_are_entered_in_the_record(tmp_path: Path) -> None:
+    one = record()
+    CycleFiles(one, tmp_path, "x").write("on_server", "on-server.json", "{}")
+    assert (tmp_path / one.files["on_server"]).read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [("test_a_cut[torn-3]", "a-cut-torn-3"), ("test_x[1+0]", "x-1-0"), ("test_x[CutPolicy.DROP]", "x-cutpolicy-drop")],
+)
+def test_the_name_of_a_cycle(test: str, name: str) -> None:
+    assert name_of(test) == name
+    assert spec(name=name)
+
+
+def ended(outcome: Outcome, lost: int = 0) -> Ended:
+    evidence = Evidence(acknowledged={"fsync": 5}, lost={"fsync": lost} if lost else {})
+    return Ended(record(outcome=outcome, reason="so", on_server=evidence.model_dump()), Path("run/x"))
+
+
+def test_claims_hold() -> None:
+    assert ended(Outcome.PASS).must_keep_every_promise().acknowledged == 5
+    assert ended(Outcome.PASS, lost=2).must_lose_by_design().lost == 2
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.PASS])
+def test_each_other_end_has_its_error(outcome: Outcome) -> None:
+    from raidproof.pytest_plugin.plugin import outcome_of  # noqa: PLC0415
+
+    for claim in (Ended.must_pass, Ended.must_keep_every_promise, Ended.must_lose_by_design):
+        with pytest.raises(Exception, match=r"x: so \(see run/x\)") as raised:
+            claim(ended(outcome))
+        assert outcome_of(raised.value) is outcome
+
+
+def test_a_loss_breaks_the_claim_that_nothing_was_lost() -> None:
+    with pytest.raises(Exception, match="so") as raised:
+        ended(Outcome.PASS, lost=1).must_keep_every_promise()
+    assert type(raised.value).__name__ == "ProductError"
+
+
+def test_no_loss_leaves_the_claim_of_one_open() -> None:
+    with pytest.raises(Exception, match="so") as raised:
+        ended(Outcome.PASS).must_lose_by_design()
+    assert type(raised.value).__name__ == "Inconclusive"
+
+
+def test_a_scenario_may_run_several_cycles() -> None:
+    class FakeCampaign:
+        def __init__(self) -> None:
+            self.store = self
+            self.path = Path("run")
+            self.names: list[str] = []
+
+        def cycle(self, spec: CycleSpec) -> CycleRecord:
+            self.names.append(spec.name)
+            return record()
+
+    campaign = FakeCampaign()
+    cycle = Cycle(campaign, "twice")  # type: ignore[arg-type]
+    cycle(stack_of())
+    cycle(stack_of(), seed=2)
+    assert campaign.names == ["twice", "twice-2"]
+
+
+def test_clients_are_waited_for_as_long_as_nfs_may_keep_them() -> None:
+    # What a plan sets by default, and the kernel's own.
+    assert protocol_s({"export": {"lease_s": 10, "grace_s": 10}}) == 20
+    assert protocol_s({"export": {"lease_s": 90, "grace_s": 90}}) == 180
+
+
+def test_each_connection_of_a_mount_is_roused(tmp_path: Path) -> None:
+    assert rousing_command("/mnt/x", 1) == ["stat", "--file-system", "/mnt/x"]
+    command = rousing_command(str(tmp_path), 2)
+    assert command[-1] == "16"
+    assert subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True).stderr == b""

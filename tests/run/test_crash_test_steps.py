@@ -1,0 +1,149 @@
+"""The order of a cycle's steps after a fault, and what differs from one cycle to the next."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.run import CycleRecord, Recovery
+from raidproof.run import crash_test as module
+from raidproof.run.crash_test import Cycle, CycleFiles, CycleSpec
+from raidproof.workload.ledger import LedgerSpec
+
+
+class Stop(Exception):
+    pass
+
+
+class Fake:
+    """A lab, its stack and its ledger, of which everything is noted."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.server = self.machine("server")
+        self.clients = (self.machine("client1"), self.machine("client2"))
+        self.topology = SimpleNamespace(disks=())
+        self.disks = SimpleNamespace(set_mode=lambda *_: None, counters=dict)
+
+    def machine(self, name: str) -> Any:
+        def put(content: str, path: str) -> None:
+            dropped = (content, path) == ("3\n", "/proc/sys/vm/drop_caches")
+            self.did.append(f"{name} drops its caches" if dropped else f"{name}: {content} into {path}")
+
+        def succeed(argv: list[str], **_: object) -> str:
+            self.did.append(f"{name}: {argv[0]}")
+            return ""
+
+        return SimpleNamespace(name=name, put=put, succeed=succeed, start_command=self.note(f"{name} asks"))
+
+    def note(self, what: str) -> Any:
+        return lambda *_, **__: self.did.append(what)
+
+    def stack(self) -> Any:
+        steps = [SimpleNamespace(run=self.note(what)) for what in ("assemble", "mount", "export")]
+        mounts = {
+            client.name: SimpleNamespace(
+                directory="/mnt",
+                activate=self.note(f"{client.name} mounts"),
+                deactivate=self.note(f"{client.name} unmounts"),
+            )
+            for client in self.clients
+        }
+        return SimpleNamespace(
+            server_steps=lambda: steps,
+            mounts=mounts,
+            filesystem=SimpleNamespace(directory="/srv"),
+            export=SimpleNamespace(end_lockd_grace=lambda: None),
+            activate_client=lambda name: self.did.append(f"{name} mounts"),
+        )
+
+    def ledger(self) -> Any:
+        def scan(machine: Any, root: str) -> dict[str, Any]:
+            self.did.append(f"scan on {machine.name} of {root}")
+            return {}
+
+        return SimpleNamespace(scan=scan, root="/mnt/ledger", heard_since=lambda _: True)
+
+
+def record(name: str) -> CycleRecord:
+    common = {"name": name, "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
+    return CycleRecord.model_validate(common)
+
+
+def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cycle:
+    one = Cycle.__new__(Cycle)
+    one.lab = fake  # type: ignore[assignment]
+    one.spec = CycleSpec.model_validate({"name": name, "title": "x", "stack": stack_of(), **changes})
+    one.record = record(name)
+    one.record.recovery = Recovery()
+    one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
+    one.files = CycleFiles(one.record, folder, name)
+    one.stack, one.context = fake.stack(), None  # type: ignore[assignment]
+    one.victim, one.fault = fake.server, None
+    one.members = SimpleNamespace(  # type: ignore[assignment]
+        before_assembly=fake.note("members before"), after_assembly=fake.note("members after")
+    )
+    return one
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    monkeypatch.setattr(module, "fetched", lambda *_: SimpleNamespace(since=lambda _: Counted()))
+    return Fake()
+
+
+class Counted:
+    def _asdict(self) -> dict[str, int]:
+        return {}
+
+
+def heals(fake: Fake) -> Any:
+    return SimpleNamespace(name="power-cut", heal=fake.note("boot"))
+
+
+def test_the_server_is_scanned_with_cold_caches_before_it_serves_again(fake: Fake, tmp_path: Path) -> None:
+    cycle_of(fake, tmp_path)._bring_back(heals(fake), fake.ledger())
+    assert fake.did[:8] == [
+        "boot",
+        "members before",
+        "assemble",
+        "members after",
+        "mount",
+        "server drops its caches",
+        "scan on server of /srv/ledger",
+        "export",
+    ]
+    assert set(fake.did[8:]) == {"client1 asks", "client2 asks"}
+
+
+def test_what_a_client_reads_back_comes_from_no_cache(fake: Fake, tmp_path: Path) -> None:
+    cycle_of(fake, tmp_path)._look_through_client(fake.ledger())
+    assert fake.did == [
+        "client2 unmounts",
+        "client2 mounts",
+        "server drops its caches",
+        "client2 drops its caches",
+        "scan on client2 of /mnt/ledger",
+    ]
+
+
+def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+
+    def ledger(spec: LedgerSpec, *_: object, **__: object) -> AbstractContextManager[None]:
+        seeds.append(spec.seed)
+        raise Stop
+
+    monkeypatch.setattr(module, "Ledger", ledger)
+    monkeypatch.setattr(Cycle, "_allow_errors", lambda _: ())
+    asked = LedgerSpec()
+    for name in ("one", "two", "one"):
+        with pytest.raises(Stop):
+            cycle_of(fake, tmp_path, name, ledger=asked)._promise_and_break()
+    with pytest.raises(Stop):
+        cycle_of(fake, tmp_path, "one", ledger=asked.model_copy(update={"seed": asked.seed + 1}))._promise_and_break()
+    assert seeds[0] == seeds[2], "an exploration finds it again by the cycle's name"
+    assert len(set(seeds)) == 3

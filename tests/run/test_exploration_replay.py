@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+
+from raidproof.core.blame import Culprit
+from raidproof.core.errors import RequestError
+from raidproof.crash.exploration import Budget
+from raidproof.crash.states import CrashState
+from raidproof.record import ControlSpec
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.exploration import Options, explore_cycle, find, replay, source_of
+from tests.crash.stored import OnFakes, store_run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> OnFakes:
+    return OnFakes.of(source_of(store_run(tmp_path / "run")))
+
+
+@pytest.fixture
+def record(source: OnFakes) -> ExplorationRecord:
+    return explore_cycle(source, Options(Budget(None), checkers=1))[0]
+
+
+def test_an_exploration_of_a_stored_cycle_finds_who_lied(record: ExplorationRecord) -> None:
+    assert record.outcome is Outcome.FAIL
+    assert str(record.failures[0].blame) == "the disks: disk0 acknowledged flushes and kept nothing"
+
+
+def test_an_exploration_of_a_control_says_that_it_is_one(tmp_path: Path) -> None:
+    control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
+    source = OnFakes.of(source_of(store_run(tmp_path / "control", control=control)))
+    record, page = explore_cycle(source, Options(Budget(None), checkers=1))
+    assert record.outcome is Outcome.PASS
+    assert record.failures
+    assert "as it must, a control: " in page.read_text()
+
+
+def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFakes, record: ExplorationRecord) -> None:
+    assert {find(source, mark.name).name for mark in record.marks} == {mark.name for mark in record.marks}
+    shrunk = record.failures[0].shrunk
+    assert shrunk is not None
+    assert find(source, shrunk.state) == CrashState.load(shrunk.dump)
+    shortest = record.failures[0].shortest
+    assert shortest is not None
+    assert find(source, shortest.state) == CrashState.load(shortest.dump)
+    assert shrunk.lost_state is not None
+    assert find(source, shrunk.lost_state).name == shrunk.lost_state
+
+
+def test_an_unknown_state_is_refused(source: OnFakes, record: ExplorationRecord) -> None:
+    assert record.judged
+    with pytest.raises(RequestError, match=r"has a state '1-00000000' \(names are on the page"):
+        find(source, "1-00000000")
+
+
+def test_before_any_exploration_no_state_is_known(source: OnFakes) -> None:
+    with pytest.raises(RequestError, match="no exploration"):
+        find(source, "1-00000000")
+
+
+def test_a_state_is_judged_as_often_as_it_is_shown(source: OnFakes, record: ExplorationRecord, tmp_path: Path) -> None:
+    failure = record.failures[0]
+    shown = replay(source, CrashState.load(failure.dump), tmp_path, times=3)
+    assert len(shown.judgements) == 3
+    assert len({(one.outcome, one.damages) for one in shown.judgements}) == 1
+    assert (failure.promise, failure.damage) in [(one.promise, one.what) for one in shown.judgements[0].damages]
+    said = "\n".join(shown.lines)
+    assert f"state {failure.state}: power gone" in said
+    assert "FAIL, 3 of 3 times: " in said
+    assert "blamed on the disks: disk0" in said
+    assert "shell server" not in said
+
+
+def test_a_kept_state_says_what_can_be_done_with_it(source: OnFakes, tmp_path: Path) -> None:
+    said = replay(source, CrashState(source.first), tmp_path, keep=True).lines
+    assert said[-4:] == (
+        "  ./raidproof shell server --lab a9e7f033",
+        "    mdadm --assemble /dev/md0",
+        "    mount /dev/md0 '/srv/a b'",
+        "  ./raidproof gc --kept   ends it",
+    )
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_states_of_an_attempt_that_was_killed_do_not_count_as_fast(source: OnFakes, killed: bool) -> None:
+    _, page = explore_cycle(source, Options(Budget(20), checkers=1))
+    if killed:
+        page.with_suffix(".json").unlink()
+    record, _ = explore_cycle(source, Options(Budget(50), checkers=1, resume=True))
+    assert (record.judged, record.timed) == (50, 30 if killed else 50)
+    assert record.states_per_minute == pytest.approx(record.timed / record.seconds * 60)

@@ -1,0 +1,31 @@
+import pytest
+
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import Evidence
+from raidproof.verdict.contract import Conditions, judge_age
+
+S = 10**9
+ASYNC = Conditions(export_sync=False, write_back_s=95)
+LOST = Evidence(acknowledged={"fsync": 9}, lost={"fsync": 2}, first_lost_ns=100 * S)
+
+
+def test_what_the_kernel_had_to_have_written_is_a_class_of_its_own() -> None:
+    (verdict,) = judge_age(LOST, ASYNC, 700 * S, "on the server")
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.checker == "older than write-back allows, seen on the server"
+    assert "acknowledged 600 s before the fault" in verdict.reason
+    assert "95 s at most" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("evidence", "conditions", "until_ns"),
+    [
+        (LOST, ASYNC, 195 * S),
+        (LOST, ASYNC, None),
+        (Evidence(), ASYNC, 700 * S),
+        (LOST, Conditions(export_sync=False), 700 * S),
+        (LOST, Conditions(export_sync=True, write_back_s=95), 700 * S),
+    ],
+)
+def test_it_is_claimed_of_nothing_else(evidence: Evidence, conditions: Conditions, until_ns: int | None) -> None:
+    assert judge_age(evidence, conditions, until_ns, "here") == []

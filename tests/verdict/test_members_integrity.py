@@ -1,0 +1,168 @@
+from typing import Any
+
+import pytest
+
+from raidproof.core.blame import Blame, Culprit
+from raidproof.fault import CorruptedAtRest, LatentSectorDuringRebuild, SecondMemberFails, SilentCorruption
+from raidproof.record.outcome import Outcome, worst
+from raidproof.verdict.contract import Conditions
+from raidproof.verdict.kernel_log import findings, judge_kernel_logs
+from raidproof.verdict.members import COPIES, ROTTEN, UNREADABLE, judge_array, judge_filesystem
+
+SYNC = Conditions(export_sync=True)
+ASYNC = Conditions(export_sync=False)
+LYING = Conditions(export_sync=True, lying_disks=("disk2",))
+WHOLE: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"/dev/md0": 0}, "unchecked": {}}
+
+
+def test_a_clean_filesystem_passes() -> None:
+    assert judge_filesystem({"outcome": "clean", "reasons": []}, ASYNC).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("outcome", ["dirty", "corrupt"])
+@pytest.mark.parametrize(("conditions", "blame"), [(ASYNC, "the stack"), (LYING, "disk2")])
+def test_a_filesystem_that_is_not_clean_fails_and_no_export_option_excuses_it(
+    conditions: Conditions, blame: str, outcome: str
+) -> None:
+    verdict = judge_filesystem({"outcome": outcome, "reasons": ["bad magic"]}, conditions)
+    assert verdict.outcome is Outcome.FAIL
+    assert "bad magic" in verdict.reason
+    assert blame in str(verdict.blame)
+
+
+def test_a_whole_array_passes() -> None:
+    assert judge_array(WHOLE, ASYNC).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"degraded": {"/dev/md0": 1}},
+        {"mismatch_cnt": {"/dev/md0": 8}},
+        {"bad_blocks": {"disk2": "512000 8"}},
+    ],
+)
+def test_a_damaged_array_fails(change: dict[str, Any]) -> None:
+    assert judge_array(WHOLE | change, ASYNC).outcome is Outcome.FAIL
+
+
+def test_what_a_repair_left_is_told() -> None:
+    differs = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 16}}
+    verdict = judge_array(differs, ASYNC)
+    assert verdict.outcome is Outcome.FAIL
+    assert "after a repair: {'/dev/md0': 16}" in verdict.reason
+
+
+BAD = WHOLE | {"bad_blocks": {"disk2": "512000 8"}}
+DIFFERS = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}}
+
+
+def by(*faults: str) -> Conditions:
+    """Conditions of a cycle with these faults, whose blame is said by them."""
+    return Conditions(
+        export_sync=True, explanation=Blame(culprit=Culprit.DISKS, detail="on purpose"), faults=frozenset(faults)
+    )
+
+
+@pytest.mark.parametrize("fault", sorted(UNREADABLE))
+def test_blocks_made_unreadable_have_to_be_known(fault: str) -> None:
+    verdict = judge_array(BAD, by("degraded", fault))
+    assert (verdict.outcome, "512000 8" in verdict.reason) == (Outcome.PASS, True)
+    assert judge_array(DIFFERS, by(fault)).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("fault", sorted(ROTTEN))
+def test_what_was_made_to_differ_has_to_be_found_and_repaired(fault: str) -> None:
+    assert judge_array(DIFFERS, by("clean-reboot", fault)).outcome is Outcome.PASS
+    assert judge_array(DIFFERS | {"repaired": {"/dev/md0": 8}}, by(fault)).outcome is Outcome.FAIL
+    assert judge_array(BAD, by(fault)).outcome is Outcome.FAIL
+
+
+# What a power cut or a panic left different the resync has put right before the check; the others touch no disk.
+@pytest.mark.parametrize(
+    "fault",
+    ["network-cut", "client-network-cut", "nfsd-restart", "clock-step", "kernel-panic", "power-cut", "degraded"],
+)
+@pytest.mark.parametrize("found", [BAD, DIFFERS], ids=["unreadable", "differs"])
+def test_no_other_fault_explains_it(fault: str, found: dict[str, Any]) -> None:
+    verdict = judge_array(found, by(fault))
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_faults_are_called_so() -> None:
+    assert frozenset({LatentSectorDuringRebuild.name, SecondMemberFails.name}) == UNREADABLE
+    assert frozenset({SilentCorruption.name, CorruptedAtRest.name}) == ROTTEN
+
+
+def test_what_was_not_checked_has_not_passed() -> None:
+    assert judge_filesystem(None, ASYNC).outcome is judge_array(None, ASYNC).outcome is Outcome.INCONCLUSIVE
+
+
+ALARMING = [
+    ("oops", "BUG: kernel NULL pointer dereference, address: 0000000000000000"),
+    ("panic", "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100"),
+    ("warning", "WARNING: arch/um/drivers/virtio_uml.c:830 at vu_interrupt+0x8d/0x9e, CPU#0: swapper/0/0"),
+    ("hung task", "INFO: task python3:812 blocked for more than 122 seconds."),
+    ("corruption", "XFS (md0): Corruption detected. Unmount and run xfs_repair"),
+    ("corruption", "EXT4-fs error (device md0): ext4_lookup:1785: inode #2: comm ls: iget: checksum invalid"),
+    ("I/O error", "md/raid1:md0: Disk failure on vdd, disabling device."),
+    ("I/O error", "Buffer I/O error on dev md0, logical block 0, lost async page write"),
+    ("out of memory", "Out of memory: Killed process 812 (fio)"),
+    ("start-up", "raidproof-init: no network on lab0"),
+]
+CALM = [
+    "XFS (md0): Ending clean mount",
+    "XFS (md0): Starting recovery (logdev: internal)",
+    "md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2",
+    "md: resync of RAID array md0",
+    "NFSD: starting 90-second grace period (net effffff9)",
+    "raidproof-init: ready",
+]
+
+
+@pytest.mark.parametrize(("sign", "line"), ALARMING)
+def test_an_alarming_line_fails(sign: str, line: str) -> None:
+    assert sign in {found for found, _ in findings(line)}
+    verdict = judge_kernel_logs([("server", f"calm\n{line}\n")])
+    assert verdict.outcome is Outcome.FAIL
+    assert line in verdict.reason
+
+
+def test_calm_lines_pass() -> None:
+    assert judge_kernel_logs([("server", "\n".join(CALM))]).outcome is Outcome.PASS
+
+
+def test_what_was_asked_for_is_not_alarming() -> None:
+    log = [("server", "Kernel panic - not syncing: sysrq triggered crash")]
+    assert judge_kernel_logs(log, panic_asked_for=True).outcome is Outcome.PASS
+    assert judge_kernel_logs([*log, ("client1", "BUG: bad")], panic_asked_for=True).outcome is Outcome.FAIL
+    assert judge_kernel_logs(log).outcome is Outcome.FAIL
+
+
+def test_without_consoles_nothing_is_known() -> None:
+    assert judge_kernel_logs([]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "left", "conditions", "outcome"),
+    [
+        (["/dev/md0"], 0, SYNC, Outcome.INCONCLUSIVE),
+        ([], 0, SYNC, Outcome.FAIL),
+        (["/dev/md0"], 8, SYNC, Outcome.FAIL),
+        (["/dev/md0"], 0, LYING, Outcome.FAIL),
+    ],
+)
+def test_copies_may_differ_where_a_page_changed(
+    mirrors: list[str], left: int, conditions: Conditions, outcome: Outcome
+) -> None:
+    check = WHOLE | {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": left}}
+    verdict = judge_array(check, conditions, mirrors)
+    assert verdict.outcome is outcome
+    assert (verdict.checker == COPIES) == (outcome is Outcome.INCONCLUSIVE)
+
+
+def test_the_worst_end_speaks_for_all() -> None:
+    assert worst([Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]) is Outcome.FAIL
+    assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
+    assert worst(Outcome) is Outcome.INVALID
+    assert worst([]) is Outcome.INCONCLUSIVE
