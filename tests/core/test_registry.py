@@ -1,0 +1,97 @@
+"""Kinds register themselves, from a folder of the package or from an entry point."""
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import pytest
+
+from raidproof.core import registry as module
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Spec
+from raidproof.core.registry import OneOf, Registry
+
+KINDS: Registry[type["Shape"]] = Registry("shape", "shapes", "raidproof.shapes")
+
+
+class Shape(Spec):
+    def __init_subclass__(cls, **_: object) -> None:
+        KINDS.add(cls.name, cls)
+
+    name: ClassVar[str] = ""
+
+
+class Round(Shape):
+    name = "round"
+    type: Literal["round"] = "round"
+    radius: int = 1
+
+
+class Drawing(Spec):
+    shape: Annotated[Shape, OneOf(KINDS, default="round")] = Round()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shapes").mkdir()
+    (tmp_path / "shapes" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(KINDS, "_loaded", False)
+    for name in ("shapes", "shapes.square"):
+        monkeypatch.delitem(__import__("sys").modules, name, raising=False)
+    return tmp_path / "shapes"
+
+
+def test_a_file_in_the_folder_is_a_kind(folder: Path) -> None:
+    (folder / "square.py").write_text(
+        f"from {__name__} import KINDS\nclass Square: pass\nKINDS.add('square', Square)\n"
+    )
+    try:
+        assert list(KINDS) == ["round", "square"]
+        assert "square" in KINDS
+        assert dict(KINDS.items())["round"] is Round
+    finally:
+        KINDS.remove("square")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(RequestError, match=r"shape: no such thing as 'ruond'.*round"):
+        Drawing.model_validate({"shape": {"type": "ruond"}})
+
+
+def test_a_model_of_a_kind_is_read_and_written_whole() -> None:
+    drawing = Drawing.model_validate({"shape": {"type": "round", "radius": 3}})
+    assert drawing.shape == Round(radius=3)
+    assert drawing.model_dump(mode="json") == {"shape": {"type": "round", "radius": 3}}
+    assert drawing.model_dump_json() == '{"shape":{"type":"round","radius":3}}'
+    assert drawing.model_dump(exclude_unset=True) == {"shape": {"type": "round", "radius": 3}}
+    assert Drawing.model_validate(drawing.model_dump()) == drawing
+    assert Drawing(shape=Round(radius=2)).model_dump(exclude_defaults=True) == {"shape": {"radius": 2}}
+    assert Drawing.model_validate({"shape": {}}) == Drawing()
+
+
+@pytest.mark.parametrize(("shape", "said"), [("round", "a table with 'type'"), ({"radius": "x"}, "radius")])
+def test_what_is_no_kind_is_refused(shape: object, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        Drawing.model_validate({"shape": shape})
+
+
+def test_a_field_without_default_needs_the_name() -> None:
+    class Strict(Spec):
+        shape: Annotated[Shape, OneOf(KINDS)]
+
+    with pytest.raises(RequestError, match=r"'type' is missing; valid: round"):
+        Strict.model_validate({"shape": {"radius": 1}})
+
+
+def test_two_kinds_of_one_name_are_refused() -> None:
+    KINDS.add("round", Round)
+    with pytest.raises(RequestError, match="two kinds of shape are named 'round'"):
+        KINDS.add("round", Drawing)  # type: ignore[arg-type]
+
+
+def test_an_entry_point_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("bad", "no_such_module_at_all:kind", "raidproof.shapes")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == "raidproof.shapes" else [])
+    with pytest.raises(RigError, match=r"raidproof.shapes: no_such_module_at_all:kind of an unknown distribution"):
+        KINDS["round"]
