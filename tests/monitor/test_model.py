@@ -10,19 +10,18 @@ from raidproof.core.topology import ControllerSpec
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import DriveCache, Flash, Profile, Rotational
 from raidproof.monitor.disk_model import (
-    Access,
     Hardware,
     Member,
     busy_members,
     elevator_distance,
     random_ms,
-    read_work,
     seek_ms,
-    write_work,
 )
 from raidproof.monitor.model import Expected, compare, expected
+from raidproof.storage.array.striping import member_reads, member_writes
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.stack import StackSpec
+from raidproof.workload.workload import Access
 
 HDD = Profile(
     name="hdd",
@@ -108,14 +107,14 @@ def test_an_elevator_gains_from_the_third_request_on() -> None:
     ],
 )  # fmt: skip
 def test_what_a_write_costs(level: str, members: int, size: int, commands: int) -> None:
-    assert write_work(stack(level, members).array, size).commands == commands
+    assert member_writes(stack(level, members).array, size).commands == commands
 
 
 def test_a_whole_stripe_reads_nothing() -> None:
-    work = write_work(stack("5", 4).array, 192 * KIB)
+    work = member_writes(stack("5", 4).array, 192 * KIB)
     assert not work.modifies
     assert work.traffic(192 * KIB) == pytest.approx(4 / 3)
-    assert read_work(stack("5", 4).array, 192 * KIB).commands == 3
+    assert member_reads(stack("5", 4).array, 192 * KIB).commands == 3
 
 
 def test_a_small_write_to_raid5_of_4_is_a_quarter_of_raid0() -> None:

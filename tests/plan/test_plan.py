@@ -45,8 +45,8 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"run": {"max_seconds": "soon"}}, r"run\.max_seconds: not a duration"),
         ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds 9 is more than max_seconds 3"),
         ({"workload": []}, r"workload: write one or more tables"),
-        ({"workload": [{"tool": "ddd"}]}, r"workload: no such thing as 'ddd'; did you mean 'dd'"),
-        ({"workload": [{}]}, r"workload: tool is missing"),
+        ({"workload": [{"tool": "ddd"}]}, r"no workload is named 'ddd'; did you mean 'dd'"),
+        ({"workload": [{}]}, r"a workload needs 'tool', which is missing; valid: bonnie"),
         ({"workload": [{"tool": "dd", "name": "x"}, {"tool": "dd", "name": "x"}]}, "two workloads .*'x'"),
     ],
 )

@@ -12,7 +12,8 @@ from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import read_plan
 from raidproof.record.cell import Repeat
 from raidproof.run.repetition import fill, keep, memory_of, run_within
-from raidproof.workload.regime import Memory, Place, Point, Sample, Workload
+from raidproof.workload.regime import Memory
+from raidproof.workload.workload import Place, Point, Sample, Workload
 
 PLACE = Place((), "/mnt")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.workload.bonnie import Bonnie, BonnieSpec, bonnie_command, bonnie_sample, parse_bonnie
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "bonnie"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import KIB
 from raidproof.workload.dd import Dd, DdSpec, DdState, dd_command, parse_dd, read_ended
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "dd"

@@ -8,7 +8,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import KIB, MIB
 from raidproof.workload.fio import Fio, FioSpec, fio_command, fio_in_directory, parse_fio, primary_of, read_ended
 from raidproof.workload.presets import PRESETS
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "fio"

@@ -16,7 +16,7 @@ from raidproof.workload.fio import (
     percentile_ns,
     series,
 )
-from raidproof.workload.regime import Point
+from raidproof.workload.workload import Point
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 

@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.workload.hdparm import Hdparm, HdparmSpec, hdparm_command, parse_hdparm, read_ended
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "hdparm"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.workload.metadata import Metadata, MetadataSpec, metadata_command, metadata_sample, parse_metadata
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 DATA = Path(__file__).parents[1] / "data" / "metadata"

@@ -17,7 +17,7 @@ from raidproof.workload.postmark import (
     postmark_sample,
     require_all_done,
 )
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import Place
 from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[1] / "data" / "postmark"

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.units import GIB, MIB
-from raidproof.workload.regime import Memory, Route, Work, regime_of
+from raidproof.workload.regime import Memory, Route, regime_of
+from raidproof.workload.workload import Work
 
 LAB = Memory(server=GIB, client=512 * MIB)
 BATTERY = replace(LAB, controller=256 * MIB)

@@ -5,7 +5,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.workload.regime import WINDOW, Point, find_steady
+from raidproof.workload.regime import WINDOW, find_steady
+from raidproof.workload.workload import Point
 
 
 def series(values: Sequence[float]) -> list[Point]:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
-from raidproof.workload.regime import Place
 from raidproof.workload.shared_file import (
     CheckState,
     SharedFile,
@@ -20,6 +19,7 @@ from raidproof.workload.shared_file import (
     require_overlap,
     shared_command,
 )
+from raidproof.workload.workload import Place
 from tests.workload.guest import Guest, said
 
 SPEC = SharedFileSpec(size=64 * MIB)

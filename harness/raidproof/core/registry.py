@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         """
         self.load()
         if name not in self._kinds:
-            raise RequestError(f"{self.what}: no such thing as {name!r}", remedy=nearest(name, self._kinds))
+            raise RequestError(f"no {self.what} is named {name!r}; {nearest(name, self._kinds)}")
         return self._kinds[name]
 
     def __contains__(self, name: object) -> bool:
@@ -111,11 +111,11 @@ class OneOf:
             if isinstance(value, source):
                 return value
             if not isinstance(value, Mapping):
-                raise RequestError(f"{self.registry.what}: a table with {self.key!r} is expected, found {value!r}")
+                raise RequestError(f"a {self.registry.what} is a table with {self.key!r}, not {value!r}")
             name = value.get(self.key, self.default)
             if name is None:
                 valid = ", ".join(self.registry)
-                raise RequestError(f"{self.registry.what}: {self.key!r} is missing; valid: {valid}")
+                raise RequestError(f"a {self.registry.what} needs {self.key!r}, which is missing; valid: {valid}")
             return TypeAdapter(self.registry[str(name)]).validate_python(value)
 
         return core_schema.no_info_plain_validator_function(

@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
 
-from raidproof.core.layer import Spec
 from raidproof.core.topology import ControllerSpec
-from raidproof.core.units import KIB
 from raidproof.disk.profile import Flash, Profile, Rotational
 from raidproof.storage.array import ArraySpec, Level
-from raidproof.storage.array.spec import PARITY_LEVELS, default_layout
-from raidproof.workload.dd import DdSpec
-from raidproof.workload.fio import FioSpec
-from raidproof.workload.hdparm import HdparmSpec
+from raidproof.storage.array.striping import (
+    MemberRequests,
+    copies_of,
+    data_width,
+    member_reads,
+    member_writes,
+    parity_of,
+    stripe_size,
+)
+from raidproof.workload.workload import Access
 
 SMALL_WRITE_SOURCE = (
     "RAID write costs: Patterson, Gibson, Katz, SIGMOD 1988; Chen et al., ACM Computing Surveys 26(2), 1994"
@@ -25,10 +29,6 @@ _MEAN_DISTANCE = 1 / 3
 COMMIT_SOURCE = "COMMIT and FILE_SYNC: RFC 1813 (3.3.7, 3.3.21), RFC 8881 (18.3, 18.32); one log write each"
 LOG_WRITE = 4096
 """Bytes of the smallest write of a journal."""
-_HDPARM_REQUEST = 2048 * KIB
-"""Bytes that hdparm -t asks for at a time."""
-_HDPARM_SPAN = 0.01
-"""Share of the device that it reads, about: the fastest part."""
 
 
 @dataclass(frozen=True)
@@ -88,125 +88,6 @@ class Hardware:
             if share and one.commands_per_s is not None:
                 cap = min(cap, one.commands_per_s / (commands * share) / 1e6)
         return cap
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the members do for one request."""
-
-    commands: float
-    """Requests to members, all together."""
-    width: int
-    """Members that work at the same time for it."""
-    size: int
-    """Bytes of one of them."""
-    modifies: bool = False
-    """Whether old data or parity must be read before anything can be written."""
-
-    def traffic(self, request: int) -> float:
-        """Bytes at the members for a byte of the application."""
-        return self.commands * self.size / request
-
-
-def copies(spec: ArraySpec) -> int:
-    """How many members hold each byte, parity not counted."""
-    match spec.level:
-        case Level.RAID1:
-            return len(spec.members)
-        case Level.RAID10:
-            return int((spec.layout or default_layout(Level.RAID10) or "n2")[1:])
-        case Level.STRIPED_MIRRORS:
-            return len(spec.members) // spec.leg_count
-        case Level.MIRRORED_STRIPES:
-            return spec.leg_count
-        case _:
-            return 1
-
-
-def parity(level: Level) -> int:
-    """How many units of a stripe are parity."""
-    return 2 if level is Level.RAID6 else 1 if level in PARITY_LEVELS else 0
-
-
-def data_width(spec: ArraySpec) -> int:
-    """How many different stripe units can be read or written at once, if each byte counts once."""
-    members = len(spec.members)
-    return members - parity(spec.level) if parity(spec.level) else max(1, members // copies(spec))
-
-
-def stripe(spec: ArraySpec) -> int | None:
-    """Bytes of data in a whole stripe; None for a mirror."""
-    return None if spec.chunk_size is None else spec.chunk_size * data_width(spec)
-
-
-def read_work(spec: ArraySpec, request: int) -> Work:
-    """Return what a read of so many bytes costs: each chunk is read once, from one of its copies."""
-    chunk = spec.chunk_size or request
-    readers = len(spec.members) if spec.level is Level.RAID10 else data_width(spec)
-    width = min(ceil(request / chunk), readers)
-    return Work(commands=width, width=width, size=ceil(request / width))
-
-
-def write_work(spec: ArraySpec, request: int) -> Work:
-    """Return what a write of so many bytes costs, if it begins at a chunk (a large one: at a stripe).
-
-    A mirror writes each copy. Parity: whole stripes are written with their parity, n/(n-1) for RAID5. Of a part of
-    k chunks, either the old data and parity are read (k + p reads), or the rest of the stripe (d - k); md takes what
-    needs fewer, and then writes k + p. So a small write costs 4 requests on RAID5, 6 on RAID6, 2 on a pair.
-    """
-    protection, width = parity(spec.level), data_width(spec)
-    chunk = spec.chunk_size or request
-    if not protection:
-        parts = min(ceil(request / chunk), width)
-        return Work(commands=parts * copies(spec), width=parts * copies(spec), size=ceil(request / parts))
-    whole, rest = divmod(request, chunk * width)
-    members = width + protection
-    if not rest:
-        return Work(commands=members, width=members, size=whole * chunk)
-    touched = ceil(rest / chunk)
-    reads = min(touched + protection, width - touched)
-    partial = touched + protection + reads
-    unit = min(rest, chunk)
-    if not whole:
-        return Work(commands=partial, width=touched + protection, size=unit, modifies=reads > 0)
-    # Whole stripes and a part: one size for all, so that the bytes are right.
-    total = whole * chunk * members + partial * unit
-    commands = members + partial
-    return Work(commands=commands, width=members, size=ceil(total / commands), modifies=reads > 0)
-
-
-@dataclass(frozen=True)
-class Access:
-    """A stream of requests in its steady state, as the application makes them."""
-
-    size: int
-    """Bytes of one request."""
-    read_share: float = 0.0
-    """Of the requests, 0 to 1; the rest are writes."""
-    sequential: bool = True
-    depth: int = 1
-    """Requests that one stream has outstanding; where not ``direct`` the page cache has more of them."""
-    streams: int = 1
-    """Over all clients; each has a file, or a part of one, of its own."""
-    clients: int = 1
-    sync_every: int | None = None
-    """Bytes after which a stream waits until they are durable (fsync, or O_SYNC with the request's size)."""
-    span: float = 1.0
-    """Share of the array, from its beginning, over which the requests are spread: it bounds the seeks."""
-    working_set: int | None = None
-    """Bytes that are written in all, or again and again; a write cache that holds them hides the disks."""
-    direct: bool = False
-    """Past the page cache of the client."""
-    remote: bool = True
-    """Over NFS; otherwise on the server itself."""
-
-    def __post_init__(self) -> None:
-        if self.size < 1 or self.depth < 1 or self.streams < 1 or self.clients < 1:
-            raise ValueError("size, depth, streams and clients are at least 1")
-        if not 0 <= self.read_share <= 1 or not 0 < self.span <= 1:
-            raise ValueError("read_share is 0 to 1, span more than 0 and at most 1")
-        if self.sync_every is not None and self.sync_every < 1:
-            raise ValueError("sync_every is at least 1")
 
 
 def turn_ms(mechanics: Rotational) -> float:
@@ -321,7 +202,7 @@ def server_commit_s(hardware: Hardware, spec: ArraySpec, size: int, *, external_
 
 
 def _write_ms(hardware: Hardware, members: Sequence[Member], spec: ArraySpec, size: int) -> float:
-    work = write_work(spec, size)
+    work = member_writes(spec, size)
     phases = 2 if work.modifies else 1
     return phases * max(_one_ms(hardware, member, work.size, span=member.reach) for member in members)
 
@@ -335,52 +216,6 @@ def _one_ms(hardware: Hardware, member: Member, size: int, *, span: float) -> fl
 
 def _flush_ms(hardware: Hardware, members: Sequence[Member]) -> float:
     return max(0.0 if hardware.keeps_writes(member) else flush_ms(member.profile) for member in members)
-
-
-def access_of(spec: Spec, *, clients: int = 1) -> Access | None:
-    """Return what a workload asks of the storage, on so many clients; None where no formula is known to hold.
-
-    Tools with files of many sizes, or with phases, have none: their figure is compared with others' only.
-    """
-    match spec:
-        case DdSpec():
-            return _of_dd(spec, clients if spec.all_machines else 1)
-        case FioSpec(job_file=None):
-            return _of_fio(spec, clients if spec.all_machines else 1)
-        case HdparmSpec(timing="t"):
-            # Three seconds from the device's beginning on.
-            return Access(size=_HDPARM_REQUEST, read_share=1.0, remote=False, direct=spec.direct, span=_HDPARM_SPAN)
-        case _:
-            return None
-
-
-def _of_fio(spec: FioSpec, clients: int) -> Access:
-    interval = min((every for every in (spec.fsync, spec.fdatasync) if every), default=0)
-    reads = 1.0 if spec.rw.endswith("read") else 0.0
-    return Access(
-        size=spec.bs,
-        read_share=spec.rwmixread / 100 if spec.rw in {"rw", "readwrite", "randrw"} else reads,
-        sequential=not spec.rw.startswith("rand"),
-        depth=spec.iodepth,
-        streams=spec.numjobs * clients,
-        clients=clients,
-        sync_every=spec.bs if spec.sync != "none" else interval * spec.bs or None,
-        working_set=spec.size * spec.numjobs * clients,
-        direct=spec.direct,
-    )
-
-
-def _of_dd(spec: DdSpec, clients: int) -> Access:
-    flags = {*spec.oflag, *spec.iflag}
-    return Access(
-        size=spec.bs,
-        read_share=1.0 if spec.direction == "read" else 0.0,
-        streams=clients,
-        clients=clients,
-        sync_every=spec.bs if flags & {"sync", "dsync"} else None,
-        working_set=spec.total * clients,
-        direct="direct" in flags,
-    )
 
 
 @dataclass(frozen=True)
@@ -402,9 +237,9 @@ def disks(hardware: Hardware, spec: ArraySpec, access: Access, request: int, *, 
     """
     members = hardware.of(spec.members)
     merged = not access.direct and access.sync_every is None and access.sequential
-    unit = stripe(spec)
+    unit = stripe_size(spec)
     size = max(request, unit) // unit * unit if merged and unit else request
-    work = write_work(spec, size) if write else read_work(spec, size)
+    work = member_writes(spec, size) if write else member_reads(spec, size)
     # What the file system delays leaves its page cache in many requests at once; so do caches of drives.
     behind = write and (not access.direct or _behind(hardware, members, access)) and access.sync_every is None
     # Where each request is waited for, that time is the commit's: here counts what the members could do.
@@ -441,7 +276,7 @@ def busy_members(members: int, width: int, outstanding: float) -> float:
 
 
 def _random(
-    members: Sequence[Member], access: Access, size: int, work: Work, *, write: bool, outstanding: float
+    members: Sequence[Member], access: Access, size: int, work: MemberRequests, *, write: bool, outstanding: float
 ) -> float:
     busy = busy_members(len(members), work.width, outstanding)
     waiting = outstanding * work.width / busy
@@ -459,7 +294,7 @@ def _sequential(
     spec: ArraySpec,
     access: Access,
     size: int,
-    work: Work,
+    work: MemberRequests,
     *,
     write: bool,
     stream: bool,
@@ -473,12 +308,12 @@ def _sequential(
     return slowest * _parallel(spec, access, size, write=write, merged=stream, outstanding=outstanding)
 
 
-def _stream_mb_s(member: Member, access: Access, work: Work, *, write: bool, stream: bool) -> float:
+def _stream_mb_s(member: Member, access: Access, work: MemberRequests, *, write: bool, stream: bool) -> float:
     end = member.reach * access.span
     return sequential_mb_s(member.profile, work.size, write=write, stream=stream, begin=0, end=end)
 
 
-def _modify(members: Sequence[Member], slowest: float, size: int, work: Work, outstanding: float) -> float:
+def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRequests, outstanding: float) -> float:
     """Read, and write the same place: that comes by again a turn later (Chen et al. 1994)."""
     turn = max(
         (turn_ms(member.profile.rotational) for member in members if member.profile.rotational is not None),
@@ -503,12 +338,12 @@ def _parallel(spec: ArraySpec, access: Access, size: int, *, write: bool, merged
         if spec.level is Level.RAID10 and (spec.layout or "n2").startswith("f"):
             data = len(spec.members)
         elif spec.level in {Level.RAID1, Level.STRIPED_MIRRORS, Level.MIRRORED_STRIPES, Level.RAID10}:
-            data = min(len(spec.members), data * min(access.streams, copies(spec)))
+            data = min(len(spec.members), data * min(access.streams, copies_of(spec)))
     if merged and not access.direct:
         return data
     # Past the page cache nobody asks for more than the requests that are there.
     if write:
-        touched = (write_work(spec, size).width - parity(spec.level)) // copies(spec)
+        touched = (member_writes(spec, size).width - parity_of(spec.level)) // copies_of(spec)
     else:
-        touched = read_work(spec, size).width
+        touched = member_reads(spec, size).width
     return min(data, max(1, touched) * outstanding)

@@ -7,7 +7,6 @@ from raidproof.monitor.disk_model import (
     COMMIT_SOURCE,
     RANDOM_SOURCE,
     SMALL_WRITE_SOURCE,
-    Access,
     Hardware,
     disks,
     server_commit_s,
@@ -15,6 +14,7 @@ from raidproof.monitor.disk_model import (
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import StackSpec
+from raidproof.workload.workload import Access
 
 EFFICIENCY = 1448 / 1538
 """TCP payload of a full Ethernet frame over what it takes on the wire: 1500 bytes less IP (20), TCP (20) and its

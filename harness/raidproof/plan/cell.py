@@ -16,7 +16,7 @@ from raidproof.plan.plan import Plan, Selection, load_plan
 from raidproof.plan.table import Value
 from raidproof.storage.array.spec import Level
 from raidproof.storage.stack import StackSpec
-from raidproof.workload.tools import WorkloadSpec
+from raidproof.workload.workload import AnyWorkload
 
 LEASE_S = 10
 """The lease where a plan says nothing, in seconds: the shortest that nfsd takes, or each power cut under NFSv4.0 would
@@ -107,7 +107,7 @@ class Cell:
     settings: Mapping[str, Value]
     """By axis, what all cells share included; an axis that means nothing here is not there."""
     stack: StackSpec
-    workload: WorkloadSpec
+    workload: AnyWorkload
     workload_name: str
     on: str
     """Where the workload runs; see `works.where`."""

@@ -18,7 +18,6 @@ from raidproof.plan.cell import Cell, Impossible, Matrix
 from raidproof.plan.plan import Plan
 from raidproof.plan.works import names
 from raidproof.storage.server import USUAL_LEASE_S
-from raidproof.workload.tools import workload_of
 
 LAYERS = ("array", "filesystem", "tuning", "link", "export", "mount")
 """What a visit may have to rebuild, from below: a layer is rebuilt if it or one below it changed."""
@@ -145,7 +144,7 @@ def expect(matrix: Matrix) -> Expectation:
         timed_s=plan.run.repeats * sum(timed_s(plan, cell) for cell in cells),
         overhead_s=BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1) + sum(overheads.values()),
         cut_s=CONTROLS * CUT_S + sum(cuts.values()) if plan.run.cut else 0.0,
-        open_ended=any(workload_of(cell.workload).timed_s is None for cell in cells),
+        open_ended=any(cell.workload.workload().timed_s is None for cell in cells),
         memory=plan.hardware.memory.server + plan.hardware.clients * plan.hardware.memory.client,
         disk=sum(plan.hardware.disk_sizes.values()),
     )
@@ -165,7 +164,7 @@ def visit_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
 
 def timed_s(plan: Plan, cell: Cell) -> float:
     """Return the seconds that a visit measures, or what is assumed of them."""
-    known = workload_of(cell.workload).timed_s
+    known = cell.workload.workload().timed_s
     return known if known is not None else plan.run.max_seconds or ASSUMED_S
 
 

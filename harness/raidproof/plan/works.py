@@ -11,16 +11,14 @@ from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
 from raidproof.plan.axes import WORKLOAD, Settings
 from raidproof.plan.table import reasons
-from raidproof.workload.tools import WorkloadSpec
+from raidproof.workload.workload import CLIENTS, SERVER, WORKLOADS, AnyWorkload, WorkloadSpec
 
-_adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(WorkloadSpec)
+_adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(AnyWorkload)
 
 
-CLIENTS, SERVER, ARRAY = "clients", "server", "array"
+ARRAY = "array"
 """Where a workload may run: on the clients' mounts, in the server's own directory, on the bare array. Or on the bare
 disk of that serial."""
-ON_DEVICES = ("fio", "hdparm")
-"""Tools that know what to do with a bare device."""
 _OF_THE_PLAN = ("name", "on")
 
 
@@ -43,12 +41,14 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
         RequestError: there is no such place.
     """
     tool = str(table.get("tool"))
-    on = one_of("on", str(table.get("on", ARRAY if tool == "hdparm" else CLIENTS)), [CLIENTS, SERVER, ARRAY, *serials])
-    if on in {CLIENTS, SERVER} and tool == "hdparm":
+    kind = WORKLOADS[tool]
+    default = CLIENTS if kind.on_files else ARRAY
+    on = one_of("on", str(table.get("on", default)), [CLIENTS, SERVER, ARRAY, *serials])
+    if on in {CLIENTS, SERVER} and not kind.on_files:
         raise RequestError(
-            f"hdparm reads a device: on = {on!r} has none", remedy=f"say on = {ARRAY!r}, or a disk's name"
+            f"{tool} reads a device: on = {on!r} has none", remedy=f"say on = {ARRAY!r}, or a disk's name"
         )
-    if on not in {CLIENTS, SERVER} and tool not in ON_DEVICES:
+    if on not in {CLIENTS, SERVER} and not kind.on_devices:
         raise RequestError(
             f"{tool} works on files: on = {on!r} has none", remedy=f"say on = {CLIENTS!r} or {SERVER!r}"
         )

@@ -32,7 +32,6 @@ from raidproof.plan.forecast import (
     visits_of,
 )
 from raidproof.plan.plan import Plan
-from raidproof.plan.works import CLIENTS
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
@@ -48,7 +47,7 @@ from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
 from raidproof.workload.ledger import LedgerSpec
-from raidproof.workload.tools import workload_of
+from raidproof.workload.workload import CLIENTS
 
 GIVE_UP_AFTER = 3
 """Failed visits after which a cell is not visited again, unless the run is resumed."""
@@ -163,7 +162,7 @@ class PlanRunner:
             deployer = self.deployer()
             machines = deployer.lab.clients[: cell.clients] if cell.on == CLIENTS else (deployer.lab.server,)
             for machine in machines:
-                for program in workload_of(cell.workload).programs:
+                for program in cell.workload.workload().programs:
                     deployer.require(machine, program)
 
     def _visited(self, round_: int, name: str) -> bool:

@@ -14,19 +14,18 @@ from raidproof.disk.messages import Busy, Use
 from raidproof.disk.profile import load_profile
 from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
 from raidproof.monitor.bottleneck import find_cause
-from raidproof.monitor.disk_model import Hardware, Member, access_of
+from raidproof.monitor.disk_model import Hardware, Member
 from raidproof.monitor.model import expected
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
-from raidproof.plan.works import ARRAY, CLIENTS, SERVER
+from raidproof.plan.works import ARRAY
 from raidproof.record.cell import CellRecord, Repeat
 from raidproof.run.stack_deployer import StackDeployer, slowed
 from raidproof.storage.array import capacity
 from raidproof.storage.link import LinkSpec
 from raidproof.workload.machines import empty_caches
-from raidproof.workload.regime import Memory, Place, Route, Sample, Workload, find_steady, regime_of
-from raidproof.workload.tools import workload_of
-from raidproof.workload.work_of import work_of
+from raidproof.workload.regime import Memory, Route, find_steady, regime_of
+from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload
 
 START_UP_S = 2.0
 """What a tool may take to start and to end; what is left beyond is work that it does not time."""
@@ -37,7 +36,7 @@ def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | N
 
     Units whose names end in ``mb_s`` and ``iops`` have one; counts of transactions or files have none.
     """
-    access = access_of(cell.workload, clients=cell.clients)
+    access = cell.workload.access(clients=cell.clients)
     if access is None or not topology.timed or cell.on not in {CLIENTS, SERVER, ARRAY}:
         return None
     sizes = {disk.serial: disk.size for disk in topology.disks}
@@ -136,14 +135,14 @@ def visit(
     """
     effective, repeat.built = deployer.deploy(cell.stack, cell.on)
     record.effective = effective or record.effective
-    workload = workload_of(cell.workload)
+    workload = cell.workload.workload()
     sample, engine = measure(deployer, cell, workload, plan.run.max_seconds)
     record.unit = sample.primary
     record.expected = expectation(deployer.lab.topology, cell, sample.primary)
     fill(repeat, sample, deployer.lab.topology.slow_motion)
     repeat.files = keep(sample, deployer.monitor, directory)
     repeat.engine = None if engine is None else vars(engine).copy()
-    work = work_of(cell.workload)
+    work = cell.workload.work()
     route = Route(
         on=cell.on,
         machines=cell.clients,
@@ -180,7 +179,7 @@ def measure(
     try:
         workload.prepare(place)
         # What a workload has read to be read again is to stay where it is.
-        if not work_of(cell.workload).warm:
+        if not cell.workload.work().warm:
             empty_caches(lab.server)
         with deployer.monitor.running():
             deployer.enable_timing()

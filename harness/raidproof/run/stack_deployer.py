@@ -7,10 +7,9 @@ from raidproof.core.log import step
 from raidproof.disk.cache import CacheMode
 from raidproof.lab.lab import Lab
 from raidproof.monitor import Monitor
-from raidproof.plan.works import CLIENTS, SERVER
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import Stack, StackSpec, on_disks
-from raidproof.workload.regime import Place
+from raidproof.workload.workload import CLIENTS, SERVER, Place
 
 NOTHING = "nothing"
 MD_SAFE_MODE_DELAY_S = 0.2

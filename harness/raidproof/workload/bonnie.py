@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Machine, Spec, State, power_of_two
+from raidproof.core.layer import Machine, State, power_of_two
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import now_ns
 from raidproof.workload.machines import CACHES_DEADLINE_S, ToolSize, on_all, own_directory, require_room, run_limited
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 FIELDS = 50
 """Of one line, by bon_csv2html(1)."""
@@ -27,7 +27,7 @@ FILES = 1024
 """bonnie++ counts files by this many."""
 
 
-class BonnieSpec(Spec):
+class BonnieSpec(WorkloadSpec):
     """What bonnie++ is told; sizes of whole MiB, because that is what it understands."""
 
     tool: Literal["bonnie"] = "bonnie"
@@ -65,6 +65,23 @@ class BonnieSpec(Spec):
                 remedy="at least twice the RAM, or ram = 0",
             )
         return self
+
+    def workload(self) -> "Bonnie":
+        """Return the tool with these settings, ready to run."""
+        return Bonnie(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        # By its primary value: writing the large file, or creating small ones.
+        return Work(
+            self.workload().working_set,
+            reads=False,
+            writes=True,
+            durable="each" if self.fsync else "no",
+            direct=self.direct and bool(self.size),
+            closes=not self.size,
+            everywhere=True,
+        )
 
 
 class BonnieState(State):

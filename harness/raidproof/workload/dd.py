@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Machine, Spec, State
+from raidproof.core.layer import Machine, State
 from raidproof.core.units import KIB
 from raidproof.workload.machines import ToolSize, empty_caches, on_all, run_limited
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Access, Place, Sample, Work, WorkloadSpec, durable_of
 
 NAME = "raidproof-dd"
 _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)
@@ -18,7 +18,7 @@ _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]
 Flag = Literal["direct", "sync", "dsync", "nonblock", "noatime"]
 
 
-class DdSpec(Spec):
+class DdSpec(WorkloadSpec):
     """One dd, in dd(1)'s own words."""
 
     tool: Literal["dd"] = "dd"
@@ -46,6 +46,39 @@ class DdSpec(Spec):
     def total(self) -> int:
         """Bytes that are copied."""
         return self.bs * self.count
+
+    def workload(self) -> "Dd":
+        """Return the tool with these settings, ready to run."""
+        return Dd(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        flags = {*self.oflag, *self.iflag}
+        return Work(
+            self.total,
+            reads=self.direction == "read",
+            writes=self.direction == "write",
+            durable=durable_of(
+                bool(flags & {"sync", "dsync"}), 0, self.total, at_end=bool({"fsync", "fdatasync"} & {*self.conv})
+            ),
+            direct="direct" in flags,
+            closes=True,
+            everywhere=self.all_machines,
+        )
+
+    def access(self, *, clients: int = 1) -> Access:
+        """Return what the timed part asks of the storage, on so many clients."""
+        clients = clients if self.all_machines else 1
+        flags = {*self.oflag, *self.iflag}
+        return Access(
+            size=self.bs,
+            read_share=1.0 if self.direction == "read" else 0.0,
+            streams=clients,
+            clients=clients,
+            sync_every=self.bs if flags & {"sync", "dsync"} else None,
+            working_set=self.total * clients,
+            direct="direct" in flags,
+        )
 
 
 class DdState(State):

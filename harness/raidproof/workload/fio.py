@@ -5,18 +5,18 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Machine, Spec, State, one_of
+from raidproof.core.layer import Machine, State, one_of
 from raidproof.core.units import MIB
 from raidproof.workload import presets as job_files
 from raidproof.workload.machines import ToolSize, empty_caches, on_all, run_limited
-from raidproof.workload.presets import PRESETS, JobFile
-from raidproof.workload.regime import Place, Point, Sample
+from raidproof.workload.presets import PRESETS, JobFile, work_of_jobs
+from raidproof.workload.workload import Access, Place, Point, Sample, Work, WorkloadSpec, durable_of
 
 DIRECTIONS = ("read", "write")
 SHORTEST_INTERVAL_S = 0.3
@@ -219,8 +219,10 @@ def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return dict(total)
 
 
-class FioSpec(Spec):
+class FioSpec(WorkloadSpec):
     """One fio job, in fio(1)'s own words, or a job file."""
+
+    on_devices: ClassVar[bool] = True
 
     tool: Literal["fio"] = "fio"
     preset: str | None = None
@@ -306,6 +308,46 @@ class FioSpec(Spec):
         if self.job_file is not None or self.runtime_s is not None:
             return None
         return self.numjobs * self.nrfiles * (self.size // self.nrfiles // self.bs * self.bs)
+
+    def workload(self) -> "Fio":
+        """Return the tool with these settings, ready to run."""
+        return Fio(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        if self.job_file is not None:
+            return work_of_jobs(self.job_file, self.workload().working_set or None, everywhere=self.all_machines)
+        interval = min((every for every in (self.fsync, self.fdatasync) if every), default=0)
+        return Work(
+            self.workload().working_set,
+            reads="read" in self.directions,
+            writes="write" in self.directions,
+            durable=durable_of(self.sync != "none", interval * self.bs, self.size, at_end=self.end_fsync),
+            direct=self.direct,
+            # Without a time it touches each block once: random offsets too, by fio's map of blocks.
+            once=not self.timed,
+            warm=self.reread,
+            everywhere=self.all_machines,
+        )
+
+    def access(self, *, clients: int = 1) -> Access | None:
+        """Return what the timed part asks of the storage, on so many clients; None for a job file."""
+        if self.job_file is not None:
+            return None
+        clients = clients if self.all_machines else 1
+        interval = min((every for every in (self.fsync, self.fdatasync) if every), default=0)
+        reads = 1.0 if self.rw.endswith("read") else 0.0
+        return Access(
+            size=self.bs,
+            read_share=self.rwmixread / 100 if self.rw in {"rw", "readwrite", "randrw"} else reads,
+            sequential=not self.rw.startswith("rand"),
+            depth=self.iodepth,
+            streams=self.numjobs * clients,
+            clients=clients,
+            sync_every=self.bs if self.sync != "none" else interval * self.bs or None,
+            working_set=self.size * self.numjobs * clients,
+            direct=self.direct,
+        )
 
 
 def fio_options(spec: FioSpec) -> dict[str, str]:

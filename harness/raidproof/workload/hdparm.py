@@ -1,16 +1,16 @@
 """hdparm: how fast a device reads from its beginning, and how fast memory answers, by hdparm -t and -T."""
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Spec, State
+from raidproof.core.layer import State
 from raidproof.core.units import KIB, MIB
 from raidproof.workload.machines import run_limited
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Access, Place, Sample, Work, WorkloadSpec
 
 _TIMING = re.compile(
     r"^ ?Timing (?P<what>cached|O_DIRECT cached|buffered disk|O_DIRECT disk) reads: +(?P<mib>\d+) MB in +"
@@ -21,10 +21,19 @@ _UNITS = {"MB": MIB, "kB": KIB}
 """hdparm counts buffers of 2 MiB and divides by 2^20 (hdparm.c, time_device): its MB are MiB, its kB are KiB."""
 _SECONDS = {"t": 3.0, "T": 2.0, "tT": 5.0}
 """How long hdparm reads, by hdparm(8)."""
+_REQUEST = 2048 * KIB
+"""Bytes that ``-t`` asks for at a time."""
+_SPAN = 0.01
+"""Share of the device that ``-t`` reads, about: the fastest part."""
+_BUFFER = 2 * MIB
+"""Bytes that ``-T`` reads over and over (TIMING_BUF_MB in hdparm.c)."""
 
 
-class HdparmSpec(Spec):
+class HdparmSpec(WorkloadSpec):
     """One hdparm on the array, or on the one device that the place names."""
+
+    on_files: ClassVar[bool] = False
+    on_devices: ClassVar[bool] = True
 
     tool: Literal["hdparm"] = "hdparm"
     timing: Literal["t", "T", "tT"] = "t"
@@ -32,6 +41,22 @@ class HdparmSpec(Spec):
     direct: bool = False
     """Past the page cache (O_DIRECT), thus without the kernel's read-ahead."""
     deadline_s: float = Field(default=120.0, gt=0)
+
+    def workload(self) -> "Hdparm":
+        """Return the tool with these settings, ready to run."""
+        return Hdparm(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        memory = self.timing == "T"
+        return Work(_BUFFER if memory else None, reads=True, writes=False, direct=self.direct, once=not memory)
+
+    def access(self, *, clients: int = 1) -> Access | None:  # noqa: ARG002
+        """Return what ``-t`` asks of the device, on the server; None for the others."""
+        if self.timing != "t":
+            return None
+        # Three seconds from the device's beginning on.
+        return Access(size=_REQUEST, read_share=1.0, remote=False, direct=self.direct, span=_SPAN)
 
 
 class Timing(State):

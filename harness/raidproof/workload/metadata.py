@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Machine, Spec, State
+from raidproof.core.layer import Machine, State
 from raidproof.core.units import KIB
 from raidproof.guest import metadata_agent
 from raidproof.workload.machines import (
@@ -22,7 +22,7 @@ from raidproof.workload.machines import (
     require_room,
     run_limited,
 )
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SHORTEST_S = 0.5
 """A phase below this is not measured: the guest's clock has steps of 10 ms, which would be more than 2 % of it."""
@@ -34,7 +34,7 @@ RATES = {"create": "creates_s", "stat": "stats_s", "remove": "removes_s"}
 PRIMARY = "creates_s"
 
 
-class MetadataSpec(Spec):
+class MetadataSpec(WorkloadSpec):
     """So many files, or as many as a time allows; dealt out to directories in turn."""
 
     tool: Literal["metadata"] = "metadata"
@@ -73,6 +73,22 @@ class MetadataSpec(Spec):
     def timed_s(self) -> float | None:
         """What the phases take together; None where the files are counted."""
         return None if self.files else self.seconds or DEFAULT_S
+
+    def workload(self) -> "Metadata":
+        """Return the tool with these settings, ready to run."""
+        return Metadata(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        # By its primary value: creating.
+        return Work(
+            self.files * (self.size + CLUSTER) if self.files else None,
+            reads=False,
+            writes=True,
+            durable="each" if self.fsync_file or self.fsync_directory else "no",
+            closes=True,
+            everywhere=True,
+        )
 
 
 class Phase(State):

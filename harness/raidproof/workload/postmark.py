@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
-from raidproof.core.layer import Machine, Spec, State, found_in
+from raidproof.core.layer import Machine, State, found_in
 from raidproof.core.units import KIB, Size
 from raidproof.workload.machines import (
     CACHES_DEADLINE_S,
@@ -21,7 +21,7 @@ from raidproof.workload.machines import (
     require_room,
     run_limited,
 )
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SLOWEST_PER_S = 5
 """Operations a second below which it is taken to loop; a single disk of 2001 did 17 transactions."""
@@ -33,7 +33,7 @@ CLUSTER = 4 * KIB
 _UNITS = {"bytes": 1, "kilobytes": KIB, "megabytes": KIB**2, "gigabytes": KIB**3, "terabytes": KIB**4}
 
 
-class PostmarkSpec(Spec):
+class PostmarkSpec(WorkloadSpec):
     """What postmark is told, in its own words; the defaults are those of the published RAID5 test of 2001."""
 
     tool: Literal["postmark"] = "postmark"
@@ -83,6 +83,16 @@ class PostmarkSpec(Spec):
         """When it is taken to loop."""
         work = 2 * self.number + self.transactions
         return self.deadline_s or max(SHORTEST_DEADLINE_S, work / SLOWEST_PER_S)
+
+    def workload(self) -> "Postmark":
+        """Return the tool with these settings, ready to run."""
+        return Postmark(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        # It reads and appends to files that it has just written, and closes each.
+        working_set = self.workload().working_set
+        return Work(working_set, reads=self.bias_read > 0, writes=True, once=False, closes=True, everywhere=True)
 
 
 class PostmarkState(State):

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
 from raidproof.workload.machines import parse_tool_size
+from raidproof.workload.workload import Durable, Work
 
 GLOBAL = "global"
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -42,6 +43,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """By name. The record size is ``bs``, the file's is ``size``."""
+_WEAKEST_FIRST: tuple[Durable, ...] = ("no", "end", "each")
 
 
 def _read(value: Any) -> Any:
@@ -133,3 +135,36 @@ def with_settings(content: str, settings: Mapping[str, str]) -> str:
     """Put settings before a job file, as if its author had begun with them; what it says itself takes precedence."""
     lines = [f"[{GLOBAL}]", *(f"{name}={value}" for name, value in settings.items())]
     return "\n".join([*lines, content])
+
+
+def work_of_jobs(content: str, working_set: int | None, *, everywhere: bool) -> Work:
+    """Return what the jobs of a file do: of several, what lets most into caches, as one that does so is enough."""
+    jobs = jobs_of(content)
+    directions = [_word(job, "rw", _word(job, "readwrite", "read")) for job in jobs]
+    writing = [job for job, rw in zip(jobs, directions, strict=True) if "write" in rw or "rw" in rw or "trim" in rw]
+    return Work(
+        working_set,
+        reads=any("read" in rw or "rw" in rw for rw in directions),
+        writes=bool(writing),
+        durable=min((_job_durable(job) for job in writing), key=_WEAKEST_FIRST.index, default="no"),
+        direct=all(_on(job, "direct") for job in jobs),
+        # Jobs may share a file, so only a single one certainly touches each block once.
+        once=len(jobs) == 1 and not (_on(jobs[0], "time_based") or _on(jobs[0], "norandommap") or "loops" in jobs[0]),
+        everywhere=everywhere,
+    )
+
+
+def _job_durable(job: Job) -> Durable:
+    # After how many bytes fsync comes is not worked out here: only after each write is certain.
+    each = any(_word(job, name, "0") == "1" for name in ("fsync", "fdatasync"))
+    synchronous = _word(job, "sync", "none") not in {"none", "0"}
+    return "each" if each or synchronous else "end" if _on(job, "end_fsync") else "no"
+
+
+def _word(job: Job, name: str, default: str) -> str:
+    return (job.get(name) or default).strip().lower()
+
+
+def _on(job: Job, name: str) -> bool:
+    """Whether a switch is on; by its name alone it is."""
+    return name in job and (job[name] or "1").strip() != "0"

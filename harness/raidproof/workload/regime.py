@@ -1,16 +1,15 @@
-"""The result of a workload: which cache it measured, and whether it had settled (SNIA SSS PTS 2.0)."""
+"""What a workload measured: which cache, if any, and whether the run had settled (SNIA SSS PTS 2.0)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, linear_regression
-from typing import Literal, Protocol
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Literal
 
 from raidproof.core.errors import RigError
-from raidproof.core.layer import Machine, State
+from raidproof.core.layer import State
 from raidproof.core.units import format_size
+from raidproof.workload.workload import CLIENTS, Durable, Point, Work
 
 WINDOW = 5
 """Points that are judged together."""
@@ -20,83 +19,7 @@ SLOPE = 0.10
 """How far the least-squares line may rise or fall over a window, as a share of its mean."""
 Shape = tuple[float | None, float | None]
 """Excursion and slope of a window, as shares of its mean."""
-Durable = Literal["each", "end", "no"]
-"""When the timed part makes what it writes durable: each write before the next ones, all at its end, or not at all."""
 Cache = Literal["client cache", "server cache", "controller cache", "drive cache"]
-CLIENTS, SERVER = "clients", "server"
-
-
-class Point(BaseModel):
-    """The primary value over one interval of a run; ``at_s`` is the interval's end, from the run's beginning."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    at_s: float
-    value: float
-
-
-class Sample(BaseModel):
-    """What a tool measured in one run. The names of values carry their unit: ``write_mb_s``, ``read_iops``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    primary: str
-    """The value that this workload is about; configurations are ranked by it, more is better."""
-    values: dict[str, float]
-    seconds: float
-    """The timed part."""
-    read_bytes: int = 0
-    """What the application read, over all machines; 0 where the tool does not say."""
-    written_bytes: int = 0
-    series: tuple[Point, ...] = ()
-    """The primary value over time, where the tool says it."""
-    output: dict[str, str] = Field(default_factory=dict, exclude=True)
-    """The tool's own output, by machine; kept as files beside the record."""
-
-    @property
-    def value(self) -> float:
-        """The primary value."""
-        return self.values[self.primary]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a workload runs: the clients on their mounts, or the server on its own directory or device."""
-
-    machines: Sequence[Machine]
-    directory: str
-    """Where its files go, the same on each machine."""
-    device: str | None = None
-    """The array (or disk) below, for tools that read raw devices; only on the server."""
-
-
-class Workload(Protocol):
-    """One tool with its settings, ready to run. ``prepare`` and ``clean`` are not timed."""
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """What the machines must have."""
-
-    @property
-    def working_set(self) -> int:
-        """Bytes that one machine touches; against caches this says what is measured."""
-
-    @property
-    def timed_s(self) -> float | None:
-        """How long the timed part takes; None where the amount of work is fixed instead."""
-
-    def prepare(self, place: Place) -> None:
-        """Lay out what the timed part needs, and leave it on disk and out of caches where that matters."""
-
-    def run(self, place: Place) -> Sample:
-        """Run the timed part.
-
-        Raises:
-            RigError: the tool failed, looped beyond its deadline, or printed what cannot be read.
-        """
-
-    def clean(self, place: Place) -> None:
-        """Remove what it wrote."""
 
 
 class Steady(State):
@@ -160,27 +83,6 @@ def _unsteady(shape: Shape) -> str:
 
 def _found(steady: bool | None, since_s: float | None, last: Shape, reason: str) -> Steady:
     return Steady(steady=steady, since_s=since_s, window=WINDOW, excursion=last[0], slope=last[1], reason=reason)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the timed part of a workload does, as far as caches care."""
-
-    working_set: int | None
-    """Bytes that one machine touches; None where nobody knows before."""
-    reads: bool
-    writes: bool
-    durable: Durable = "no"
-    direct: bool = False
-    """O_DIRECT: past the page cache of the machine that it runs on."""
-    once: bool = True
-    """Nothing is touched twice in the timed part."""
-    closes: bool = False
-    """The time includes closing each file, or names are made and removed: an NFS client makes that durable."""
-    warm: bool = False
-    """What is read has been read just before, on purpose: no one may empty caches in between."""
-    everywhere: bool = False
-    """On all machines at the same time, each on files of its own; else on one."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from raidproof.core.errors import ProductError, RequestError, RigError
-from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State
+from raidproof.core.layer import PAGE_SIZE, Machine, State
 from raidproof.core.units import KIB, MIB
 from raidproof.guest import shared_file_agent as shared_agent
 from raidproof.workload.machines import ToolSize, on_all, require_ended_well, run_limited
-from raidproof.workload.regime import Place, Sample
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 NAME = "raidproof-shared"
 AGENT = "/run/raidproof/shared_agent.py"
@@ -24,7 +24,7 @@ class WrongContent(ProductError):
     """What a client reads is not what another one had written, made durable, and closed."""
 
 
-class SharedFileSpec(Spec):
+class SharedFileSpec(WorkloadSpec):
     """One file, a part for each client."""
 
     tool: Literal["shared_file"] = "shared_file"
@@ -49,6 +49,15 @@ class SharedFileSpec(Spec):
         if self.size % self.record:
             raise RequestError(f"{self.size} bytes are no whole number of records of {self.record}")
         return self
+
+    def workload(self) -> "SharedFile":
+        """Return the tool with these settings, ready to run."""
+        return SharedFile(self)
+
+    def work(self) -> Work:
+        """Return what the timed part does, as far as caches care."""
+        # Every round ends with fsync; the check is not timed.
+        return Work(self.size, reads=False, writes=True, durable="each", everywhere=True)
 
 
 class WriterState(State):

@@ -1,13 +1,15 @@
-"""RAID arithmetic: where each byte of an md array lies, and what its copies and parity must be."""
+"""RAID arithmetic: where each byte lies, what copies and parity must be, which members a request touches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, reduce
+from math import ceil
 from operator import xor
 from typing import NamedTuple
 
 from raidproof.core.errors import RequestError
+from raidproof.storage.array.spec import PARITY_LEVELS, ArraySpec, Level, default_layout
 from raidproof.storage.array.superblock import Feature, Superblock, freshest
 
 _LEFT_ASYMMETRIC, _RIGHT_ASYMMETRIC, _LEFT_SYMMETRIC, _RIGHT_SYMMETRIC, _PARITY_FIRST, _PARITY_LAST = range(6)
@@ -337,3 +339,90 @@ def syndrome(striping: Striping, row: Row, values: Sequence[int]) -> int:
 def _doubled(value: int) -> int:
     """Multiply each byte by 2 in GF(2^8)."""
     return ((value & _LOW_BITS) << 1) ^ (((value & _HIGH_BITS) >> 7) * 0x1D)
+
+
+@dataclass(frozen=True)
+class MemberRequests:
+    """The requests to members that one request to an array causes (Patterson, Gibson, Katz, SIGMOD 1988)."""
+
+    commands: float
+    """Requests to members, all together."""
+    width: int
+    """Members that work at the same time for it."""
+    size: int
+    """Bytes of one of them."""
+    modifies: bool = False
+    """Whether old data or parity must be read before anything can be written."""
+
+    def traffic(self, request: int) -> float:
+        """Bytes at the members for a byte of the application."""
+        return self.commands * self.size / request
+
+
+def copies_of(spec: ArraySpec) -> int:
+    """How many members hold each byte, parity not counted."""
+    match spec.level:
+        case Level.RAID1:
+            return len(spec.members)
+        case Level.RAID10:
+            return int((spec.layout or default_layout(Level.RAID10) or "n2")[1:])
+        case Level.STRIPED_MIRRORS:
+            return len(spec.members) // spec.leg_count
+        case Level.MIRRORED_STRIPES:
+            return spec.leg_count
+        case _:
+            return 1
+
+
+def parity_of(level: Level) -> int:
+    """How many units of a stripe are parity."""
+    return 2 if level is Level.RAID6 else 1 if level in PARITY_LEVELS else 0
+
+
+def data_width(spec: ArraySpec) -> int:
+    """How many different stripe units can be read or written at once, if each byte counts once."""
+    members = len(spec.members)
+    return members - parity_of(spec.level) if parity_of(spec.level) else max(1, members // copies_of(spec))
+
+
+def stripe_size(spec: ArraySpec) -> int | None:
+    """Bytes of data in a whole stripe; None for a mirror."""
+    return None if spec.chunk_size is None else spec.chunk_size * data_width(spec)
+
+
+def member_reads(spec: ArraySpec, request: int) -> MemberRequests:
+    """Return what a read of so many bytes costs: each chunk is read once, from one of its copies."""
+    chunk = spec.chunk_size or request
+    readers = len(spec.members) if spec.level is Level.RAID10 else data_width(spec)
+    width = min(ceil(request / chunk), readers)
+    return MemberRequests(commands=width, width=width, size=ceil(request / width))
+
+
+def member_writes(spec: ArraySpec, request: int) -> MemberRequests:
+    """Return what a write of so many bytes costs, if it begins at a chunk (a large one: at a stripe).
+
+    A mirror writes each copy. Parity: whole stripes are written with their parity, n/(n-1) for RAID5. Of a part of
+    k chunks, either the old data and parity are read (k + p reads), or the rest of the stripe (d - k); md takes what
+    needs fewer, and then writes k + p. So a small write costs 4 requests on RAID5, 6 on RAID6, 2 on a pair.
+    """
+    protection, width = parity_of(spec.level), data_width(spec)
+    chunk = spec.chunk_size or request
+    if not protection:
+        parts = min(ceil(request / chunk), width)
+        return MemberRequests(
+            commands=parts * copies_of(spec), width=parts * copies_of(spec), size=ceil(request / parts)
+        )
+    whole, rest = divmod(request, chunk * width)
+    members = width + protection
+    if not rest:
+        return MemberRequests(commands=members, width=members, size=whole * chunk)
+    touched = ceil(rest / chunk)
+    reads = min(touched + protection, width - touched)
+    partial = touched + protection + reads
+    unit = min(rest, chunk)
+    if not whole:
+        return MemberRequests(commands=partial, width=touched + protection, size=unit, modifies=reads > 0)
+    # Whole stripes and a part: one size for all, so that the bytes are right.
+    total = whole * chunk * members + partial * unit
+    commands = members + partial
+    return MemberRequests(commands=commands, width=members, size=ceil(total / commands), modifies=reads > 0)

@@ -1,9 +1,7 @@
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from raidproof.core.errors import RigError
-from raidproof.core.layer import Spec
 from raidproof.core.units import KIB, MIB
 from raidproof.workload.bonnie import BonnieSpec
 from raidproof.workload.dd import DdSpec
@@ -12,8 +10,7 @@ from raidproof.workload.hdparm import HdparmSpec
 from raidproof.workload.metadata import CLUSTER, MetadataSpec
 from raidproof.workload.postmark import PostmarkSpec
 from raidproof.workload.shared_file import SharedFileSpec
-from raidproof.workload.tools import WorkloadSpec
-from raidproof.workload.work_of import work_of
+from raidproof.workload.workload import WorkloadSpec
 
 
 def fio(**asked: Any) -> FioSpec:
@@ -51,8 +48,8 @@ def job(*lines: str) -> FioSpec:
         (job("rw=write", "fsync=1", "[second]", "rw=read"), "each"),
     ],
 )
-def test_when_writes_become_durable(spec: Spec, durable: str) -> None:
-    assert work_of(spec).durable == durable
+def test_when_writes_become_durable(spec: WorkloadSpec, durable: str) -> None:
+    assert spec.work().durable == durable
 
 
 @pytest.mark.parametrize(
@@ -69,8 +66,8 @@ def test_when_writes_become_durable(spec: Spec, durable: str) -> None:
         (job("readwrite=rw"), True, True),
     ],
 )
-def test_directions(spec: Spec, reads: bool, writes: bool) -> None:
-    work = work_of(spec)
+def test_directions(spec: WorkloadSpec, reads: bool, writes: bool) -> None:
+    work = spec.work()
     assert (work.reads, work.writes) == (reads, writes)
 
 
@@ -87,8 +84,8 @@ def test_directions(spec: Spec, reads: bool, writes: bool) -> None:
         (job("rw=read", "[second]", "rw=read"), False),
     ],
 )
-def test_what_is_touched_twice(spec: Spec, once: bool) -> None:
-    assert work_of(spec).once == once
+def test_what_is_touched_twice(spec: WorkloadSpec, once: bool) -> None:
+    assert spec.work().once == once
 
 
 @pytest.mark.parametrize(
@@ -105,28 +102,18 @@ def test_what_is_touched_twice(spec: Spec, once: bool) -> None:
         (FioSpec.model_validate({"job_file": "[job]\nsize=50%\n"}), None),
     ],
 )
-def test_how_much_is_touched(spec: Spec, size: int | None) -> None:
-    assert work_of(spec).working_set == size
+def test_how_much_is_touched(spec: WorkloadSpec, size: int | None) -> None:
+    assert spec.work().working_set == size
 
 
 def test_past_the_page_cache() -> None:
-    assert work_of(fio(direct=True)).direct
-    assert work_of(DdSpec(oflag=("direct",))).direct
-    assert work_of(job("direct=1")).direct
-    assert not work_of(job("direct=0")).direct
-    assert not work_of(job("direct=1", "[second]")).direct
+    assert fio(direct=True).work().direct
+    assert DdSpec(oflag=("direct",)).work().direct
+    assert job("direct=1").work().direct
+    assert not job("direct=0").work().direct
+    assert not job("direct=1", "[second]").work().direct
 
 
 def test_what_has_been_read_before_on_purpose_is_warm() -> None:
-    assert work_of(fio(rw="read", reread=True)).warm
-    assert not work_of(fio(rw="read")).warm
-
-
-def test_every_tool_of_a_plan_is_known() -> None:
-    for spec in get_args(get_args(WorkloadSpec)[0]):
-        assert work_of(spec()), spec
-
-
-def test_another_tool_is_not() -> None:
-    with pytest.raises(RigError, match="Spec does to caches is not known"):
-        work_of(Spec())
+    assert fio(rw="read", reread=True).work().warm
+    assert not fio(rw="read").work().warm
