@@ -17,7 +17,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.storage.server import export_command, unexport_command
+from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 
 MAGIC = b"XFSB"
 HANGS_S = 12.0
@@ -68,6 +68,7 @@ def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checke
 
 def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> None:
     window, machine, export = DiskStates(source.recording), checker.machine, source.stack.export
+    assert isinstance(export, ExportSpec)
     checker.advance(window.move(len(source.recording.records)))
     assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
     # Not all that the clients made is for everybody to read.

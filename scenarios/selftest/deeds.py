@@ -307,10 +307,10 @@ def flushes_stop_above_the_members(context: FaultContext, places: Places) -> Non
 
 def export_is_made_async(context: FaultContext, places: Places) -> None:
     """Let the server answer before its disks have anything."""
-    export = context.stack.export
-    options = ",".join("async" if word == "sync" else word for word in export.spec.options())
-    context.lab.server.succeed(["exportfs", "-o", options, f"{export.spec.network}:{export.path}"])
-    places["export-async"] = export.path
+    spec, path = context.stack.spec.export, context.stack.export.path
+    options = ",".join("async" if word == "sync" else word for word in spec.options())
+    context.lab.server.succeed(["exportfs", "-o", options, f"{spec.network}:{path}"])
+    places["export-async"] = path
 
 
 def member_falls_behind(context: FaultContext, _places: Places) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.run import RunRecord
 from raidproof.report import write_html
-from raidproof.report.cells import COLUMNS
+from raidproof.report.columns import columns
 from raidproof.report.html import render
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -53,7 +53,7 @@ class Page(HTMLParser):
 def test_every_column_is_there_with_its_unit(run: RunRecord) -> None:
     page = Page(render(run))
     headers = {" ".join(cell.split()) for cell in page.cells}
-    for column in COLUMNS:
+    for column in columns():
         assert (f"{column.title} [{column.unit}]" if column.unit else column.title) in headers
 
 
@@ -136,7 +136,7 @@ def test_light_and_dark(run: RunRecord) -> None:
 def test_unknown_is_a_dash_and_no_zero(broken_run: RunRecord) -> None:
     page = Page(render(broken_run))
     start = next(place for place, cell in enumerate(page.cells) if cell.startswith("a server that does not boot"))
-    figures = page.cells[start + 3 : start + 3 + len(COLUMNS)]
+    figures = page.cells[start + 3 : start + 3 + len(columns())]
     assert figures == ["sync", "volatile", *["-"] * 10]
     assert "Not on the chart: 1 a server that does not boot (MB/s and seconds lost not known)" in page.text
     assert "None" not in page.text

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from raidproof.record.run import RunRecord
 from raidproof.report import show
-from raidproof.report.cells import COLUMNS
+from raidproof.report.columns import columns
 
 REPORT = Path("results/20260504-123000-demo/report.html")
 
@@ -30,7 +30,7 @@ def row(text: str, place: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 160, 220])
 def test_every_column_is_there_and_nothing_is_cut_off(run: RunRecord, width: int) -> None:
     text = shown(run, width)
-    for column in COLUMNS:
+    for column in columns():
         for word in column.title.split():
             assert word in text, column.title
         if column.unit:

@@ -29,7 +29,7 @@ from raidproof.storage.filesystem.filesystem import check_command, mount_command
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.mount import Mount
 from raidproof.storage.mount import mount_command as nfs_mount_command
-from raidproof.storage.server import Export
+from raidproof.storage.server import Server
 from raidproof.storage.stack import StackSpec
 
 SHOW = (uml.NAME, qemu.NAME)
@@ -76,7 +76,7 @@ class PrimedLab(EnclosedLab):
         return engine
 
 
-def start_nfsd(export: Export) -> None:
+def start_nfsd(export: Server) -> None:
     """Export as a run does, with no period of grace.
 
     Raises:
@@ -100,7 +100,7 @@ def below(mount: Mount, root: str) -> str:
 def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
     """Return what the agent does with a mounted state and an nfsd that runs; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
-    # What `Export.activate` did to the directory was not done to this file system.
+    # What the server's activation did to the directory was not done to this file system.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
     return {
         "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
@@ -131,7 +131,7 @@ def _through_nfsd(
     lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], look: Look, agent: AgentLine, direct: Any
 ) -> dict[str, Any]:
     """Export, mount on the server itself, and read once more; what of that does not work gives nothing."""
-    export, mount = Export(stack.export, lab.server), mount_of(stack, lab.server)
+    export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
     look.stage("nfsd")
     try:
         with ExitStack() as undo:
@@ -330,7 +330,7 @@ class Checker:
     def _connect(self) -> AgentLine:
         # Nothing is mounted: of each state nfsd learns as it is asked for it.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
-        start_nfsd(Export(self.stack.export, self.machine))
+        start_nfsd(self.stack.export.server(self.machine))
         nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])
         orders = {**self.orders, "links": self._members.links, "nfsd": nfsd}
         self._line = line = AgentLine.start(self.machine, self._listener, self.lab, orders)

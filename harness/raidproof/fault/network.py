@@ -9,7 +9,7 @@ from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, give
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.storage.server import GRACE_ENDED
+from raidproof.storage.server.knfsd import GRACE_ENDED
 
 HELD_S = 2.0
 GRACE_DEADLINE_S = 120.0

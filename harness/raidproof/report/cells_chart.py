@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.report.axis import Axis, Frame
-from raidproof.report.cells import Ranking, expected_value, export, sequential_write, spread
+from raidproof.report.cells import Ranking, expected_value, spread
+from raidproof.report.columns.crash_test import export, sequential_write
 from raidproof.report.words import count, number, plural
 
 WIDE = Frame("wide", width=960, height=400, left=76, right=924, top=40, bottom=330)

@@ -18,6 +18,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import CycleRecord, RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import cells, cells_chart, exploration, terminal, timeline, words
+from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.figures_table import published_figures
 from raidproof.verdict.cell import SafetyWord, by_safety, losing, safety_in
@@ -83,7 +84,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
     return page.render(
         run=record,
         took=duration(record),
-        columns=cells.COLUMNS,
+        columns=columns(),
         note=cells.note,
         blames=cells.blames,
         losses=cells.losses,

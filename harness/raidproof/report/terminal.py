@@ -12,15 +12,17 @@ from rich.text import Text
 
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CycleRecord, Evidence, RunRecord, SuiteRecord
-from raidproof.report.cells import COLUMNS, Column, blames, happening, losses, note, shares, show_cells
+from raidproof.report.cells import blames, happening, losses, note, shares, show_cells
+from raidproof.report.columns import Column
+from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
 from raidproof.report.words import count, number, printable
 from raidproof.verdict.cell import Safety, SafetyWord, by_safety, losing, safety_in
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import calls_of, total
 
-SETTINGS = 2
-"""Columns of a run's table that say what was set; the others say what was measured."""
+SETTING = "setting"
+"""The group of columns that say what was set; the others say what was measured."""
 MOST_NAMES = 3
 """Configurations that the last lines name; the tables have all."""
 VERDICT_WIDTH = len("control behaved")
@@ -152,7 +154,7 @@ def show_cuts(record: RunRecord, console: Console) -> None:
 def show_cycles(record: RunRecord, console: Console) -> None:
     """Print how each row ended and whether it is safe, then what was measured, then a line on each row."""
     console.print(ends_table(record, console.width))
-    for columns in packed(record, COLUMNS[SETTINGS:], console.width):
+    for columns in packed(record, [column for column in all_columns() if column.group != SETTING], console.width):
         console.print()
         console.print(figures_table(record, columns, console.width))
     console.print()
@@ -167,7 +169,7 @@ def show_cycles(record: RunRecord, console: Console) -> None:
 
 def ends_table(record: RunRecord, width: int) -> Table:
     """Return what was set, whether the test of it is valid, and whether it is safe: beside each other at any width."""
-    settings = COLUMNS[:SETTINGS]
+    settings = [column for column in all_columns() if column.group == SETTING]
     cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in settings}
     answers = [str(safety_in(record, cycle)) for cycle in record.cycles]
     fixed = [len(str(len(record.cycles))), *(narrowest(one, cells[one]) for one in settings), VERDICT_WIDTH]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
@@ -15,7 +15,7 @@ from raidproof.storage.array.spec import PARITY_LEVELS
 from raidproof.storage.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
-from raidproof.storage.server import NFS_PORT, Export, ExportSpec, ExportState
+from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
 
 
@@ -24,7 +24,7 @@ class StackSpec(Spec):
 
     array: ArraySpec
     filesystem: FilesystemSpec = XfsSpec()
-    export: ExportSpec = ExportSpec()
+    export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
     link: LinkSpec = LinkSpec()
@@ -100,7 +100,7 @@ class StackState(State):
 
     array: ArrayState
     filesystem: FilesystemState
-    export: ExportState
+    export: SerializeAsAny[ServerState]
     mounts: dict[str, MountState]
     """By the client's name."""
     tuning: TuningState = TuningState()
@@ -124,7 +124,7 @@ class Stack:
         self.spec = spec
         self.array = Array(spec.array, server)
         self.filesystem = Filesystem(spec.filesystem, server, self.array.device, spec.array.geometry)
-        self.export = Export(spec.export, server, self.filesystem.directory)
+        self.export = spec.export.server(server, self.filesystem.directory)
         source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
         self.tuning = ServerTuning(

@@ -11,13 +11,13 @@ from raidproof.guest.keeper import config, knobs
 from raidproof.monitor import monitor
 from raidproof.provider.hosts.snapshot import DIRECTORIES, RUNTIME
 from raidproof.storage import mount
-from raidproof.storage import server as export
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.link import INGRESS
+from raidproof.storage.server import knfsd as export
 from raidproof.storage.tuning import DIRTY, QUEUE, VM
 from raidproof.workload import fio, ledger, shared_file
 
-ROOMS = Path(export.__file__).parents[1]
+ROOMS = Path(export.__file__).parents[2]
 LAYERS = (
     "core/layer.py",
     "fault",

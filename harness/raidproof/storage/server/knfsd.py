@@ -1,35 +1,18 @@
-"""The NFS export: what is asked, the commands, what is found, and the export of a machine."""
+"""Linux's own NFS server, nfsd: what can be requested, its commands, and its state."""
 
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from ipaddress import IPv4Network
-from typing import Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import (
-    Machine,
-    Spec,
-    State,
-    Value,
-    power_of_two,
-    read_files,
-    require_effective,
-    try_all,
-    whole_number,
-)
-from raidproof.core.topology import SUBNET
-from raidproof.core.units import KIB, MIB, Size, format_size
+from raidproof.core.errors import RigError
+from raidproof.core.layer import Machine, Value, read_files, require_effective, try_all, whole_number
+from raidproof.core.units import MIB, Size
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.storage.filesystem import DIRECTORY
-
-USUAL_LEASE_S = 90
-"""The kernel's default for the lease and for the grace period."""
-
-NFS_PORT = 2049
-"""Where nfsd listens, and where an NFSv4 client looks for it, unless told otherwise."""
+from raidproof.storage.server.server import NFS_PORT, Server, ServerSpec, ServerState
 
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
@@ -49,41 +32,20 @@ _FILES = (
 _TRACKING = re.compile(r"NFSD: (?:Using (.+) client tracking operations|(Unable to initialize client recovery.*))")
 
 
-class ExportSpec(Spec):
-    """An export that is asked for.
+class ExportSpec(ServerSpec):
+    """An export of the kernel's nfsd, with the options of exports(5)."""
 
-    Without ``sync`` the server answers before its disks have the data, which breaks the protocol's promise. Lease and
-    grace are in seconds; None leaves what the kernel has, 90.
-    """
-
-    sync: bool = True
+    type: Literal["knfsd"] = "knfsd"
     wdelay: bool = True
     subtree_check: bool = False
-    root_squash: bool = False
-    fsid: int | None = Field(default=None, ge=0, lt=2**32)
-    """0 makes it the root of the server's NFSv4 name space."""
-    network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
-    """Which clients may mount it."""
     threads: int = Field(default=8, ge=1, le=1024)
-    port: int = Field(default=NFS_PORT, ge=1, le=65535)
-    lease_s: int | None = None
-    grace_s: int | None = None
-    delegations: bool = True
-    """Whether NFSv4 clients are lent files (fs.leases-enable). Under a write delegation `close` promises nothing."""
     max_block_size: Size = MIB
     """The most that one READ or WRITE may carry. By itself nfsd takes 1/4096 of the memory, but no more than this:
     a small test machine would clamp rsize and wsize where a deployed server does not."""
 
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        for name, seconds in (("lease_s", self.lease_s), ("grace_s", self.grace_s)):
-            if seconds is not None and not 10 <= seconds <= 3600:
-                raise RequestError(f"{name} {seconds}: nfsd takes 10 to 3600 seconds")
-        if not 8 * KIB <= self.max_block_size <= MIB or not power_of_two(self.max_block_size):
-            raise RequestError(
-                f"max_block_size {format_size(self.max_block_size)} is not a power of two from 8KiB to 1MiB"
-            )
-        return self
+    def server(self, machine: Machine, path: str = DIRECTORY) -> "Export":
+        """Return the export on a machine."""
+        return Export(self, machine, path)
 
     def options(self) -> tuple[str, ...]:
         """The options in the words of exports(5), none left to a default."""
@@ -96,34 +58,13 @@ class ExportSpec(Spec):
             *([f"fsid={self.fsid}"] if self.fsid is not None else []),
         )
 
-    def caveats(self) -> tuple[str, ...]:
-        """What makes a crash test of this export mean something else than that of a deployed server."""
-        return tuple(
-            f"{name} is {seconds} s, not {USUAL_LEASE_S}: {meaning}"
-            for name, seconds, meaning in (
-                ("lease", self.lease_s, "a client that is silent for that long loses its opens and locks"),
-                ("grace", self.grace_s, "opens wait that long after a restart, and reclaims must come in that time"),
-            )
-            if seconds not in {None, USUAL_LEASE_S}
-        )
 
+class ExportState(ServerState):
+    """An export and its nfsd, as found; ``options`` are those of the export table that exportfs keeps."""
 
-class ExportState(State):
-    """An export and its nfsd, as found."""
-
-    path: str
-    network: str
-    options: tuple[str, ...]
-    """From the export table that exportfs keeps."""
     kernel_options: tuple[str, ...] | None
     """What the kernel applies; None until the first client has asked for it."""
     threads: int
-    lease_s: int
-    grace_s: int
-    versions: tuple[str, ...]
-    delegations: bool | None
-    """None where the kernel does not say."""
-    max_block_size: int
     tracking: str
     """How client records are kept, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
 
@@ -211,7 +152,7 @@ def _in_full(options: Iterable[str]) -> set[str]:
     return told if "no_subtree_check" in told else {*told, "subtree_check"}
 
 
-class Export:
+class Export(Server):
     """The export of one directory of one machine."""
 
     def __init__(self, spec: ExportSpec, machine: Machine, path: str = DIRECTORY) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
-from raidproof.storage.server import (
+from raidproof.storage.server.knfsd import (
     GRACE_ENDED,
     Export,
     ExportSpec,
@@ -21,7 +21,7 @@ from raidproof.storage.server import (
 )
 from tests.guest_files import FilesByCommands, parse_read
 
-DATA = Path(__file__).parents[1] / "data" / "nfs"
+DATA = Path(__file__).parents[2] / "data" / "nfs"
 NFSD = (DATA / "nfsd-linux-6.1.txt").read_text()
 DMESG = (DATA / "dmesg-linux-6.1.txt").read_text()
 PATH = "/srv/raidproof"
