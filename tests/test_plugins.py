@@ -91,6 +91,15 @@ from raidproof.report.columns import Column
 Column("recovery", "cuts survived", "", "How often the machine came back.", lambda cycle: "one")
 Column("toys", "toys", "", "Columns of a group of their own stand last.", lambda cycle: cycle.name)
 """
+PROVIDER = '''
+from raidproof.provider.uml import Uml
+
+
+class Toy(Uml):
+    """Machines as User-mode Linux makes them, under another name."""
+
+    name = "toy"
+'''
 PLAN = """
 [axes]
 level = [5]
@@ -160,6 +169,18 @@ print(stack.export.applied(), spec.caveats() if hasattr(spec, "caveats") else st
     said = python(tmp_path, "-c", code)
     assert said.stdout.splitlines()[0] == "('rw', 'async') ['toyd', '/srv/raidproof']", said.stderr
     assert said.stdout.splitlines()[1].startswith("('rw', 'async')"), said.stderr
+
+
+def test_an_installed_provider_makes_the_machines_of_a_lab(tmp_path: Path) -> None:
+    install(tmp_path, "toys", {"toy_provider": PROVIDER}, {"raidproof.providers": "toy_provider"})
+    code = """
+from raidproof.core.topology import server_and_clients
+from raidproof.provider.registry import lab_of, names, provider_of
+topology = server_and_clients(clients=1).model_copy(update={"provider": "toy"})
+print(type(provider_of(topology)).__name__, type(lab_of(topology)).__name__, names())
+"""
+    said = python(tmp_path, "-c", code)
+    assert said.stdout == "Toy EnclosedLab ('qemu', 'toy', 'uml', 'vagrant', 'hosts')\n", said.stderr
 
 
 def test_an_installed_column_is_in_the_tables(tmp_path: Path) -> None:

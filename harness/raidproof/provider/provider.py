@@ -3,7 +3,9 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
+from raidproof.core.registry import Registry
 from raidproof.core.topology import MachineSpec, Role, Topology
 from raidproof.disk.client import EngineClient
 from raidproof.machine.login import LabKeys, LabLogin
@@ -38,12 +40,24 @@ class Site:
         return self.directory / f"{machine}.config"
 
 
-class Provider(ABC):
-    """A way of making machines. Asked in this order: prepare, enclose, furnish, then machine for each."""
+PROVIDERS: Registry[type["Provider"]] = Registry("provider", "raidproof.provider", "raidproof.providers")
+"""Every provider that makes the machines of a lab in namespaces, by name."""
 
-    name: str
-    boots_together: bool = False
+
+class Provider(ABC):
+    """A way of making machines. A subclass with a name of its own registers itself.
+
+    Its methods are called in this order: prepare, enclose, furnish, then machine for each machine.
+    """
+
+    name: ClassVar[str] = ""
+    boots_together: ClassVar[bool] = False
     """Whether `furnish` has booted all machines at once: then nobody knows how long each took."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """Register the provider."""
+        if "name" in vars(cls):
+            PROVIDERS.add(cls.name, cls)
 
     @abstractmethod
     def prepare(self, topology: Topology) -> None:

@@ -2,20 +2,22 @@
 
 from pathlib import Path
 
-from raidproof.core.errors import RequestError, nearest
 from raidproof.core.topology import Topology
 from raidproof.lab.lab import Lab
 from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.provider.hosts import lab as hosts
-from raidproof.provider.provider import Provider
+from raidproof.provider.provider import PROVIDERS, Provider
 from raidproof.provider.qemu.lab import Qemu
 from raidproof.provider.uml import Uml
 from raidproof.provider.vagrant.lab import Vagrants
 
-__all__ = ["PROVIDERS", "EnclosedLab", "Lab", "lab_of", "prepare", "provider_of"]
+OURS = (Uml, Qemu, Vagrants)
+"""They register themselves when they are imported; those of other distributions by their entry points."""
 
-ENCLOSED: dict[str, type[Provider]] = {"uml": Uml, "qemu": Qemu, "vagrant": Vagrants}
-PROVIDERS = (*ENCLOSED, hosts.NAME)
+
+def names() -> tuple[str, ...]:
+    """Return the names of all providers, that of machines that exist among them."""
+    return (*PROVIDERS, hosts.NAME)
 
 
 def provider_of(topology: Topology) -> Provider:
@@ -24,9 +26,7 @@ def provider_of(topology: Topology) -> Provider:
     Raises:
         RequestError: there is no such provider.
     """
-    if topology.provider not in ENCLOSED:
-        raise RequestError(f"no such provider: {topology.provider!r}", remedy=nearest(topology.provider, PROVIDERS))
-    return ENCLOSED[topology.provider]()
+    return PROVIDERS[topology.provider]()
 
 
 def prepare(topology: Topology) -> None:

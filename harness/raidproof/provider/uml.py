@@ -127,7 +127,7 @@ class UmlPower(GuestPower):
 class Uml(Provider):
     """Makes the machines of one lab."""
 
-    name: str = NAME
+    name = NAME
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}

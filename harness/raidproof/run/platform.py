@@ -11,7 +11,7 @@ from raidproof.image import image, kernel
 from raidproof.image.kernel import catalogue
 from raidproof.plan.plan import RunSpec
 from raidproof.provider.choice import AUTO, decide
-from raidproof.provider.registry import PROVIDERS
+from raidproof.provider.registry import names
 from raidproof.provider.vagrant import box
 
 
@@ -69,8 +69,8 @@ def refuse_unknown(platform: Platform) -> None:
     Raises:
         RequestError: there is no such provider, kernel or image.
     """
-    if platform.provider not in PROVIDERS:
-        raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, PROVIDERS))
+    if platform.provider not in names():
+        raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, names()))
     for software in (platform.server, platform.clients):
         box.refuse(software, platform.provider)
         if (name := software.kernel) is not None and not kernel.is_path(name):

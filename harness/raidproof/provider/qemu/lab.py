@@ -17,7 +17,7 @@ from raidproof.provider.qemu.machine import CANNOT_PROVE, EMULATED, NAME, QemuPo
 class Qemu(Provider):
     """Makes the machines of one lab."""
 
-    name: str = NAME
+    name = NAME
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}

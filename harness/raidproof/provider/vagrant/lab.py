@@ -36,7 +36,7 @@ HOST_KEY_DEADLINE_S = 60.0
 class Vagrants(Provider):
     """Makes the machines of one lab."""
 
-    name: str = NAME
+    name = NAME
     boots_together = True
 
     def __init__(self) -> None:
