@@ -161,11 +161,11 @@ class AgentLine:
         try:
             self._connection.sendall(json.dumps(request).encode() + b"\n")
             while True:
-                said: dict[str, Any] = json.loads(self._line(deadline))
-                if "answer" in said:
-                    answer: dict[str, Any] = said["answer"]
+                reply: dict[str, Any] = json.loads(self._line(deadline))
+                if "answer" in reply:
+                    answer: dict[str, Any] = reply["answer"]
                     return answer
-                begun(said["stage"])
+                begun(reply["stage"])
         except ConnectionError as error:
             self._require_machine()
             ended = self._command.wait(Deadline.after(2))

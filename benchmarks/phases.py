@@ -1,0 +1,93 @@
+"""Where the seconds of a run go: the share of each phase, and of the commands in it.
+
+It reads the `raidproof.log` of a stored run, which has every phase and every command with its time. Run it as
+`python -m benchmarks.phases results/RUN`; without a run it carries out the demo first.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (\w+) (.*)$")
+COMMAND = re.compile(r"^\S+: ([0-9.]+) s(?:, status \d+)?: (\S+)")
+MOST = 4
+"""Commands that are named beside a phase, the longest first."""
+
+
+@dataclass
+class Phase:
+    """What one phase took over all crash tests of a run, in seconds."""
+
+    seconds: float = 0.0
+    times: int = 0
+    commands: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def events(log: str) -> Iterator[tuple[float, str, str]]:
+    """Yield the time in seconds, the level and the text of each line."""
+    for line in log.splitlines():
+        if match := LINE.match(line):
+            yield datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f").timestamp(), match[2], match[3]
+
+
+def phases(log: str) -> dict[str, Phase]:
+    """Return the phases of a log in the order in which they first came. The same phase of every crash test is one."""
+    found: dict[str, Phase] = {}
+    name, begun = "", 0.0
+    for at, level, text in events(log):
+        if level == "INFO":
+            if name:
+                found[name].seconds += at - begun
+            # The name of the crash test stands before the phase; machines after "booting" differ.
+            name, begun = re.sub(r"^booting .*", "booting", text.rpartition(": ")[2]), at
+            found.setdefault(name, Phase()).times += 1
+        elif name and (command := COMMAND.match(text)):
+            found[name].commands[command[2]] += float(command[1])
+    return found
+
+
+def table(found: dict[str, Phase]) -> Table:
+    """Return the shares, the largest first."""
+    whole = sum(phase.seconds for phase in found.values())
+    drawn = Table(title=f"{whole:.1f} s in all")
+    for title in ("phase", "times", "s", "share", "longest commands"):
+        drawn.add_column(title, justify="left" if title in {"phase", "longest commands"} else "right")
+    for name, phase in sorted(found.items(), key=lambda one: -one[1].seconds):
+        longest = sorted(phase.commands.items(), key=lambda one: -one[1])[:MOST]
+        named = ", ".join(f"{program} {seconds:.1f} s" for program, seconds in longest)
+        share = phase.seconds / whole if whole else 0.0
+        drawn.add_row(name, str(phase.times), f"{phase.seconds:.1f}", f"{share:.0%}", named)
+    return drawn
+
+
+def demo(results: Path) -> Path:
+    """Carry out the demo and return its run."""
+    subprocess.run([sys.executable, "-m", "raidproof", "demo", f"--results={results}"], check=False)
+    (run,) = results.iterdir()
+    return run
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, nargs="?", help="a folder of results/")
+    options = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        run = options.run or demo(Path(folder))
+        log = (run / "raidproof.log").read_text()
+    Console().print(table(phases(log)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
