@@ -21,39 +21,42 @@ OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replie
 def explore(
     asked: typer.Context,
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
-    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
+    cycle: Annotated[
+        str | None, typer.Option(help="The crash test to explore; required if the run has several.")
+    ] = None,
     states: Annotated[
-        int | None, typer.Option(min=1, help="Judge so many; 1000, unless --minutes says how long.")
+        int | None, typer.Option(min=1, help="Number of crash states (default 1000; unlimited with --minutes).")
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Take so long in all; if something breaks, a third of it is for naming what did."),
+        typer.Option(min=0.1, help="Time budget in minutes; one third is reserved for shrinking failures."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all that is drawn by chance.")] = 1,
-    checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that look at states side by side.")] = 2,
-    tear: Annotated[
-        int, typer.Option(help="The smallest piece of a write that survives whole: 512 or 4096 bytes.")
-    ] = TEARS[0],
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
+    checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that check crash states in parallel.")] = 2,
+    tear: Annotated[int, typer.Option(help="Bytes of a write that a power cut cannot tear: 512 or 4096.")] = TEARS[0],
     at_replies: Annotated[
         bool,
-        typer.Option(
-            "--at-replies", help="Cut only at the instants of acknowledgements, the disks' caches keeping nothing."
-        ),
+        typer.Option("--at-replies", help="Cut only at acknowledgements, and drop all volatile caches."),
     ] = False,
     starts_dirty: Annotated[
         bool,
         typer.Option(
-            "--starts-dirty", help="Start an array that is dirty and degraded, too; md refuses to by itself."
+            "--starts-dirty", help="Also start arrays that are dirty and degraded, which md refuses by default."
         ),
     ] = False,
     state: Annotated[
-        str | None, typer.Option(metavar="ID", help="Show this one state again, by its name on the page.")
+        str | None,
+        typer.Option(metavar="ID", help="Check this one crash state again; its ID is on the report's page."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="With --state: leave it in a lab, for `shell`.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest exploration of this cycle.")] = False,
-    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --state: keep the lab that holds it, for `raidproof shell`.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
+    ] = False,
+    results: Annotated[Path, typer.Option(help="Directory of stored runs.")] = Path("results"),
 ) -> None:
-    """Take a recorded run through the crashes that it could have had, and judge each by what its clients were told."""
+    """Check the crash states that a recorded run could have had against the acknowledgements of its clients."""
     from raidproof.core.log import progress  # noqa: PLC0415
     from raidproof.provider.registry import prepare  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
@@ -93,7 +96,7 @@ def explore(
 
 
 def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
-    """Show one state again, and say what came of it and what can be done with it."""
+    """Check one crash state again and print the result and the next commands."""
     from raidproof.run.exploration import find, replay  # noqa: PLC0415
 
     shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)

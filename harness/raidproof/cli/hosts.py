@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     name="hosts",
-    help="Machines that exist: agree that their disks may be destroyed, put them back after a crash.",
+    help="Existing machines: permit the use of their disks, restore the machines after a crash.",
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -19,9 +19,9 @@ Inventory = Annotated[Path, typer.Argument(help="the inventory, as docs/hosts.md
 @app.command()
 def adopt(
     inventory: Inventory,
-    yes: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Confirm without being asked.")] = None,
+    yes: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Confirm without a question.")] = None,
 ) -> None:
-    """Show what is on the disks of an inventory, and mark them as raidproof's once you agree."""
+    """Show the contents of an inventory's disks and, after confirmation, mark the disks as raidproof's."""
     from raidproof.provider.hosts import adopt as adoption  # noqa: PLC0415
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
     from raidproof.provider.hosts.login import reached  # noqa: PLC0415
@@ -35,7 +35,7 @@ def adopt(
 
 @app.command()
 def restore(inventory: Inventory) -> None:
-    """Put every machine back as it was before a run that was killed; do nothing where all is as it was."""
+    """Restore every machine to its state before a run that was killed. Machines in that state are not changed."""
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
     from raidproof.provider.hosts.login import reached  # noqa: PLC0415
     from raidproof.provider.hosts.snapshot import copies, restore_all  # noqa: PLC0415

@@ -43,17 +43,19 @@ Image = Annotated[str | None, typer.Option(help=HELP["image"])]
 Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
 Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
 Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
-Select = Annotated[str | None, typer.Option("-k", help="Only cells like this: 'level=5 and not wsize=8KiB'.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all that is drawn by chance.")]
-Repeats = Annotated[int | None, typer.Option(help="Visits to each cell.")]
-Results = Annotated[Path, typer.Option(help="Where runs are kept.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the last lab running, for `raidproof shell`.")]
+Select = Annotated[
+    str | None, typer.Option("-k", help="Only cells that match this expression: 'level=5 and not wsize=8KiB'.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run without starting it.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all random choices.")]
+Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
+Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
 Base = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="The known side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
+    typer.Option(metavar="KEY=VALUE", help="The base side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
 ]
-New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The side that is tried, said likewise.")]
+New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The new side, in the same form.")]
 app = typer.Typer(
     name="raidproof",
     help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
@@ -68,12 +70,12 @@ app = typer.Typer(
 
 def export_log(
     run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
-    disk: Annotated[str, typer.Argument(help="which disk, by its serial: disk0, disk1, ...")],
-    file: Annotated[Path, typer.Argument(help="where to write it; must not be there yet")],
-    cycle: Annotated[str | None, typer.Option(help="Which cycle of it; needed if the run has several.")] = None,
-    results: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("results"),
+    disk: Annotated[str, typer.Argument(help="serial of the disk: disk0, disk1, ...")],
+    file: Annotated[Path, typer.Argument(help="file to create; it must not exist")],
+    cycle: Annotated[str | None, typer.Option(help="The crash test; required if the run has several.")] = None,
+    results: Annotated[Path, typer.Option(help="Directory of stored runs.")] = Path("results"),
 ) -> None:
-    """Write what a disk was asked, up to its power's end, in the format of the kernel's dm-log-writes target."""
+    """Write the requests of a disk up to the power cut in the format of the kernel's dm-log-writes target."""
     from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
     from raidproof.disk.writelog import LogError, WriteLog  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
@@ -104,7 +106,7 @@ app.command()(export_log)
 
 
 def show_version(asked: bool) -> None:
-    """Print which raidproof this is, and end."""
+    """Print the version and exit."""
     if asked:
         print(f"raidproof {__version__}")  # noqa: T201
         raise typer.Exit
@@ -114,7 +116,7 @@ def show_version(asked: bool) -> None:
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Say which raidproof this is.", is_eager=True, callback=show_version)
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
 ) -> None:
     """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
@@ -123,7 +125,7 @@ def options(
 @app.command("test")
 def run_tests(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="lint, type, unit, scenarios; all of these by default; or fuzz")
+        list[str] | None, typer.Argument(help="lint, type, unit, scenarios (default: all four), or fuzz")
     ] = None,
 ) -> None:
     """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
@@ -156,7 +158,7 @@ def demo(
     package: Package = None,
     server: Server = None,
     clients: Clients = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn by chance.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
@@ -172,10 +174,10 @@ def demo(
 @app.command("run")
 def run(
     asked: typer.Context,
-    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    plan: Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")],
     select: Select = None,
     dry_run: DryRun = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with this plan's newest run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this plan.")] = False,
     seed: Seed = None,
     repeats: Repeats = None,
     provider: Provider = None,
@@ -189,7 +191,7 @@ def run(
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
-    """Measure every configuration of a plan, say what limits each, and rank those that keep their promises."""
+    """Measure every configuration of a plan, name the bottleneck of each, and rank those that keep their promises."""
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
@@ -206,7 +208,7 @@ def run(
 @app.command("ab")
 def compare_sides(
     asked: typer.Context,
-    plan: Annotated[Path, typer.Argument(help="a plan, as scenarios/plans/tiny.toml")],
+    plan: Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")],
     base: Base = None,
     new: New = None,
     select: Select = None,
@@ -223,7 +225,7 @@ def compare_sides(
     clients: Clients = None,
     results: Results = RESULTS,
 ) -> None:
-    """Measure a plan on two sides that differ in kernel, image or packages, in turn, and compare them."""
+    """Measure a plan alternately on two sides that differ in kernel, image or packages, and compare them."""
     from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
@@ -250,7 +252,7 @@ def compare_sides(
 
 @app.command("box")
 def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None, package: Package = None) -> None:
-    """Build the box that provider vagrant boots, of our own image and kernel, and say where it is."""
+    """Build the box of provider vagrant from our image and kernel, and print its path."""
     from raidproof.core.log import progress  # noqa: PLC0415
     from raidproof.core.topology import SoftwareSpec  # noqa: PLC0415
     from raidproof.image import image as images  # noqa: PLC0415
@@ -286,9 +288,9 @@ def judge(
 @app.command()
 def shell(
     machine: Annotated[str, typer.Argument(help="server, client1, ...")],
-    lab: Annotated[str | None, typer.Option("--lab", help="Which kept lab, if there are several.")] = None,
+    lab: Annotated[str | None, typer.Option("--lab", help="The kept lab; required if there are several.")] = None,
 ) -> None:
-    """Open a shell in a machine of a lab that was kept with --keep; without a terminal, run standard input in it."""
+    """Open a shell in a machine of a kept lab; without a terminal, execute standard input there."""
     from raidproof.run.shell import enter  # noqa: PLC0415
 
     raise typer.Exit(enter(machine, lab))
@@ -296,9 +298,9 @@ def shell(
 
 @app.command()
 def gc(
-    kept: Annotated[bool, typer.Option("--kept", help="End the labs that were kept with --keep, too.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Also end labs that were kept with --keep.")] = False,
 ) -> None:
-    """Find and remove what a killed run left behind: processes, namespaces, files."""
+    """Find and remove the processes, namespaces and files of killed runs."""
     from raidproof.lab.lab_directory import collect  # noqa: PLC0415
 
     did = False
@@ -310,8 +312,8 @@ def gc(
 
 
 @app.command()
-def doctor(json: Annotated[bool, typer.Option("--json", help="A JSON array of findings.")] = False) -> None:
-    """Say what this machine can and cannot do, with the reasons and the remedies."""
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print a JSON array of findings.")] = False) -> None:
+    """Report what this machine can and cannot do, with reasons and remedies."""
     from raidproof.run import doctor as diagnosis  # noqa: PLC0415
 
     findings = diagnosis.examine()
