@@ -9,6 +9,7 @@ from raidproof.core.units import KIB, MIB
 from raidproof.plan.axes import AXES
 from raidproof.plan.cell import matrix_of
 from raidproof.storage.array.spec import Level
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.stack import StackSpec
 from tests.plan.conftest import Make, plan_of
 
@@ -145,6 +146,7 @@ def test_every_axis_goes_to_a_field_that_exists() -> None:
         name: [part for part in getattr(field.annotation, "__args__", [field.annotation]) if part is not type(None)]
         for name, field in StackSpec.model_fields.items()
     }
+    layers["filesystem"] = [kind for _, kind in FILESYSTEMS.items()]
     for axis in AXES.values():
         layer, _, field = axis.field.partition(".")
         assert not layer or any(field in model.model_fields for model in layers[layer]), axis.name

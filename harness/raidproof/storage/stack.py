@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
+from raidproof.core.registry import OneOf
 from raidproof.core.units import format_size
 from raidproof.storage.array import Array, ArraySpec, ArrayState, capacity, disk_path
 from raidproof.storage.array.spec import PARITY_LEVELS
-from raidproof.storage.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
+from raidproof.storage.filesystem import FILESYSTEMS, Filesystem, FilesystemSpec, FilesystemState, XfsSpec
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, Export, ExportSpec, ExportState
@@ -23,7 +24,7 @@ class StackSpec(Spec):
     """A stack that is asked for; what two layers cannot do together is refused."""
 
     array: ArraySpec
-    filesystem: FilesystemSpec = XfsSpec()
+    filesystem: Annotated[FilesystemSpec, OneOf(FILESYSTEMS, default="xfs")] = XfsSpec()
     export: ExportSpec = ExportSpec()
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
