@@ -21,6 +21,7 @@ from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.forecast import cell_table
 from raidproof.plan.plan import read_plan
 from raidproof.record.cell import CellRecord
+from raidproof.run.campaign import of_interest
 from raidproof.storage import filesystem as folder
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem import (
@@ -33,6 +34,7 @@ from raidproof.storage.filesystem import (
     read_write_back,
 )
 from raidproof.storage.stack import StackSpec
+from raidproof.verdict.kernel_log import findings
 from raidproof.workload.ledger import LedgerSpec
 from tests.guest_files import FilesByCommands
 
@@ -152,6 +154,30 @@ def test_the_ledger_does_what_it_can(toy: type[FilesystemSpec]) -> None:
     assert LedgerSpec().fitting("4.2", "ext4")[1]["clone"] == "ext4 does not share blocks between files"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "XFS (md0): Internal error i != 1 at line 3504 of file fs/xfs/libxfs/xfs_btree.c",
+        "XFS (md0): Corruption of in-memory data (0x8) detected",
+        "XFS (md0): log I/O error -5, shutting down filesystem",
+        "EXT4-fs error (device md0): ext4_lookup:1855: inode #2: comm ls: deleted inode referenced: 12",
+        "toyfs: broken on md0",
+    ],
+)
+def test_what_the_kernel_says_of_its_damage_is_judged(toy: type[FilesystemSpec], line: str) -> None:
+    assert ("corruption", line) in findings(f"all is well\n{line}\n")
+    assert findings("toyfs: mounted md0\n") == []
+
+
+def test_damage_to_a_kind_that_nobody_knows_is_not() -> None:
+    assert findings("toyfs: broken on md0\n") == []
+
+
+def test_the_versions_of_its_tools_are_recorded(toy: type[FilesystemSpec]) -> None:
+    installed = {"toyprogs": "1.0", "xfsprogs": "6.13", "e2fsprogs": "1.47", "mdadm": "4.4", "vim": "9"}
+    assert of_interest(installed) == {name: installed[name] for name in installed if name != "vim"}
+
+
 def matrix(**asked: Any) -> Matrix:
     return matrix_of(read_plan({"axes": asked, "workload": {"tool": "dd"}}, source="here.toml"))
 
@@ -183,7 +209,7 @@ def test_what_it_has_not_is_refused(toy: type[FilesystemSpec], asked: dict[str, 
 
 
 def test_without_its_file_there_is_none() -> None:
-    with pytest.raises(RequestError, match="no such thing as 'toy'"):
+    with pytest.raises(RequestError, match="'toy'"):
         stack_of()
     with pytest.raises(RequestError, match="no such axis as 'packing'"):
         matrix(packing=["none"])

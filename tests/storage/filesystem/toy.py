@@ -24,6 +24,8 @@ class ToySpec(FilesystemSpec):
     axes: ClassVar[Mapping[str, str]] = {"packing": "how toy packs data", "extent_size": "size of an extent of toy"}
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     refused_features: ClassVar[str] = "toyfs: too new"
+    damage: ClassVar[str] = "toyfs: broken"
+    packages: ClassVar[tuple[str, ...]] = ("toyprogs",)
 
     type: Literal["toy"] = "toy"
     packing: Literal["none", "tight"] = "none"

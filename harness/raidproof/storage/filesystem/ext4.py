@@ -41,6 +41,8 @@ class Ext4Spec(FilesystemSpec):
     axes: ClassVar[Mapping[str, str]] = {"journal": "whether ext4 has a journal", "data": "data mode of ext4"}
     # In ext4_feature_set_ok of the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
+    damage: ClassVar[str] = "EXT4-fs error"
+    packages: ClassVar[tuple[str, ...]] = ("e2fsprogs",)
 
     type: Literal["ext4"] = "ext4"
     data: Literal["journal", "ordered", "writeback"] = "ordered"

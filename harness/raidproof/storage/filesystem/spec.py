@@ -23,6 +23,7 @@ FILESYSTEMS: Registry[type["FilesystemSpec"]] = Registry(
     "filesystem", "raidproof.storage.filesystem", "raidproof.filesystems"
 )
 """The kinds of file systems by the ``type`` of their specs."""
+_NEVER = r"(?!)"
 
 
 class Alignment(NamedTuple):
@@ -53,8 +54,12 @@ class FilesystemSpec(Spec):
     """Fields of this kind that a plan may vary, each with what it is, in words."""
     operations: ClassVar[frozenset[str]] = frozenset()
     """Which of the ledger's operations it has that not every file system has: ``clone``."""
-    refused_features: ClassVar[str] = r"(?!)"
+    refused_features: ClassVar[str] = _NEVER
     """A regular expression of what the kernel says when it does not know a feature of such a filesystem."""
+    damage: ClassVar[str] = _NEVER
+    """A regular expression of what the kernel says when it finds damage in such a filesystem, or gives it up."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """How the names of the packages begin that its tools come from: their versions are recorded."""
 
     block_size: Size = PAGE_SIZE
     su: Size | None = None

@@ -72,6 +72,8 @@ class XfsSpec(FilesystemSpec):
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     # In xfs_sb_validate_mount of the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
+    damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
+    packages: ClassVar[tuple[str, ...]] = ("xfsprogs",)
 
     type: Literal["xfs"] = "xfs"
     sector_size: Size = SECTOR
