@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
-from raidproof.plan.axes import AXES
+from raidproof.plan.axes import axes
 from raidproof.plan.cell import matrix_of
 from raidproof.storage.array.spec import Level
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
 from raidproof.storage.stack import StackSpec
 from tests.plan.conftest import Make, plan_of
@@ -146,10 +147,11 @@ def test_every_axis_goes_to_a_field_that_exists() -> None:
         name: [part for part in getattr(field.annotation, "__args__", [field.annotation]) if part is not type(None)]
         for name, field in StackSpec.model_fields.items()
     }
-    for axis in AXES.values():
+    layers["filesystem"] = [kind for _, kind in FILESYSTEMS.items()]
+    layers["export"] = [kind for _, kind in SERVERS.items()]
+    for axis in axes().values():
         layer, _, field = axis.field.partition(".")
-        models = layers.get(layer, []) if layer != "export" else [kind for _, kind in SERVERS.items()]
-        assert not layer or any(field in model.model_fields for model in models), axis.name
+        assert not layer or any(field in model.model_fields for model in layers[layer]), axis.name
 
 
 def test_chunk_of_a_bitmap_is_left_out_where_there_is_none(make: Make) -> None:

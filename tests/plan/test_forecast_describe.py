@@ -3,7 +3,7 @@ from typing import Any
 
 from rich.console import Console
 
-from raidproof.plan.axes import AXES
+from raidproof.plan.axes import axes
 from raidproof.plan.forecast import axis_table, describe
 from tests.plan.conftest import Make
 
@@ -46,4 +46,4 @@ def test_the_help_names_every_axis() -> None:
     console = Console(width=200, file=StringIO(), record=True)
     console.print(axis_table())
     text = console.export_text()
-    assert all(f"\n{name} " in text for name in AXES)
+    assert all(f"\n{name} " in text for name in axes())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
-from raidproof.plan.axes import AXES
+from raidproof.plan.axes import axes
 from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import Plan, load_plan, read_plan
 
@@ -132,8 +132,8 @@ KEYS = [
     ("hardware", "network", "delay"),
     ("hardware", "memory"),
     ("axes",),
-    *(("axes", name) for name in sorted(AXES)),
-    *(("fixed", name) for name in sorted(AXES)),
+    *(("axes", name) for name in sorted(axes())),
+    *(("fixed", name) for name in sorted(axes())),
     ("workload",),
     ("workload", "tool"),
     ("run",),

@@ -1,11 +1,14 @@
 """The axes that a plan may vary: under which name, what each goes to, how it reads, and where it means nothing."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from raidproof.core.errors import RequestError
+from pydantic import BeforeValidator
+
+from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import one_of
-from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate
+from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from raidproof.plan.table import (
     Value,
     read_number,
@@ -22,12 +25,16 @@ from raidproof.plan.table import (
     write_sync,
 )
 from raidproof.storage.array.spec import NESTED_LEVELS, PARITY_LEVELS, Level
+from raidproof.storage.filesystem import FILESYSTEMS, FilesystemSpec
+from raidproof.storage.server import SERVERS
 
 Settings = Mapping[str, Value]
 """Values by the name of their axis; what is not in it is left to the layer's default."""
 
 WORKLOAD = "workload."
 """Begins the name of an axis that is a setting of the workload itself: ``workload.block_size``."""
+USUAL_FILESYSTEM = "xfs"
+"""What a stack has where a plan says nothing."""
 
 
 class Where(NamedTuple):
@@ -59,10 +66,6 @@ def level_of(settings: Settings) -> Level:
     return Level(str(settings.get("level", Level.RAID5)))
 
 
-def _filesystem_is(kind: str) -> Callable[[Settings], bool]:
-    return lambda settings: settings.get("filesystem", "xfs") == kind
-
-
 STRIPED = Where(lambda its: level_of(its) is not Level.RAID1, "level is 1: it keeps whole copies, not stripes")
 REDUNDANT = Where(lambda its: level_of(its) is not Level.RAID0, "level is 0: it has no redundancy to keep consistent")
 BITMAPPED = Where(
@@ -78,8 +81,6 @@ LAID_OUT = Where(
     lambda its: level_of(its) in {Level.RAID5, Level.RAID6, Level.RAID10}, "level is not 5, 6 or 10: no other has one"
 )
 NESTED = Where(lambda its: level_of(its) in NESTED_LEVELS, "level is not 1+0 or 0+1: no other has legs")
-ON_XFS = Where(_filesystem_is("xfs"), "filesystem is not xfs")
-ON_EXT4 = Where(_filesystem_is("ext4"), "filesystem is not ext4")
 ON_SYNC = Where(
     lambda its: its.get("export", True) is True, "export is async: wdelay has no effect there (exports(5))"
 )
@@ -118,79 +119,122 @@ def _write_duration(value: Value) -> str:
     return format_duration(int(value))
 
 
-AXES: dict[str, Axis] = {
-    axis.name: axis
-    for axis in (
-        Axis("level", "array.level", "RAID level: 0 1 4 5 6 10 1+0 0+1", _read_level),
-        _number("members", "", "disks in the array; all that are not needed beside it, if not said"),
-        _number("spares", "", "disks kept as spares"),
-        _size("chunk", "array.chunk_size", "bytes on one member before the next", STRIPED),
-        Axis("layout", "array.layout", "left-symmetric, n2, f2, ...", where=LAID_OUT),
-        _number("legs", "array.legs", "arrays that a nested array is made of", NESTED),
-        Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
-        _size("bitmap_chunk", "array.bitmap_chunk", "bytes that one bit of the bitmap stands for", BITMAPPED),
-        Axis(
-            "consistency_policy",
-            "array.consistency_policy",
-            "how a write that a crash cut short is made good",
-            word_of("resync", "bitmap", "journal", "ppl"),
-            where=REDUNDANT,
-        ),
-        Axis("filesystem", "filesystem.type", "xfs or ext4", word_of("xfs", "ext4")),
-        _size("block_size", "filesystem.block_size", "block size of the filesystem"),
-        _size("sector_size", "filesystem.sector_size", "sector size of XFS", ON_XFS),
-        _size("su", "filesystem.su", "stripe unit that the filesystem is told, against the array's own"),
-        _number("sw", "filesystem.sw", "stripe units in a stripe, as the filesystem is told"),
-        Axis(
-            "aligned",
-            "filesystem.aligned",
-            "whether the filesystem knows the stripes",
-            read_switch,
-            write_plain,
-            STRIPED,
-        ),
-        Axis("log", "", "where the log (XFS) or journal (ext4) is", word_of("internal", "external")),
-        _size("log_size", "filesystem.log_size", "bytes of the log or journal"),
-        _size("log_su", "filesystem.log_su", "stripe unit of the log of XFS", ON_XFS),
-        Axis("mount_options", "filesystem.mount_options", 'what the server mounts with, as "sync,noatime"'),
-        Axis("journal", "filesystem.journal", "whether ext4 has a journal", read_switch, write_plain, ON_EXT4),
-        Axis(
-            "data", "filesystem.data", "data mode of ext4", word_of("journal", "ordered", "writeback"), where=ON_EXT4
-        ),
-        Axis("export", "export.sync", "whether the server has it on disk when it answers", read_sync, write_sync),
-        Axis("wdelay", "export.wdelay", "whether nfsd waits for more to write", read_switch, write_plain, ON_SYNC),
-        _number("threads", "export.threads", "threads of nfsd"),
-        _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
-        _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
-        _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
-        Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
-        Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
-        Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
-        _size("rsize", "mount.rsize", "the most that a READ asks for"),
-        _size("wsize", "mount.wsize", "the most that a WRITE carries"),
-        _number("nconnect", "mount.nconnect", "connections of a client"),
-        Axis(
-            "scheduler",
-            "tuning.scheduler",
-            "I/O scheduler of the members",
-            word_of("none", "mq-deadline", "kyber", "bfq"),
-        ),
-        _number("nr_requests", "tuning.nr_requests", "requests that may wait at each member"),
-        _size("max_request", "tuning.max_request", "the largest request that a member is given"),
-        _size("read_ahead", "tuning.read_ahead", "read-ahead of each member"),
-        _size("array_read_ahead", "tuning.array_read_ahead", "read-ahead of the array"),
-        _number("stripe_cache_size", "tuning.stripe_cache_size", "stripes that md keeps in memory", PARITY),
-        _number("md_threads", "tuning.md_threads", "threads that help md with stripes", PARITY),
-        _size("server_dirty_bytes", "tuning.server_dirty_bytes", "dirty pages beyond which the server's writers wait"),
-        _size("server_dirty_background_bytes", "tuning.server_dirty_background_bytes", "... and it begins to write"),
-        _size("client_dirty_bytes", "tuning.client_dirty_bytes", "dirty pages beyond which a client's writers wait"),
-        _size("client_dirty_background_bytes", "tuning.client_dirty_background_bytes", "... and it begins to send"),
-        Axis("rate", "link.rate", "rate of each machine's link", _read_rate, _write_rate),
-        Axis("delay", "link.delay", "delay of what a machine sends", _read_duration, _write_duration),
-        Axis("jitter", "link.jitter", "how much the delay varies", _read_duration, _write_duration),
-        _number("clients", "", "clients that work at the same time; all of them, if not said"),
+_ARRAY = (
+    Axis("level", "array.level", "RAID level: 0 1 4 5 6 10 1+0 0+1", _read_level),
+    _number("members", "", "disks in the array; all that are not needed beside it, if not said"),
+    _number("spares", "", "disks kept as spares"),
+    _size("chunk", "array.chunk_size", "bytes on one member before the next", STRIPED),
+    Axis("layout", "array.layout", "left-symmetric, n2, f2, ...", where=LAID_OUT),
+    _number("legs", "array.legs", "arrays that a nested array is made of", NESTED),
+    Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
+    _size("bitmap_chunk", "array.bitmap_chunk", "bytes that one bit of the bitmap stands for", BITMAPPED),
+    Axis(
+        "consistency_policy",
+        "array.consistency_policy",
+        "how a write that a crash cut short is made good",
+        word_of("resync", "bitmap", "journal", "ppl"),
+        where=REDUNDANT,
+    ),
+)
+_FILESYSTEM = (
+    _size("block_size", "filesystem.block_size", "block size of the filesystem"),
+    _size("su", "filesystem.su", "stripe unit that the filesystem is told, against the array's own"),
+    _number("sw", "filesystem.sw", "stripe units in a stripe, as the filesystem is told"),
+    Axis(
+        "aligned",
+        "filesystem.aligned",
+        "whether the filesystem knows the stripes",
+        read_switch,
+        write_plain,
+        STRIPED,
+    ),
+    Axis("log", "", "where the log (XFS) or journal (ext4) is", word_of("internal", "external")),
+    _size("log_size", "filesystem.log_size", "bytes of the log or journal"),
+    Axis("mount_options", "filesystem.mount_options", 'what the server mounts with, as "sync,noatime"'),
+)
+_ABOVE = (
+    Axis("export", "export.sync", "whether the server has it on disk when it answers", read_sync, write_sync),
+    Axis("wdelay", "export.wdelay", "whether nfsd waits for more to write", read_switch, write_plain, ON_SYNC),
+    _number("threads", "export.threads", "threads of nfsd"),
+    _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
+    _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
+    _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
+    Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
+    Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
+    Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
+    _size("rsize", "mount.rsize", "the most that a READ asks for"),
+    _size("wsize", "mount.wsize", "the most that a WRITE carries"),
+    _number("nconnect", "mount.nconnect", "connections of a client"),
+    Axis(
+        "scheduler",
+        "tuning.scheduler",
+        "I/O scheduler of the members",
+        word_of("none", "mq-deadline", "kyber", "bfq"),
+    ),
+    _number("nr_requests", "tuning.nr_requests", "requests that may wait at each member"),
+    _size("max_request", "tuning.max_request", "the largest request that a member is given"),
+    _size("read_ahead", "tuning.read_ahead", "read-ahead of each member"),
+    _size("array_read_ahead", "tuning.array_read_ahead", "read-ahead of the array"),
+    _number("stripe_cache_size", "tuning.stripe_cache_size", "stripes that md keeps in memory", PARITY),
+    _number("md_threads", "tuning.md_threads", "threads that help md with stripes", PARITY),
+    _size("server_dirty_bytes", "tuning.server_dirty_bytes", "dirty pages beyond which the server's writers wait"),
+    _size("server_dirty_background_bytes", "tuning.server_dirty_background_bytes", "... and it begins to write"),
+    _size("client_dirty_bytes", "tuning.client_dirty_bytes", "dirty pages beyond which a client's writers wait"),
+    _size("client_dirty_background_bytes", "tuning.client_dirty_background_bytes", "... and it begins to send"),
+    Axis("rate", "link.rate", "rate of each machine's link", _read_rate, _write_rate),
+    Axis("delay", "link.delay", "delay of what a machine sends", _read_duration, _write_duration),
+    Axis("jitter", "link.jitter", "how much the delay varies", _read_duration, _write_duration),
+    _number("clients", "", "clients that work at the same time; all of them, if not said"),
+)
+
+
+def axes() -> dict[str, Axis]:
+    """Return all axes by name, the lowest layer first: those of every stack, and those of single file systems.
+
+    Raises:
+        RigError: a file system calls an axis of its own like another one.
+    """
+    return _axes(tuple(FILESYSTEMS.items()), tuple(SERVERS))
+
+
+@cache
+def _axes(kinds: tuple[tuple[str, type[FilesystemSpec]], ...], servers: tuple[str, ...]) -> dict[str, Axis]:
+    words = [name for name, _ in kinds]
+    kind = Axis("filesystem", "filesystem.type", " or ".join(words), word_of(*words))
+    common = {axis.name: axis for axis in (*_ARRAY, kind, *_FILESYSTEM)}
+    server = Axis("server", "export.type", f"NFS server: {' or '.join(servers)}", word_of(*servers))
+    above = {axis.name: axis for axis in (server, *_ABOVE)}
+    own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
+    if twice := sorted(own.keys() & (common.keys() | above.keys())):
+        raise RigError(f"file systems have axes of their own that are named like another: {', '.join(twice)}")
+    return {**common, **own, **above}
+
+
+def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
+    """Return the axis of a field that not every file system has."""
+    fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
+    read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
+    where = Where(
+        lambda its: its.get("filesystem", USUAL_FILESYSTEM) in fields, f"filesystem is not {' or '.join(fields)}"
     )
-}
+    return Axis(name, f"filesystem.{name}", text, read, write, where)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def _how(parts: list[Any]) -> tuple[Callable[[Any], Value], Callable[[Value], str]]:
+    """Return how a field of a spec is read and written, by the parts of its annotation."""
+    if words := [word for part in parts if get_origin(part) is Literal for word in get_args(part)]:
+        return word_of(*dict.fromkeys(words)), write_plain
+    if BeforeValidator(parse_size) in parts:
+        return read_size, write_size
+    if bool in parts:
+        return read_switch, write_plain
+    return (read_number if int in parts else read_text), write_plain
 
 
 def axis_of(name: str) -> Axis:
@@ -201,8 +245,9 @@ def axis_of(name: str) -> Axis:
     """
     if name.startswith(WORKLOAD):
         return Axis(name, "", "a setting of the workload", read=_read_any)
-    require_known("axis", name, AXES)
-    return AXES[name]
+    known = axes()
+    require_known("axis", name, known)
+    return known[name]
 
 
 def read_value(name: str, value: Any) -> Value:

@@ -10,7 +10,7 @@ from typing import Any
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
 from raidproof.plan import works
-from raidproof.plan.axes import Settings, axis_of, level_of, write_value
+from raidproof.plan.axes import USUAL_FILESYSTEM, Settings, axis_of, level_of, write_value
 from raidproof.plan.hardware import Duty, Hardware
 from raidproof.plan.plan import Plan, Selection, load_plan
 from raidproof.plan.table import Value
@@ -54,7 +54,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
     layers: dict[str, dict[str, Any]] = {
         "export": {"lease_s": LEASE_S},
         "array": {"assume_clean": assume_clean},
-        "filesystem": {"type": "xfs"},
+        "filesystem": {"type": USUAL_FILESYSTEM},
         "link": hardware.network.model_dump(),
     }
     for name, value in settings.items():

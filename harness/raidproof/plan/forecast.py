@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.core.units import GIB
-from raidproof.plan.axes import AXES, write_value
+from raidproof.plan.axes import axes, write_value
 from raidproof.plan.cell import Cell, Impossible, Matrix
 from raidproof.plan.plan import Plan
 from raidproof.plan.works import names
@@ -298,7 +298,7 @@ def axis_table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("axis", "is", "left out where"):
         table.add_column(column, overflow="fold")
-    for axis in AXES.values():
+    for axis in axes().values():
         table.add_row(axis.name, axis.help, axis.where.unless if axis.where else "")
     return table
 

@@ -26,10 +26,12 @@ from raidproof.record.environment import Environment, MachineRecord
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CycleSpec, run_cycle
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_cycle
 
-PACKAGES = ("mdadm", "xfsprogs", "e2fsprogs", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
-"""How the names of packages begin that take part; nfs-utils is called so by Fedora, and nfs-common by Debian."""
+PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
+"""How the names of packages begin that take part beside those of the file systems' tools; nfs-utils is called so by
+Fedora, and nfs-common by Debian."""
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
 
@@ -87,7 +89,8 @@ def machine_record(machine: Machine) -> MachineRecord:
 
 def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
     """Keep the packages that take part in what is tested."""
-    return {name: version for name, version in packages.items() if name.startswith(PACKAGES)}
+    begins = (*PACKAGES, *(name for _, kind in FILESYSTEMS.items() for name in kind.packages))
+    return {name: version for name, version in packages.items() if name.startswith(begins)}
 
 
 def count_of(ranges: str) -> int:

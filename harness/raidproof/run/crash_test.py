@@ -38,7 +38,7 @@ from raidproof.monitor.recording import fetched
 from raidproof.record.run import ControlSpec, CycleRecord, Throughput
 from raidproof.run.replies import ReplyWatch
 from raidproof.storage.array import Array, Identity, holders_of_old_data, serial_of
-from raidproof.storage.filesystem.state import read_write_back
+from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
 from raidproof.workload.ledger import Ledger, LedgerSpec

@@ -12,7 +12,7 @@ from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
 from raidproof.storage.array import Array, ArraySpec, ArrayState, capacity, disk_path
 from raidproof.storage.array.spec import PARITY_LEVELS
-from raidproof.storage.filesystem import Filesystem, FilesystemSpec, FilesystemState, XfsSpec
+from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, XfsSpec
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
@@ -23,7 +23,7 @@ class StackSpec(Spec):
     """A stack that is asked for; what two layers cannot do together is refused."""
 
     array: ArraySpec
-    filesystem: FilesystemSpec = XfsSpec()
+    filesystem: AnyFilesystem = XfsSpec()
     export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()

@@ -5,18 +5,18 @@ from collections.abc import Collection, Sequence
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.storage.filesystem import FILESYSTEMS
 
-# Each with the words that the kernel's own sources print (lib/bug.c, kernel/hung_task.c, fs/xfs, fs/ext4, block, md).
+# Each with the words that the kernel's own sources print (lib/bug.c, kernel/hung_task.c, block, md). Those of a file
+# system are its kind's.
+CORRUPTION = "corruption"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
     "panic": re.compile(r"Kernel panic"),
     "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+|\S+:\d+ at )"),
     "hung task": re.compile(r"blocked for more than \d+ seconds|soft lockup|rcu.*detected stalls?"),
-    "corruption": re.compile(
-        r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|XFS.*(?:Internal error|Corruption)|EXT4-fs error"
-        r"|XFS.*[Ss]hut(?:ting)? ?down filesystem|checksum (?:error|mismatch)"
-    ),
+    CORRUPTION: re.compile(r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|checksum (?:error|mismatch)"),
     "I/O error": re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
     "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
     "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
@@ -39,8 +39,10 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 def findings(log: str) -> list[tuple[str, str]]:
     """Return (sign, line) for each suspicious line of a console log."""
+    damage = "|".join(kind.damage for _, kind in FILESYSTEMS.items())
+    signs = {**SIGNS, CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}")}
     return [
-        (sign, line.strip()) for line in log.splitlines() for sign, pattern in SIGNS.items() if pattern.search(line)
+        (sign, line.strip()) for line in log.splitlines() for sign, pattern in signs.items() if pattern.search(line)
     ]
 
 

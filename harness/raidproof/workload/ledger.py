@@ -20,6 +20,7 @@ from raidproof.core.waiting import Deadline, now_ns, pause, realtime_ahead_ns, w
 from raidproof.guest import ledger_reader, ledger_writer
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
 WRITER = "/run/raidproof/ledger_writer.py"
@@ -116,7 +117,7 @@ class LedgerSpec(BaseModel):
             reasons |= dict.fromkeys(SINCE_4_2, f"NFSv{vers} has no such operation, NFSv4.2 has")
         if vers == "3":
             reasons["o_append"] = "it needs a lock that outlives the server's restart: NFSv3 leaves that to statd"
-        if filesystem != "xfs":
+        if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         reasons = {kind: why for kind, why in reasons.items() if kind in self.doing()}
         return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons

@@ -1,7 +1,7 @@
 # Under data/ is what the tools printed: both streams in one file, the device named /dev/md0, and the long list of
 # e2fsck-1.47.0-corrupt shortened. The damage was made on purpose, with dd, debugfs and xfs_db.
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import Mock
 
 import pytest
@@ -12,9 +12,11 @@ from pydantic import TypeAdapter
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import uuid_of
+from raidproof.core.registry import OneOf
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem import (
+    FILESYSTEMS,
     Ext4Spec,
     Filesystem,
     FilesystemSpec,
@@ -71,7 +73,7 @@ def test_the_impossible_is_refused_with_the_reason(model: type[Any], asked: dict
 
 
 def test_the_type_chooses() -> None:
-    adapter: TypeAdapter[Any] = TypeAdapter(FilesystemSpec)
+    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[FilesystemSpec, OneOf(FILESYSTEMS)])
     assert isinstance(adapter.validate_python({"type": "ext4"}), Ext4Spec)
     assert isinstance(adapter.validate_python({"type": "xfs"}), XfsSpec)
 
@@ -132,8 +134,8 @@ def test_log_and_journal() -> None:
     assert "--options" not in mount_command(none, "/dev/md0")
     external = Ext4Spec(log="d", log_size=64 * MIB)
     path = "/dev/disk/by-id/raidproof-d"
-    assert ext4.journal_command(none) is None
-    assert ext4.journal_command(external) == [
+    assert none.journal_command() is None
+    assert external.journal_command() == [
         *("mke2fs", "-F", "-q", "-O", "journal_dev", "-U", uuid_of("d"), "-b", "4096", path, "16384")
     ]
     assert mkfs_command(external, "/dev/md0", None)[-3:] == ["-J", f"device={path}", "/dev/md0"]

@@ -5,7 +5,10 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, State
-from raidproof.storage.filesystem.state import EXPIRE, WAKE, XFS_SYNC, WriteBackState, commit_of, read_write_back
+from raidproof.storage.filesystem.ext4 import commit_of
+from raidproof.storage.filesystem.filesystem import EXPIRE, WAKE, read_write_back
+from raidproof.storage.filesystem.state import WriteBackState
+from raidproof.storage.filesystem.xfs import SYNC
 
 
 class Mounted(State):
@@ -17,7 +20,7 @@ class Files:
     """A machine with these files."""
 
     def __init__(self, **files: str) -> None:
-        self.files = {EXPIRE: "3000\n", WAKE: "500\n", XFS_SYNC: "3000\n"} | files
+        self.files = {EXPIRE: "3000\n", WAKE: "500\n", SYNC: "3000\n"} | files
 
     def read_files(self, paths: Iterable[str]) -> dict[str, str]:
         return {path: self.files[path] for path in paths if self.files[path]}

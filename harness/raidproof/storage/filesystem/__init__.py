@@ -1,21 +1,45 @@
-"""The filesystem on the array: what is asked, the commands, what is found, and the filesystem of a machine."""
+"""The filesystem on the array: what is asked, the kinds of file systems, and the filesystem of a machine."""
 
-from raidproof.storage.filesystem.filesystem import Filesystem, check_command, mkfs_command, mount_command, parse_check
-from raidproof.storage.filesystem.spec import DIRECTORY, Alignment, Ext4Spec, FilesystemSpec, XfsSpec
-from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, parse_findmnt
+from raidproof.storage.filesystem.ext4 import Ext4Spec
+from raidproof.storage.filesystem.filesystem import (
+    Filesystem,
+    check_command,
+    mkfs_command,
+    mount_command,
+    parse_check,
+    read_write_back,
+)
+from raidproof.storage.filesystem.owner import Owner
+from raidproof.storage.filesystem.spec import DIRECTORY, FILESYSTEMS, Alignment, AnyFilesystem, FilesystemSpec
+from raidproof.storage.filesystem.state import (
+    FilesystemCheck,
+    FilesystemState,
+    Mounted,
+    Superblock,
+    parse_findmnt,
+    state_of,
+)
+from raidproof.storage.filesystem.xfs import XfsSpec
 
 __all__ = [
     "DIRECTORY",
+    "FILESYSTEMS",
     "Alignment",
+    "AnyFilesystem",
     "Ext4Spec",
     "Filesystem",
     "FilesystemCheck",
     "FilesystemSpec",
     "FilesystemState",
+    "Mounted",
+    "Owner",
+    "Superblock",
     "XfsSpec",
     "check_command",
     "mkfs_command",
     "mount_command",
     "parse_check",
     "parse_findmnt",
+    "read_write_back",
+    "state_of",
 ]

@@ -1,50 +1,223 @@
-"""ext4: its command lines, and what its tools say."""
+"""ext4: what may be asked of it, its commands, and what its tools say."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import RigError
-from raidproof.core.layer import found_in, uuid_of
-from raidproof.core.units import MIB
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, Value, found_in, uuid_of
+from raidproof.core.units import MIB, format_size
 from raidproof.storage.array import Geometry, disk_path
-from raidproof.storage.filesystem.spec import Ext4Spec
-from raidproof.storage.filesystem.state import FilesystemCheck, Superblock, few
+from raidproof.storage.filesystem.owner import DEADLINE_S, FREE, UNKNOWN, Owner
+from raidproof.storage.filesystem.spec import FilesystemSpec
+from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
+# Blocks, as mke2fs has them.
+_LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
+# Statuses of e2fsck.
 _UNCORRECTED = 4
 _FAILED = 8 | 16 | 32 | 128
+_COMMIT = "commit="
+
+# What debugfs and dumpe2fs say of a byte's owner.
+_EXTENT = re.compile(r"\((\w+)(?:-(\d+))?\):(\d+)(?:-(\d+))?")
+_GROUP_AREA = re.compile(
+    r"(Primary superblock|Backup superblock|Group descriptors|Reserved GDT blocks|Block bitmap|Inode bitmap"
+    r"|Inode table) at (\d+)(?:-(\d+))?"
+)
+_FREE_BLOCKS = re.compile(r"^  Free blocks: (.+)$", re.MULTILINE)
+_INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group descriptors", 8: "ext4 journal"}
 
 
-def journal_command(spec: Ext4Spec) -> list[str] | None:
-    """Make the journal on a disk of its own, which comes before the filesystem; None if it has none."""
-    if spec.log is None:
-        return None
-    size = [str(spec.log_size // spec.block_size)] if spec.log_size else []
-    # A journal's blocks are as large as those of the filesystem.
-    own = ["-U", uuid_of(spec.log)]
-    return ["mke2fs", "-F", "-q", "-O", "journal_dev", *own, "-b", str(spec.block_size), disk_path(spec.log), *size]
+class Ext4Spec(FilesystemSpec):
+    """An ext4 filesystem that is asked for; ``data`` is its data mode. Stride is su, stripe width su x sw."""
 
+    own_options: ClassVar[frozenset[str]] = frozenset(
+        {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
+    )
+    axes: ClassVar[Mapping[str, str]] = {"journal": "whether ext4 has a journal", "data": "data mode of ext4"}
+    # In ext4_feature_set_ok of the kernel.
+    refused_features: ClassVar[str] = "unsupported optional features"
+    damage: ClassVar[str] = "EXT4-fs error"
+    packages: ClassVar[tuple[str, ...]] = ("e2fsprogs",)
 
-def mkfs_command(spec: Ext4Spec, device: str, geometry: Geometry | None) -> list[str]:
-    """Make the filesystem, over whatever the device carries."""
-    alignment = spec.alignment(geometry)
-    stride = alignment.su // spec.block_size if alignment else 0
-    width = stride * alignment.sw if alignment else 0
-    lazy = int(spec.lazy_init)
-    extended = [
-        "discard" if spec.discard else "nodiscard",
-        f"lazy_itable_init={lazy}",
-        f"lazy_journal_init={lazy}",
-        # mke2fs asks the device where it is not told; 0 is how one says no.
-        f"stride={stride}",
-        f"stripe_width={width}",
-    ]
-    journal: list[str] = []
-    if not spec.journal:
-        journal = ["-O", "^has_journal"]
-    elif spec.log:
-        journal = ["-J", f"device={disk_path(spec.log)}"]
-    elif spec.log_size:
-        journal = ["-J", f"size={spec.log_size // MIB}"]
-    inodes = ["-N", str(spec.inodes)] if spec.inodes else []
-    return ["mkfs.ext4", "-F", "-q", "-b", str(spec.block_size), *inodes, "-E", ",".join(extended), *journal, device]
+    type: Literal["ext4"] = "ext4"
+    data: Literal["journal", "ordered", "writeback"] = "ordered"
+    lazy_init: bool = False
+    """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
+    journal: bool = True
+    inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
+    """How many at least: mke2fs fills up the tables' blocks, of which each group has the same number."""
+
+    @model_validator(mode="after")
+    def _possible_journal(self) -> Self:
+        if self.log_size is not None and not _LEAST_JOURNAL <= self.log_size // self.block_size <= _MOST_JOURNAL:
+            raise RequestError(
+                f"log_size {format_size(self.log_size)}: a journal has {_LEAST_JOURNAL} to {_MOST_JOURNAL} blocks"
+            )
+        if self.log is None and self.log_size is not None and self.log_size % MIB:
+            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.ext4 counts in whole MiB")
+        if not self.journal and (self.log or self.log_size or self.data != "ordered"):
+            raise RequestError("log, log_size and data = journal or writeback need a journal")
+        return self
+
+    def least_size(self, _geometry: Geometry | None) -> int:
+        """Bytes below which a journal has no place."""
+        # mke2fs refuses a journal of more than half of the blocks.
+        return max(8 * MIB, 2 * (self.log_size or 0) + 8 * MIB if not self.log else 0)
+
+    def journal_command(self) -> list[str] | None:
+        """Make the journal on a disk of its own, which comes before the filesystem; None if it has none."""
+        if self.log is None:
+            return None
+        size = [str(self.log_size // self.block_size)] if self.log_size else []
+        # A journal's blocks are as large as those of the filesystem.
+        own = ["-U", uuid_of(self.log)]
+        return [
+            "mke2fs",
+            "-F",
+            "-q",
+            "-O",
+            "journal_dev",
+            *own,
+            "-b",
+            str(self.block_size),
+            disk_path(self.log),
+            *size,
+        ]
+
+    def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
+        """Make the filesystem, over whatever the device carries."""
+        alignment = self.alignment(geometry)
+        stride = alignment.su // self.block_size if alignment else 0
+        width = stride * alignment.sw if alignment else 0
+        lazy = int(self.lazy_init)
+        extended = [
+            "discard" if self.discard else "nodiscard",
+            f"lazy_itable_init={lazy}",
+            f"lazy_journal_init={lazy}",
+            # mke2fs asks the device where it is not told; 0 is how one says no.
+            f"stride={stride}",
+            f"stripe_width={width}",
+        ]
+        journal: list[str] = []
+        if not self.journal:
+            journal = ["-O", "^has_journal"]
+        elif self.log:
+            journal = ["-J", f"device={disk_path(self.log)}"]
+        elif self.log_size:
+            journal = ["-J", f"size={self.log_size // MIB}"]
+        inodes = ["-N", str(self.inodes)] if self.inodes else []
+        return [
+            "mkfs.ext4",
+            "-F",
+            "-q",
+            "-b",
+            str(self.block_size),
+            *inodes,
+            "-E",
+            ",".join(extended),
+            *journal,
+            device,
+        ]
+
+    def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
+        """Make a journal on a disk of its own first."""
+        if journal := self.journal_command():
+            yield journal
+        yield self.mkfs_command(device, geometry)
+        if self.log:
+            # mke2fs (1.47.2) leaves in the page cache whose journal it is: after a power cut nothing would mount.
+            yield ["sync", disk_path(self.log)]
+
+    def all_mount_options(self) -> tuple[str, ...]:
+        """Return the options that it has to be mounted with."""
+        if not self.journal:
+            # The kernel mounts nothing without a journal for which a data mode is asked.
+            return self.mount_options
+        # By path: the superblock knows the journal's disk by a number that the next boot may give to another one.
+        path = [f"journal_path={disk_path(self.log)}"] if self.log else []
+        return (*self.mount_options, f"data={self.data}", *path)
+
+    def check_command(self, device: str) -> list[str]:
+        """Look for damage, change nothing."""
+        return ["e2fsck", "-f", "-n", device]
+
+    def parse_check(self, ended: Completed) -> FilesystemCheck:
+        """Read the verdict of ``e2fsck -fn``.
+
+        Raises:
+            RigError: it gave none.
+        """
+        said = f"{ended.stdout}\n{ended.stderr}"
+        if "Bad magic number in super-block" in said:
+            return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=("the superblock is gone",))
+        if ended.status & _FAILED or "is mounted" in said.lower() or "Pass 1" not in said:
+            raise RigError(f"e2fsck gave no verdict, status {ended.status}: {said.strip()[-500:]}")
+        if "skipping journal recovery" in said:
+            return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the journal was not replayed",))
+        if ended.status == 0:
+            if "Pass 5" not in said:
+                raise RigError(f"e2fsck was cut off: {said.strip()[-500:]}")
+            return FilesystemCheck(outcome="clean", status=0)
+        if not ended.status & _UNCORRECTED:
+            raise RigError(f"e2fsck -n cannot have corrected anything, yet its status is {ended.status}")
+        reasons = few(
+            line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass ")
+        )
+        return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons)
+
+    def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
+        """Read ``dumpe2fs -h``, and the options in effect."""
+        superblock = parse_info(machine.succeed(info_command(device)))
+        # The mount table leaves out what is the default; this file does not.
+        effective = machine.get(f"/proc/fs/ext4/{device.removeprefix('/dev/')}/options")
+        data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
+        return state_of(mounted, superblock, effective.split(), data=data)
+
+    def asked(self, geometry: Geometry | None) -> dict[str, Value]:
+        """Return what must be found, inodes, journal and data mode included."""
+        asked = {**super().asked(geometry), "inodes": self.inodes}
+        if not self.journal:
+            return {**asked, "log": "none"}
+        # How large an external journal is, is not written in the filesystem.
+        return {**asked, "log_size": None if self.log else self.log_size, "data": self.data}
+
+    def found(self, state: FilesystemState) -> dict[str, Value]:
+        """Return what was found; inodes that were added by rounding are not counted."""
+        found, asked, inodes = super().found(state), self.inodes, state.inodes
+        if asked and inodes and enough_inodes(asked, inodes, state.size, state.block_size):
+            found["inodes"] = asked
+        return found
+
+    @staticmethod
+    def commit_s(machine: Machine, options: Sequence[str]) -> float:  # noqa: ARG004
+        """Return how often the journal is committed: an option tells."""
+        return commit_of(options)
+
+    def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
+        """Ask debugfs, and dumpe2fs for what no inode has."""
+        block = offset // self.block_size
+
+        def ask(question: str) -> str:
+            return machine.run(["debugfs", "-R", question, device], deadline_s=DEADLINE_S).stdout
+
+        inode = parse_icheck(ask(f"icheck {block}"), block)
+        if inode is None:
+            groups = machine.run(["dumpe2fs", device], deadline_s=DEADLINE_S).stdout
+            return Owner(parse_groups(groups, block) or UNKNOWN)
+        if inode in _INODES:
+            return Owner(_INODES[inode])
+        path, said = parse_ncheck(ask(f"ncheck {inode}"), inode), ask(f"stat <{inode}>")
+        if re.search(r"Type: directory", said):
+            return Owner("data", inode, f"directory {path or '<' + str(inode) + '>'}")
+        logical = parse_extents(said, block)
+        if logical is None:
+            return Owner("block map", inode, path)
+        return Owner("data", inode, path, logical * self.block_size + offset % self.block_size)
 
 
 def enough_inodes(asked: int, found: int, size: int, block_size: int) -> bool:
@@ -53,16 +226,6 @@ def enough_inodes(asked: int, found: int, size: int, block_size: int) -> bool:
     # least, and to a multiple of eight inodes (ext2fs_initialize in libext2fs).
     groups = -(-size // (8 * block_size * block_size))
     return asked <= found < asked + groups * (block_size // 128 + 8 + 1)
-
-
-def mount_options(spec: Ext4Spec) -> tuple[str, ...]:
-    """The options that it has to be mounted with."""
-    if not spec.journal:
-        # The kernel mounts nothing without a journal for which a data mode is asked.
-        return spec.mount_options
-    # By path: the superblock knows the journal's disk by a number that the next boot may give to another one.
-    path = [f"journal_path={disk_path(spec.log)}"] if spec.log else []
-    return (*spec.mount_options, f"data={spec.data}", *path)
 
 
 def info_command(device: str) -> list[str]:
@@ -110,29 +273,46 @@ def _optional(pattern: str, text: str, otherwise: str) -> str:
         return otherwise
 
 
-def check_command(device: str) -> list[str]:
-    """Look for damage, change nothing."""
-    return ["e2fsck", "-f", "-n", device]
-
-
-def parse_check(ended: Completed) -> FilesystemCheck:
-    """Read the verdict of ``e2fsck -fn``.
+def commit_of(options: Sequence[str]) -> float:
+    """Return the interval in which ext4 commits its journal, in seconds.
 
     Raises:
-        RigError: it gave none.
+        RigError: none of the options tells.
     """
-    said = f"{ended.stdout}\n{ended.stderr}"
-    if "Bad magic number in super-block" in said:
-        return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=("the superblock is gone",))
-    if ended.status & _FAILED or "is mounted" in said.lower() or "Pass 1" not in said:
-        raise RigError(f"e2fsck gave no verdict, status {ended.status}: {said.strip()[-500:]}")
-    if "skipping journal recovery" in said:
-        return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the journal was not replayed",))
-    if ended.status == 0:
-        if "Pass 5" not in said:
-            raise RigError(f"e2fsck was cut off: {said.strip()[-500:]}")
-        return FilesystemCheck(outcome="clean", status=0)
-    if not ended.status & _UNCORRECTED:
-        raise RigError(f"e2fsck -n cannot have corrected anything, yet its status is {ended.status}")
-    reasons = few(line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass "))
-    return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons)
+    told = [one.removeprefix(_COMMIT) for one in options if one.startswith(_COMMIT)]
+    if not told or not told[-1].isdigit():
+        raise RigError(f"no {_COMMIT} among the options of ext4: {', '.join(options)}")
+    return float(told[-1])
+
+
+def parse_icheck(text: str, block: int) -> int | None:
+    """Return the inode that ``icheck`` names for a block, or None if it has none."""
+    found = re.search(rf"^{block}\t(\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def parse_ncheck(text: str, inode: int) -> str | None:
+    """Return the path that ``ncheck`` names for an inode, or None if it has none."""
+    found = re.search(rf"^{inode}\t(/.*)$", text, re.MULTILINE)
+    return re.sub(r"^/+", "/", found[1]) if found else None
+
+
+def parse_extents(text: str, block: int) -> int | None:
+    """Return which block of a file, by debugfs' ``stat``, a block of the device is; None if it holds no data."""
+    for first, _, begin, end in _EXTENT.findall(text):
+        if first.isdigit() and int(begin) <= block <= int(end or begin):
+            return int(first) + block - int(begin)
+    return None
+
+
+def parse_groups(text: str, block: int) -> str | None:
+    """Return what dumpe2fs says that a block is that no inode has."""
+    for what, first, last in _GROUP_AREA.findall(text):
+        if int(first) <= block <= int(last or first):
+            return str(what).lower()
+    return FREE if any(_holds(line, block) for line in _FREE_BLOCKS.findall(text)) else None
+
+
+def _holds(ranges: str, block: int) -> bool:
+    pairs: Sequence[list[str]] = [one.split("-") for one in ranges.split(", ")]
+    return any(int(pair[0]) <= block <= int(pair[-1]) for pair in pairs)

@@ -1,21 +1,29 @@
-"""What may be asked of a filesystem, and how it lies on its array."""
+"""What may be asked of a filesystem, and what each kind of file system has to tell. A kind registers itself."""
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
-from raidproof.core.layer import PAGE_SIZE, Spec, power_of_two
-from raidproof.core.units import GIB, KIB, MIB, SECTOR, Size, format_size
+from raidproof.core.layer import PAGE_SIZE, Machine, Spec, Value, power_of_two
+from raidproof.core.registry import OneOf, Registry
+from raidproof.core.units import Size, format_size
 from raidproof.storage.array import Geometry
+from raidproof.storage.filesystem.owner import UNKNOWN, Owner
+from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted
 
 DIRECTORY = "/srv/raidproof"
 """Where the server mounts the filesystem that it exports."""
+MKFS_DEADLINE_S = 300.0
 
-_LEAST_LOG = 64 * MIB
-_MOST_LOG_UNIT = 256 * KIB
-# Blocks, as mke2fs has them.
-_LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
+FILESYSTEMS: Registry[type["FilesystemSpec"]] = Registry(
+    "filesystem", "raidproof.storage.filesystem", "raidproof.filesystems"
+)
+"""The kinds of file systems by the ``type`` of their specs."""
+_NEVER = r"(?!)"
 
 
 class Alignment(NamedTuple):
@@ -29,15 +37,29 @@ def _split(value: Any) -> Any:
     return tuple(value.split(",")) if isinstance(value, str) else value
 
 
-class _FilesystemSpec(Spec):
-    """What every filesystem can be asked.
+class FilesystemSpec(Spec):
+    """What every filesystem can be asked, and what each kind has to tell of itself.
+
+    A subclass with a default for ``type`` is a kind, and is found under that name in `FILESYSTEMS`. It adds the fields
+    that it alone has. Commands are run on the server; ``device`` is the block device of the filesystem.
 
     ``su`` (bytes) and ``sw`` (stripe units in a whole stripe) are taken from the array if ``aligned`` and not given.
     """
 
     page_size_reason: ClassVar[str] = "the kernel mounts no blocks beyond the page size, 4KiB"
     least_block_size: ClassVar[int] = 1024
-    own_options: ClassVar[frozenset[str]]
+    own_options: ClassVar[frozenset[str]] = frozenset()
+    """Mount options that follow from fields, and may not be among ``mount_options``."""
+    axes: ClassVar[Mapping[str, str]] = {}
+    """Fields of this kind that a plan may vary, each with what it is, in words."""
+    operations: ClassVar[frozenset[str]] = frozenset()
+    """Which of the ledger's operations it has that not every file system has: ``clone``."""
+    refused_features: ClassVar[str] = _NEVER
+    """A regular expression of what the kernel says when it does not know a feature of such a filesystem."""
+    damage: ClassVar[str] = _NEVER
+    """A regular expression of what the kernel says when it finds damage in such a filesystem, or gives it up."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """How the names of the packages begin that its tools come from: their versions are recorded."""
 
     block_size: Size = PAGE_SIZE
     su: Size | None = None
@@ -53,6 +75,21 @@ class _FilesystemSpec(Spec):
         tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...], BeforeValidator(_split)
     ] = ()
     """One by one, or as mount(8) has them: ``"sync,noatime"``."""
+    type: str
+    """The name of the kind, as mount(8) has it: a kind declares a ``Literal`` with a default."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Register a kind.
+
+        Raises:
+            TypeError: it names an axis for which it has no field.
+        """
+        if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
+            raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
+        name = cls.model_fields["type"].default
+        if isinstance(name, str):
+            FILESYSTEMS.add(name, cls)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -101,88 +138,87 @@ class _FilesystemSpec(Spec):
         self._refuse_unit(geometry.stripe_unit)
         return Alignment(geometry.stripe_unit, geometry.data_disks)
 
-
-class XfsSpec(_FilesystemSpec):
-    """An XFS filesystem that is asked for; sizes in bytes.
-
-    ``log_su`` is the log's stripe unit: each write of the log is a multiple of it.
-    """
-
-    own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
-
-    type: Literal["xfs"] = "xfs"
-    sector_size: Size = SECTOR
-    log_su: Size | None = None
-
-    @model_validator(mode="after")
-    def _possible_sector(self) -> Self:
-        sector = self.sector_size
-        if sector < SECTOR or not power_of_two(sector):
-            raise RequestError(f"sector size {format_size(sector)} is not a power of two from 512 on")
-        if sector > self.block_size:
-            raise RequestError(
-                f"sector size {format_size(sector)} is larger than the block size, {format_size(self.block_size)}"
-            )
-        self._refuse_log()
-        return self
-
-    def _refuse_log(self) -> None:
-        if self.log_size is not None and not _LEAST_LOG <= self.log_size < 2 * GIB:
-            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.xfs makes logs of 64MiB to below 2GiB")
-        unit = self.log_su
-        if unit is None:
-            return
-        if unit < 1 or unit % self.block_size or unit > _MOST_LOG_UNIT:
-            raise RequestError(
-                f"log_su {format_size(unit)} is not a multiple of the block size, {format_size(self.block_size)}, "
-                "up to 256KiB"
-            )
-        if self.log_size is not None and self.log_size % unit:
-            raise RequestError(
-                f"log_size {format_size(self.log_size)} is not a multiple of log_su, {format_size(unit)}"
-            )
-
+    @abstractmethod
     def least_size(self, geometry: Geometry | None) -> int:
-        """Bytes below which mkfs.xfs (5.19 and later) refuses."""
-        if self.log:
-            return 300 * MIB
-        # It makes 8 allocation groups on stripes and 4 elsewhere, one of which must have room for the log.
-        aligned = self.alignment(geometry) is not None
-        return max(513 * MIB if aligned else 300 * MIB, (8 if aligned else 4) * (self.log_size or 0) + MIB)
+        """Bytes below which such a filesystem cannot be made on an array of this geometry."""
+
+    @abstractmethod
+    def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
+        """Make the filesystem, over whatever the device carries, aligned to the array's geometry if that was asked."""
+
+    def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
+        """Return all commands that make the filesystem on this machine, in order; each must end with status 0.
+
+        A command is run before the next one is asked for.
+        """
+        return [self.mkfs_command(device, geometry)]
+
+    def all_mount_options(self) -> tuple[str, ...]:
+        """Return the options that it has to be mounted with, those that follow from fields included."""
+        return self.mount_options
+
+    @abstractmethod
+    def check_command(self, device: str) -> list[str]:
+        """Look for damage, change nothing; the filesystem is not mounted."""
+
+    @abstractmethod
+    def parse_check(self, ended: Completed) -> FilesystemCheck:
+        """Read the verdict of the check.
+
+        Raises:
+            RigError: it gave none.
+        """
+
+    @abstractmethod
+    def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
+        """Read what is mounted; `raidproof.storage.filesystem.state.state_of` puts it together.
+
+        Raises:
+            RigError: a tool's output was cut off.
+        """
+
+    def asked(self, geometry: Geometry | None) -> dict[str, Value]:
+        """Return what must be found of a filesystem that was made like this, by the names that `found` has.
+
+        None is what was not asked.
+        """
+        alignment = self.alignment(geometry)
+        return {
+            "type": self.type,
+            "block_size": self.block_size,
+            "su": alignment.su if alignment else 0,
+            "sw": alignment.sw if alignment else 0,
+            "mount_options": tuple(sorted(self.mount_options)),
+            "log": "external" if self.log else "internal",
+            "log_size": self.log_size,
+        }
+
+    def found(self, state: FilesystemState) -> dict[str, Value]:
+        """Return what was found, in the words of the request."""
+        return {
+            **state.model_dump(),
+            "log": state.log if state.log in {"internal", "none"} else "external",
+            "mount_options": tuple(sorted(set(self.mount_options) & set(state.options))),
+        }
+
+    @staticmethod
+    @abstractmethod
+    def commit_s(machine: Machine, options: Sequence[str]) -> float:
+        """Return the seconds from one commit of its log to the next, each of which flushes the disks' caches.
+
+        ``options`` are those that were found in effect.
+
+        Raises:
+            RigError: it cannot be found out.
+        """
+
+    def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
+        """Return whose a byte of the device is, by the file system's own tools.
+
+        The filesystem is mounted at ``directory``, or not at all if it cannot be.
+        """
+        return Owner(UNKNOWN)
 
 
-class Ext4Spec(_FilesystemSpec):
-    """An ext4 filesystem that is asked for; ``data`` is its data mode. Stride is su, stripe width su x sw."""
-
-    own_options: ClassVar[frozenset[str]] = frozenset(
-        {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
-    )
-
-    type: Literal["ext4"] = "ext4"
-    data: Literal["journal", "ordered", "writeback"] = "ordered"
-    lazy_init: bool = False
-    """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
-    journal: bool = True
-    inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
-    """How many at least: mke2fs fills up the tables' blocks, of which each group has the same number."""
-
-    @model_validator(mode="after")
-    def _possible_journal(self) -> Self:
-        if self.log_size is not None and not _LEAST_JOURNAL <= self.log_size // self.block_size <= _MOST_JOURNAL:
-            raise RequestError(
-                f"log_size {format_size(self.log_size)}: a journal has {_LEAST_JOURNAL} to {_MOST_JOURNAL} blocks"
-            )
-        if self.log is None and self.log_size is not None and self.log_size % MIB:
-            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.ext4 counts in whole MiB")
-        if not self.journal and (self.log or self.log_size or self.data != "ordered"):
-            raise RequestError("log, log_size and data = journal or writeback need a journal")
-        return self
-
-    def least_size(self, _geometry: Geometry | None) -> int:
-        """Bytes below which a journal has no place."""
-        # mke2fs refuses a journal of more than half of the blocks.
-        return max(8 * MIB, 2 * (self.log_size or 0) + 8 * MIB if not self.log else 0)
-
-
-FilesystemSpec = Annotated[XfsSpec | Ext4Spec, Field(discriminator="type")]
-"""Either of them, told apart by ``type``."""
+AnyFilesystem = Annotated[FilesystemSpec, OneOf(FILESYSTEMS, default="xfs")]
+"""A field that holds a request for a file system of any kind; without ``type`` it is XFS."""

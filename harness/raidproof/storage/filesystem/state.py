@@ -4,21 +4,24 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from raidproof.core.errors import RigError
-from raidproof.core.layer import Machine, State
+from pydantic import ConfigDict
 
-EXPIRE = "/proc/sys/vm/dirty_expire_centisecs"
-WAKE = "/proc/sys/vm/dirty_writeback_centisecs"
-XFS_SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
+from raidproof.core.errors import RigError
+from raidproof.core.layer import State, Value
+
 TRANSFER_S = 30.0
 """What writing may take once it has begun, on disks that have other work too."""
-_COMMIT = "commit="
 
 
 class FilesystemState(State):
-    """A mounted filesystem, as found. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment."""
+    """A mounted filesystem, as found. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment.
 
-    type: Literal["xfs", "ext4"]
+    What a kind of file system tells beyond these fields is kept too, under names of its own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str
     source: str
     directory: str
     options: tuple[str, ...]
@@ -63,6 +66,15 @@ class Mounted(State):
     source: str
     directory: str
     options: tuple[str, ...]
+
+
+def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = (), **own: Value) -> FilesystemState:
+    """Put together what the mount table and the superblock say; ``own`` is what only this kind of file system has.
+
+    ``options`` are those that are in effect and that the mount table leaves out.
+    """
+    every = tuple(dict.fromkeys((*mounted.options, *options)))
+    return FilesystemState.model_validate({**superblock.model_dump(), **mounted.model_dump(), "options": every, **own})
 
 
 class FilesystemCheck(State):
@@ -140,17 +152,6 @@ class WriteBackState(State):
         return self.expire_s + self.wake_s + self.commit_s + TRANSFER_S if self.wake_s else None
 
 
-def read_write_back(machine: Machine, found: Found) -> WriteBackState:
-    """Read the intervals of a machine and of the file system that is mounted there.
-
-    Raises:
-        RigError: a file or an option is not there.
-    """
-    files = [EXPIRE, WAKE, *([XFS_SYNC] if found.type == "xfs" else [])]
-    expire, wake, *commit = centiseconds("\n".join(machine.read_files(files).values()), files)
-    return WriteBackState(expire_s=expire, wake_s=wake, commit_s=commit[0] if commit else commit_of(found.options))
-
-
 def centiseconds(said: str, files: Sequence[str]) -> list[float]:
     """Return what the files hold, each in a line of its own, in seconds.
 
@@ -161,15 +162,3 @@ def centiseconds(said: str, files: Sequence[str]) -> list[float]:
     if len(words) != len(files) or not all(word.isdigit() for word in words):
         raise RigError(f"not one number each in {', '.join(files)}: {said!r}")
     return [int(word) / 100 for word in words]
-
-
-def commit_of(options: Sequence[str]) -> float:
-    """Return the interval in which ext4 commits its journal, in seconds.
-
-    Raises:
-        RigError: none of the options tells.
-    """
-    told = [one.removeprefix(_COMMIT) for one in options if one.startswith(_COMMIT)]
-    if not told or not told[-1].isdigit():
-        raise RigError(f"no {_COMMIT} among the options of ext4: {', '.join(options)}")
-    return float(told[-1])

@@ -1,14 +1,33 @@
-"""XFS: its command lines, and what its tools say."""
+"""XFS: what may be asked of it, its commands, and what its tools say."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import RigError
-from raidproof.core.layer import found_in, uuid_of
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, Value, found_in, power_of_two, uuid_of
+from raidproof.core.units import GIB, KIB, MIB, SECTOR, Size, format_size
 from raidproof.storage.array import Geometry, disk_path
-from raidproof.storage.filesystem.spec import XfsSpec
-from raidproof.storage.filesystem.state import FilesystemCheck, Superblock, few
+from raidproof.storage.filesystem.owner import DEADLINE_S, FREE, UNKNOWN, Owner
+from raidproof.storage.filesystem.spec import MKFS_DEADLINE_S, FilesystemSpec
+from raidproof.storage.filesystem.state import (
+    FilesystemCheck,
+    FilesystemState,
+    Mounted,
+    Superblock,
+    centiseconds,
+    few,
+    state_of,
+)
+
+SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
+"""How often XFS writes its log out, in hundredths of a second."""
+
+_LEAST_LOG = 64 * MIB
+_MOST_LOG_UNIT = 256 * KIB
 
 # Phrases of xfs_repair: it ends with status 1 both for damage and for a device that it may not read.
 _DIRTY = "valuable metadata changes in a log"
@@ -31,30 +50,155 @@ _SINCE = {
     "inobtcount": ((5, 10), "-m"),
 }
 
+# What xfs_io and xfs_db say of a byte's owner.
+_FSMAP = re.compile(r"^\s*\d+: \d+:\d+ \[(\d+)\.\.(\d+)\]: (.*) \d+$", re.MULTILINE)
+_FSMAP_INODE = re.compile(r"inode (\d+) (.*?)(?: (\d+)\.\.\d+)?$")
+_BLOCKUSE = re.compile(r"^block \d+ \(\d+/\d+\) type (\S+)(?: inode (\d+)(?: (.*))?)?$", re.MULTILINE)
+_WORDS = {"journalling log": "XFS log", "log": "XFS log", "sb": "XFS superblock", "inode": "inodes"}
+_FREE = frozenset({FREE, "free1", "free2"})
 
-def mkfs_command(spec: XfsSpec, device: str, geometry: Geometry | None) -> list[str]:
-    """Make the filesystem, over whatever the device carries."""
-    alignment = spec.alignment(geometry)
-    log = [
-        *([f"logdev={disk_path(spec.log)}"] if spec.log else []),
-        *([f"size={spec.log_size}"] if spec.log_size else []),
-        *([f"su={spec.log_su}"] if spec.log_su else []),
-    ]
-    return [
-        "mkfs.xfs",
-        "-f",
-        *([] if spec.discard else ["-K"]),
-        "-b",
-        f"size={spec.block_size}",
-        "-s",
-        f"size={spec.sector_size}",
-        "-d",
-        f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
-        *(["-l", ",".join(log)] if log else []),
-        # An external log has the filesystem's.
-        *(["-m", f"uuid={uuid_of(spec.log)}"] if spec.log else []),
-        device,
-    ]
+
+class XfsSpec(FilesystemSpec):
+    """An XFS filesystem that is asked for; sizes in bytes.
+
+    ``log_su`` is the log's stripe unit: each write of the log is a multiple of it.
+    """
+
+    own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
+    axes: ClassVar[Mapping[str, str]] = {
+        "sector_size": "sector size of XFS",
+        "log_su": "stripe unit of the log of XFS",
+    }
+    operations: ClassVar[frozenset[str]] = frozenset({"clone"})
+    # In xfs_sb_validate_mount of the kernel.
+    refused_features: ClassVar[str] = "has unknown incompatible features"
+    damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
+    packages: ClassVar[tuple[str, ...]] = ("xfsprogs",)
+
+    type: Literal["xfs"] = "xfs"
+    sector_size: Size = SECTOR
+    log_su: Size | None = None
+
+    @model_validator(mode="after")
+    def _possible_sector(self) -> Self:
+        sector = self.sector_size
+        if sector < SECTOR or not power_of_two(sector):
+            raise RequestError(f"sector size {format_size(sector)} is not a power of two from 512 on")
+        if sector > self.block_size:
+            raise RequestError(
+                f"sector size {format_size(sector)} is larger than the block size, {format_size(self.block_size)}"
+            )
+        self._refuse_log()
+        return self
+
+    def _refuse_log(self) -> None:
+        if self.log_size is not None and not _LEAST_LOG <= self.log_size < 2 * GIB:
+            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.xfs makes logs of 64MiB to below 2GiB")
+        unit = self.log_su
+        if unit is None:
+            return
+        if unit < 1 or unit % self.block_size or unit > _MOST_LOG_UNIT:
+            raise RequestError(
+                f"log_su {format_size(unit)} is not a multiple of the block size, {format_size(self.block_size)}, "
+                "up to 256KiB"
+            )
+        if self.log_size is not None and self.log_size % unit:
+            raise RequestError(
+                f"log_size {format_size(self.log_size)} is not a multiple of log_su, {format_size(unit)}"
+            )
+
+    def least_size(self, geometry: Geometry | None) -> int:
+        """Bytes below which mkfs.xfs (5.19 and later) refuses."""
+        if self.log:
+            return 300 * MIB
+        # It makes 8 allocation groups on stripes and 4 elsewhere, one of which must have room for the log.
+        aligned = self.alignment(geometry) is not None
+        return max(513 * MIB if aligned else 300 * MIB, (8 if aligned else 4) * (self.log_size or 0) + MIB)
+
+    def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
+        """Make the filesystem, over whatever the device carries."""
+        alignment = self.alignment(geometry)
+        log = [
+            *([f"logdev={disk_path(self.log)}"] if self.log else []),
+            *([f"size={self.log_size}"] if self.log_size else []),
+            *([f"su={self.log_su}"] if self.log_su else []),
+        ]
+        return [
+            "mkfs.xfs",
+            "-f",
+            *([] if self.discard else ["-K"]),
+            "-b",
+            f"size={self.block_size}",
+            "-s",
+            f"size={self.sector_size}",
+            "-d",
+            f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
+            *(["-l", ",".join(log)] if log else []),
+            # An external log has the filesystem's.
+            *(["-m", f"uuid={uuid_of(self.log)}"] if self.log else []),
+            device,
+        ]
+
+    def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:
+        """Make it without what a mkfs.xfs newer than the kernel would switch on, and the kernel could not mount."""
+        command = self.mkfs_command(device, geometry)
+        features = beyond(machine.get("/proc/sys/kernel/osrelease").strip())
+        if not features:
+            return [command]
+        planned = machine.succeed([command[0], "-N", *command[1:]], deadline_s=MKFS_DEADLINE_S)
+        return [[*command, *without(planned, features)]]
+
+    def all_mount_options(self) -> tuple[str, ...]:
+        """Return the options that it has to be mounted with."""
+        return (*self.mount_options, *([f"logdev={disk_path(self.log)}"] if self.log else []))
+
+    def check_command(self, device: str) -> list[str]:
+        """Look for damage, change nothing."""
+        return ["xfs_repair", "-n", *(["-l", disk_path(self.log)] if self.log else []), device]
+
+    def parse_check(self, ended: Completed) -> FilesystemCheck:
+        """Read the verdict of ``xfs_repair -n``.
+
+        Raises:
+            RigError: it gave none.
+        """
+        said = f"{ended.stdout}\n{ended.stderr}"
+        if ended.status not in {0, 1, 2} or "Phase 1" not in said or _NO_ANSWER.search(said):
+            raise RigError(f"xfs_repair gave no verdict, status {ended.status}: {said.strip()[-500:]}")
+        if ended.status == 2 or _DIRTY in said:
+            return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the log was not replayed",))
+        if ended.status == 0:
+            if "No modify flag set, skipping filesystem flush and exiting" not in said:
+                raise RigError(f"xfs_repair was cut off: {said.strip()[-500:]}")
+            return FilesystemCheck(outcome="clean", status=0)
+        reasons = few(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
+        return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
+
+    def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:  # noqa: ARG002
+        """Read ``xfs_info``, which asks a mounted filesystem by its directory."""
+        return state_of(mounted, parse_info(machine.succeed(info_command(mounted.directory))))
+
+    def asked(self, geometry: Geometry | None) -> dict[str, Value]:
+        """Return what must be found, the log's stripe unit and the sector size included."""
+        return {**super().asked(geometry), "sector_size": self.sector_size, "log_su": self.log_su}
+
+    @staticmethod
+    def commit_s(machine: Machine, options: Sequence[str]) -> float:  # noqa: ARG004
+        """Return how often XFS writes its log out: a file of the kernel tells, of all of them."""
+        return centiseconds("\n".join(machine.read_files([SYNC]).values()), [SYNC])[0]
+
+    def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:
+        """Ask the mounted filesystem for its reverse mapping, or else xfs_db, which needs a log that is clean."""
+        sector = str(offset // SECTOR)
+        mounted = machine.run(["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", directory])
+        if mounted.ok and mounted.stdout.strip() == device:
+            said = machine.run(["xfs_io", "-c", f"fsmap -d {sector} {sector}", directory], deadline_s=DEADLINE_S)
+            found = parse_fsmap(said.stdout, offset)
+            if found is not None and found.what != "unknown":
+                return _named(machine, directory, found)
+        words = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
+        said = machine.run(["xfs_db", "-r", *words, device], deadline_s=DEADLINE_S)
+        return parse_blockuse(said.stdout) or Owner(UNKNOWN)
 
 
 def beyond(kernel: str) -> dict[str, str]:
@@ -78,11 +222,6 @@ def without(planned: str, features: Mapping[str, str]) -> list[str]:
         if re.search(rf"\b{name}=1\b", planned)
         for word in (option, f"{name}=0")
     ]
-
-
-def mount_options(spec: XfsSpec) -> tuple[str, ...]:
-    """The options that it has to be mounted with."""
-    return (*spec.mount_options, *([f"logdev={disk_path(spec.log)}"] if spec.log else []))
 
 
 def info_command(directory: str) -> list[str]:
@@ -125,25 +264,43 @@ def parse_info(text: str) -> Superblock:
     )
 
 
-def check_command(spec: XfsSpec, device: str) -> list[str]:
-    """Look for damage, change nothing."""
-    return ["xfs_repair", "-n", *(["-l", disk_path(spec.log)] if spec.log else []), device]
+def parse_fsmap(text: str, offset: int) -> Owner | None:
+    """Read what ``fsmap`` says of a byte; None if it says nothing of it."""
+    sector = offset // SECTOR
+    for first, last, words in _FSMAP.findall(text):
+        if not int(first) <= sector <= int(last):
+            continue
+        if not (inode := _FSMAP_INODE.fullmatch(words)):
+            return Owner(_WORDS.get(words, words))
+        number, what, begin = inode.groups()
+        if what != "data" or begin is None:
+            return Owner(what, int(number))
+        return Owner(what, int(number), None, int(begin) * SECTOR + offset - int(first) * SECTOR)
+    return None
 
 
-def parse_check(ended: Completed) -> FilesystemCheck:
-    """Read the verdict of ``xfs_repair -n``.
+def parse_blockuse(text: str) -> Owner | None:
+    """Read what ``blockuse -n`` says of a block; None if it says nothing."""
+    found = _BLOCKUSE.search(text)
+    if found is None:
+        return None
+    what, inode, path = found.groups()
+    if what in _FREE:
+        return Owner(FREE)
+    if inode is None or what not in {"data", "dir"}:
+        return Owner(_WORDS.get(what, what))
+    name = f"/{path}" if path else None
+    return Owner("data", int(inode), f"directory {name or '/'}" if what == "dir" else name)
 
-    Raises:
-        RigError: it gave none.
-    """
-    said = f"{ended.stdout}\n{ended.stderr}"
-    if ended.status not in {0, 1, 2} or "Phase 1" not in said or _NO_ANSWER.search(said):
-        raise RigError(f"xfs_repair gave no verdict, status {ended.status}: {said.strip()[-500:]}")
-    if ended.status == 2 or _DIRTY in said:
-        return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the log was not replayed",))
-    if ended.status == 0:
-        if "No modify flag set, skipping filesystem flush and exiting" not in said:
-            raise RigError(f"xfs_repair was cut off: {said.strip()[-500:]}")
-        return FilesystemCheck(outcome="clean", status=0)
-    reasons = few(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
-    return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
+
+def _named(machine: Machine, directory: str, found: Owner) -> Owner:
+    if found.inode is None:
+        return found
+    words = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
+    said = machine.run(["find", directory, *words], deadline_s=DEADLINE_S)
+    kind, _, path = said.stdout.partition("\n")[0].partition(" ")
+    if not kind:
+        return found
+    if kind == "d":
+        return Owner(found.what, found.inode, f"directory /{path}")
+    return found._replace(path=f"/{path}")
