@@ -20,6 +20,8 @@ from raidproof.run.source import Source, source_of
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server import export_command, unexport_command
 
+pytestmark = pytest.mark.long
+
 MAGIC = b"XFSB"
 HANGS_S = 12.0
 """Longer than all that comes before nfsd, shorter than nfsd needs to give up."""

@@ -12,6 +12,8 @@ from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record.evidence import BlockClass
 from raidproof.record.run import ControlSpec
 
+pytestmark = pytest.mark.long
+
 UNUSED = 250 * MIB
 """Of a member: nothing of the ledger lies there."""
 

@@ -20,6 +20,8 @@ from raidproof.run.exploration import Options, explore_cycle
 from raidproof.run.source import source_of
 from scenarios.hosts.hardware import Hardware
 
+pytestmark = pytest.mark.long
+
 PROMISES = Path(__file__).with_name("promises.py")
 DEADLINE_S = 900.0
 STATES = 20

@@ -18,7 +18,17 @@ from raidproof.provider.registry import Lab
 from raidproof.pytest_plugin.explorations import explore
 from raidproof.pytest_plugin.fixtures import CAMPAIGN, PLANS, Consoles, campaign, cycle, lab, measure, plans
 from raidproof.pytest_plugin.suites import suite
-from raidproof.pytest_plugin.xdist import ALONE, ENDS, Workers, WorkerScreen, alone_last, tell_ends, turn, worker_name
+from raidproof.pytest_plugin.xdist import (
+    ALONE,
+    ENDS,
+    LONG,
+    Workers,
+    WorkerScreen,
+    put_in_order,
+    tell_ends,
+    turn,
+    worker_name,
+)
 from raidproof.record.outcome import Outcome
 from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
@@ -71,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
     config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs meanwhile")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; of several workers one begins with its file")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
@@ -116,9 +127,9 @@ class Screen(io.StringIO):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless it is asked for; what runs alone comes last."""
+    """Leave out what is slow, unless it is asked for; what takes long comes first, what runs alone last."""
     if worker_name(config) is not None:
-        alone_last(items)
+        put_in_order(items)
     if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
         return
     slow = [item for item in items if item.get_closest_marker(EXHAUSTIVE)]

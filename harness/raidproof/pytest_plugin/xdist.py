@@ -1,6 +1,7 @@
 """Scenarios side by side: in workers of pytest-xdist.
 
-Each worker has a lab and a run of its own. A scenario marked ``alone`` measures: while it runs no other one does.
+Each worker has a lab and a run of its own. A scenario marked ``alone`` measures: while it runs no other one does. A
+file marked ``long`` takes minutes: it begins before others, so that no worker is left with it at the end.
 """
 
 import fcntl
@@ -16,6 +17,7 @@ import pytest
 from raidproof.core.interrupt import unwinding_on_signals
 
 ALONE = "alone"
+LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
 """Where the process that was started keeps what its workers said of their runs."""
 _OUTPUT = "raidproof"
@@ -35,9 +37,14 @@ def tell_ends(config: pytest.Config, lines: Sequence[str]) -> None:
         output[_OUTPUT] = list(lines)
 
 
-def alone_last(items: list[pytest.Item]) -> None:
-    """Order scenarios so that those which run alone keep nobody waiting who could run."""
-    items.sort(key=_is_alone)
+def put_in_order(items: list[pytest.Item]) -> None:
+    """Order scenarios so that nobody waits who could run: files that take long first, those that run alone last.
+
+    A worker takes file after file. One that met a scenario in the middle which runs alone waited there for the other
+    worker's, whatever that was.
+    """
+    last = {item.path for item in items if _is_alone(item)}
+    items.sort(key=lambda item: (item.path in last, item.get_closest_marker(LONG) is None, _is_alone(item)))
 
 
 @contextmanager
