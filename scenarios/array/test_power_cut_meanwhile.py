@@ -15,6 +15,8 @@ from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from scenarios.array.stacks import raid5
 
+pytestmark = pytest.mark.long
+
 REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
 """An array that does not start is a loss, and here it has to be one."""
 

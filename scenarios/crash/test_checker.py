@@ -19,6 +19,8 @@ from raidproof.run.exploration import Source, source_of
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 
+pytestmark = pytest.mark.long
+
 MAGIC = b"XFSB"
 HANGS_S = 12.0
 """Longer than all that comes before nfsd, shorter than nfsd needs to give up."""
@@ -26,10 +28,10 @@ HEADS = range(512)
 """Blocks at the beginning of each member, with its superblock and the file system's."""
 
 
-@pytest.fixture
-def source(campaign: Campaign, cycle: Cycle) -> Source:
-    """Have clients work, and take what they did apart."""
-    ended = cycle(stack_of()).must_pass()
+@pytest.fixture(scope="module")
+def source(campaign: Campaign) -> Source:
+    """Have clients work, and take what they did apart. It is only read: one recording is enough for all."""
+    ended = Cycle(campaign, "what-checkers-look-at")(stack_of()).must_pass()
     return source_of(campaign.store, ended.record.name)
 
 

@@ -23,6 +23,8 @@ from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
 from scenarios.selftest.deeds import Before, Deed, Places, disks_of
 
+pytestmark = pytest.mark.long
+
 EVERY_KIND = LedgerSpec()
 EARLY_US = 1500
 DISK_SIZE = 184 * MIB

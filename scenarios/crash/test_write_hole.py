@@ -21,9 +21,13 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.ppl import gaps
 
+pytestmark = pytest.mark.long
+
 MISSING = "disk1"
 MINUTES = 5.0
 STATES = 150
+STATES_WITH_HOLE = 80
+"""One in five is broken."""
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
@@ -56,7 +60,7 @@ def degraded(cycle: Cycle, policy: str, cache_mode: CacheMode = CacheMode.NONE) 
 
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: Cycle, explore: Explore, policy: str) -> None:
-    explored = explore(degraded(cycle, policy), states=STATES, minutes=MINUTES, starts_dirty=True)
+    explored = explore(degraded(cycle, policy), states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
 
 

@@ -20,6 +20,8 @@ from raidproof.guest.ledger_writer import MAGIC
 from raidproof.pytest_plugin.fixtures import Cycle, stack_of
 from raidproof.record.run import BlockClass, ControlSpec
 
+pytestmark = pytest.mark.long
+
 UNUSED = 250 * MIB
 """Of a member: nothing of the ledger lies there."""
 

@@ -19,6 +19,8 @@ from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Options, explore_cycle, source_of
 from scenarios.hosts.hardware import Hardware
 
+pytestmark = pytest.mark.long
+
 PROMISES = Path(__file__).with_name("promises.py")
 DEADLINE_S = 900.0
 STATES = 20

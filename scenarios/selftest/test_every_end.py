@@ -20,6 +20,8 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.platform import words_of
 
+pytestmark = pytest.mark.long
+
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0
 """They take about 80 s; this is for trials that hang."""

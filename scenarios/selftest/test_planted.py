@@ -16,6 +16,8 @@ from raidproof.run.crash_test import CycleSpec
 from scenarios.selftest.deeds import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 
+pytestmark = pytest.mark.long
+
 LEVEL = "4"
 """What lies on the last member of a RAID4 is parity; on the others none is."""
 LEDGER_SECONDS = 0.7

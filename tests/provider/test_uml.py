@@ -10,7 +10,7 @@ from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
 from raidproof.machine.kernel_log import cause_of_death
 from raidproof.namespace.network import hardware_address
-from raidproof.provider.uml import memory_folder, uml_command
+from raidproof.provider.uml import WITHOUT_RAID6, memory_folder, uml_command
 
 KERNEL = Kernel("debian/sid", "7.2", Path("/k/linux"), Path("/k/modules.ext4"), {}, ("seccomp=on",))
 IMAGE = Image("debian/trixie", Path("/i/root.ext4"), {})
@@ -39,6 +39,12 @@ def test_members_are_given_in_their_order() -> None:
 
 def test_the_kernels_own_arguments_come_last() -> None:
     assert command_of("/lab/a")[-1] == "seccomp=on"
+
+
+def test_only_a_client_boots_without_raid6() -> None:
+    client = uml_command(TOPOLOGY.clients[0], KERNEL, IMAGE, Path("/lab"), "tap-client1", [])
+    assert WITHOUT_RAID6 in client
+    assert WITHOUT_RAID6 not in command_of()
 
 
 def test_a_machine_keeps_its_hardware_address_and_has_it_alone() -> None:

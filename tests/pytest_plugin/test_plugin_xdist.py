@@ -41,6 +41,20 @@ def test_what_measures_runs_alone_and_progress_names_the_worker(pytester: pytest
         assert any(line in (f"gw0: at work on {number}", f"gw1: at work on {number}") for line in ended.errlines)
 
 
+def test_what_takes_long_begins_and_a_file_that_measures_is_the_last(pytester: pytest.Pytester) -> None:
+    quick = "def test_quick(): pass"
+    pytester.makepyfile(
+        test_a_measures=f"import pytest\n{quick}\n@pytest.mark.alone\ndef test_alone(): pass",
+        test_b_quick=quick,
+        test_c_long=f"import pytest\npytestmark = pytest.mark.long\n{quick}",
+    )
+    # One worker has all files, each in its turn.
+    ended = pytester.runpytest_subprocess("-v", "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder")
+    ended.stdout.fnmatch_lines(
+        ["*PASSED test_c_long*", "*PASSED test_b_quick*", "*test_a_measures.py::test_quick*", "*::test_alone*"]
+    )
+
+
 def test_without_workers_nobody_waits(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCENARIOS)
     pytester.runpytest_subprocess().assert_outcomes(passed=9)

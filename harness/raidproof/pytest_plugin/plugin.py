@@ -34,6 +34,7 @@ from raidproof.run.platform import platform_of, refuse_unknown
 __all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans", "suite"]
 
 ALONE = "alone"
+LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
 """Where the process that was started keeps what its workers said of their runs."""
 _OUTPUT = "raidproof"
@@ -74,9 +75,14 @@ def tell_ends(config: pytest.Config, lines: Sequence[str]) -> None:
         output[_OUTPUT] = list(lines)
 
 
-def alone_last(items: list[pytest.Item]) -> None:
-    """Order scenarios so that those which run alone keep nobody waiting who could run."""
-    items.sort(key=_is_alone)
+def put_in_order(items: list[pytest.Item]) -> None:
+    """Order scenarios so that no worker waits: files that take long first, those that run alone last.
+
+    A worker takes file after file. One that met a scenario in the middle which runs alone waited there for the other
+    worker's, whatever that was.
+    """
+    last = {item.path for item in items if _is_alone(item)}
+    items.sort(key=lambda item: (item.path in last, item.get_closest_marker(LONG) is None, _is_alone(item)))
 
 
 @contextmanager
@@ -158,6 +164,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
     config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs meanwhile")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; of several workers one begins with its file")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
@@ -203,9 +210,9 @@ class Screen(io.StringIO):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless it is asked for; what runs alone comes last."""
+    """Leave out what is slow, unless it is asked for; what takes long comes first, what runs alone last."""
     if worker_name(config) is not None:
-        alone_last(items)
+        put_in_order(items)
     if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
         return
     slow = [item for item in items if item.get_closest_marker(EXHAUSTIVE)]

@@ -40,9 +40,10 @@ Found = dict[str, dict[str, object]]
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "shared", "o_append",
+    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append",
 )  # fmt: skip
-"""What each client does where nothing else is said: a worker each."""
+"""What each client does where nothing else is said: a worker each. Kinds that have much to go through have several:
+a cut waits until each operation was done often enough."""
 
 # How the blocks of each kind of worker lie: pages that do not follow each other need several WRITEs, which the client
 # sends as UNSTABLE, and a COMMIT; what fits into one WRITE it sends as FILE_SYNC (nfs_generic_flush in fs/nfs).

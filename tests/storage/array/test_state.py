@@ -10,11 +10,13 @@ from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RigError
 from raidproof.core.layer import differences
 from raidproof.storage.array import Array, ArraySpec, Level, MdState, parse_md
+from raidproof.storage.array.full_speed import FULL_SPEED
 from raidproof.storage.array.state import asked_of, found_of, state_paths
 from tests.guest_files import FilesByCommands, parse_read
 
 DATA = Path(__file__).parents[2] / "data" / "md"
 LETTERS = "defghi"
+SPEEDS = "/sys/block/md0/md/stripe_cache_size:256\n/sys/block/md0/md/sync_speed_max:200000 (system)\n"
 
 
 def spec_of(**asked: Any) -> ArraySpec:
@@ -157,6 +159,8 @@ class ArrayMachine(FilesByCommands):
         if argv[0] == "realpath":
             order = {path: f"/dev/{name}" for path, name in names_of(RAID5, "7.2").items()}
             answer = "".join(f"{order[path]}\n" for path in argv[2:])
+        elif argv[0] == "grep" and all(path.endswith(tuple(FULL_SPEED)) for path in argv[3:]):
+            answer = SPEEDS
         elif argv[0] == "grep":
             answer = self.texts[0]
             if all(path.endswith("/sync_action") for path in argv[3:]):
@@ -216,6 +220,17 @@ def test_a_check_that_ran_is_counted() -> None:
     # The fake array stays as it is, whatever is repaired.
     assert scrub.repaired == {"/dev/md0": 8}
     assert machine.mdadm == ["--action=check", "--action=repair", "--action=check"]
+
+
+def test_a_check_goes_as_fast_as_md_can_and_no_longer_than_it_takes() -> None:
+    machine = ArrayMachine(change(TEXT, "last_sync_action", "check"))
+    Array(RAID5, machine).scrub()
+    words = [command[0] if command[0] != "tee" else command[1].split("/")[-1] for command in machine.ran]
+    changed = ["stripe_cache_size", "sync_speed_max"]
+    check = words.index("mdadm")
+    assert [word for word in words[:check] if word in changed] == changed
+    assert words[-2:] == changed
+    assert [word for word in words[check:] if word in changed] == changed
 
 
 def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:

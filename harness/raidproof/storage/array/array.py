@@ -9,6 +9,7 @@ from pydantic import Field
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.layer import HOMEHOST, Machine, State, read_files, require_effective
 from raidproof.core.waiting import Deadline, wait_until
+from raidproof.storage.array.full_speed import at_full_speed
 from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
 from raidproof.storage.array.state import (
     ArrayState,
@@ -264,7 +265,7 @@ class Array:
         return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync", state)
 
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
-        """Let md read everything and compare; wait for the end.
+        """Let md read everything and compare, as fast as it can; wait for the end.
 
         After a power cut the resync comes first, and what it put right is counted apart. A check before it would be
         worse than none: what it reads counts as resynced although nothing is put right (md_do_sync in
@@ -274,7 +275,10 @@ class Array:
             DeadlineExceeded: it took longer, or the resync before it did.
             RigError: md never ran the check.
         """
-        deadline = Deadline.after(deadline_s)
+        with at_full_speed(self.machine, [md.name for md in self.spec.devices]):
+            return self._scrub(Deadline.after(deadline_s))
+
+    def _scrub(self, deadline: Deadline) -> Scrub:
         state = self._wait(_settled, deadline, "to end its resync", self._leave_read_auto())
         unchecked = {
             found.device: reason
