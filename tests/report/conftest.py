@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Culprit
+from raidproof.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Repeat
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.outcome import Outcome, Verdict
@@ -200,6 +201,7 @@ def error_row() -> CycleRecord:
         asked=asked(sync=True),
         cache_mode="volatile",
         fault="power-cut",
+        effects=FaultEffects(),
         seed=7,
         rig_error="gave up waiting for server to answer",
         outcome=Outcome.ERROR,

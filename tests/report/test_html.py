@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raidproof.record.run import RunRecord
+from raidproof.record.run import FaultRecord, RunRecord
 from raidproof.report import write_html
 from raidproof.report.cells import COLUMNS
 from raidproof.report.html import render
@@ -271,7 +271,7 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
     cycle.asked |= {evil: {evil: evil}}
     cycle.disks = {evil: {evil: evil}}
     cycle.checks = {evil: evil}
-    cycle.during = [{"fault": evil, "target": evil, "proof": evil, "lasted": evil}]
+    cycle.during = [FaultRecord(fault=evil, target=evil, proof=evil, lasted=evil)]
     run.topology = {evil: [{evil: evil}], "more": evil}
     run.command = [evil]
     page = render(run)
@@ -281,7 +281,7 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
 
 def test_what_was_wrong_all_the_while_is_told(run: RunRecord) -> None:
     run.cycles[0].during = [
-        {"fault": "degraded", "target": "disk1", "proof": "1 member missing", "lasted": "5 events behind"}
+        FaultRecord(fault="degraded", target="disk1", proof="1 member missing", lasted="5 events behind")
     ]
     page = render(run)
     assert "degraded (disk1): 1 member missing, 5 events behind" in page

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Culprit
-from raidproof.disk.cache import CacheMode
+from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
+from raidproof.fault import ClientPowerCut, Fault, FaultEffects, KernelPanic, PowerCut
 from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import Evidence
@@ -173,6 +175,10 @@ def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> 
     assert "kernel log" in cycle.reason
 
 
+def change_effects(cycle: CycleRecord, **fields: Any) -> FaultEffects:
+    return cycle.effects.model_copy(update=fields)
+
+
 def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
     judge_cycle(cycle, store.path)
     return cycle.outcome
@@ -182,7 +188,7 @@ def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle
     with (store.path / cycle.files["console server"]).open("a") as console:
         console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
     assert judged(cycle, store) is Outcome.FAIL
-    cycle.checks["alarms"] = ["Disk failure on"]
+    cycle.effects = change_effects(cycle, kernel_messages=("Disk failure on",))
     assert judged(cycle, store) is Outcome.PASS
 
 
@@ -301,32 +307,30 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: Ru
     assert "sync was asked" in str(cycle.reason)
 
 
-@pytest.mark.parametrize(
-    ("fault", "torn"), [("power-cut", True), ("client-power-cut", False), ("kernel-panic", False)]
-)
-def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: str, torn: bool) -> None:
-    cycle.policy, cycle.fault = "torn", fault
-    assert conditions_of(cycle).torn is torn
+@pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
+def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: Fault) -> None:
+    cycle.effects = fault.effects(stack_of())
+    assert conditions_of(cycle).torn is (fault.name == PowerCut.name)
 
 
 @pytest.mark.parametrize(
-    ("fault", "vers", "away_s", "once"),
+    ("restarted", "vers", "away_s", "once"),
     [
-        ("network-cut", "4.2", 10, True),
-        ("network-cut", "4.1", 10, True),
-        ("network-cut", "4.0", 10, False),
-        ("network-cut", "3", 10, False),
-        ("network-cut", "4.2", 100, False),
-        ("power-cut", "4.2", 10, False),
-        ("nfsd-restart", "4.2", 10, False),
+        (False, "4.2", 10, True),
+        (False, "4.1", 10, True),
+        (False, "4.0", 10, False),
+        (False, "3", 10, False),
+        (False, "4.2", 100, False),
+        (True, "4.2", 10, False),
     ],
 )
 def test_where_a_session_outlives_a_fault_each_request_is_done_once(
-    cycle: CycleRecord, fault: str, vers: str, away_s: int, once: bool
+    cycle: CycleRecord, restarted: bool, vers: str, away_s: int, once: bool
 ) -> None:
     for mount in cycle.effective["mounts"].values():
         mount["vers"] = vers
-    cycle.fault, cycle.fault_begun_ns, cycle.resumed_ns = fault, 10**9, (1 + away_s) * 10**9
+    cycle.effects = FaultEffects(nfsd_restarted=restarted)
+    cycle.fault_begun_ns, cycle.resumed_ns = 10**9, (1 + away_s) * 10**9
     assert conditions_of(cycle).exactly_once is once
 
 
@@ -420,15 +424,15 @@ def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore,
     assert cycle.reason.endswith("blamed on kernel")
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [("power-cut", Outcome.PASS), ("member-fails", Outcome.FAIL)])
+@pytest.mark.parametrize(("away", "outcome"), [(True, Outcome.PASS), (False, Outcome.FAIL)])
 def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
-    store: RunStore, cycle: CycleRecord, fault: str, outcome: Outcome
+    store: RunStore, cycle: CycleRecord, away: bool, outcome: Outcome
 ) -> None:
     waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
     say(store, cycle, "client1", waits)
     (store.path / "away.log").write_text(waits)
     cycle.files["server away client1"] = "away.log"
-    cycle.fault = fault
+    cycle.effects = change_effects(cycle, server_away=away)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is outcome
 

@@ -18,24 +18,13 @@ from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, 
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.fault import (
-    CleanReboot,
-    ClientPowerCut,
-    Fault,
-    FaultContext,
-    KernelPanic,
-    NfsdRestart,
-    PowerCut,
-    allowed_by,
-)
-from raidproof.fault.array import Lasting
-from raidproof.fault.fault import FaultEvent
+from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.mountstats import calls
 from raidproof.monitor.recording import fetched
-from raidproof.record.run import ControlSpec, CycleRecord, Throughput
+from raidproof.record.run import ControlSpec, CycleRecord, FaultRecord, Throughput
 from raidproof.run.replies import ReplyWatch
 from raidproof.storage.array import Array, Identity, holders_of_old_data, serial_of
 from raidproof.storage.filesystem.state import read_write_back
@@ -96,21 +85,15 @@ def fault_of(spec: CycleSpec) -> Fault | None:
     """Return the fault that a cycle asks for.
 
     Raises:
-        RequestError: there is none of that name.
+        RequestError: there is none of that name, or it needs more than ``policy`` and ``seed``.
     """
     if not isinstance(spec.fault, str):
         return spec.fault
-    faults: dict[str, Fault | None] = {
-        PowerCut.name: PowerCut(spec.policy, spec.seed),
-        ClientPowerCut.name: ClientPowerCut(spec.policy, spec.seed),
-        CleanReboot.name: CleanReboot(),
-        KernelPanic.name: KernelPanic(),
-        NfsdRestart.name: NfsdRestart(),
-        NO_FAULT: None,
-    }
-    if spec.fault not in faults:
-        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
-    return faults[spec.fault]
+    if spec.fault == NO_FAULT:
+        return None
+    if spec.fault not in FAULTS:
+        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, [NO_FAULT, *FAULTS]))
+    return FAULTS[spec.fault].by_name(spec.policy, spec.seed)
 
 
 class CycleFiles:
@@ -145,7 +128,7 @@ class MemberWatch:
     def begin(self, condition: Fault) -> None:
         """Let something be wrong from now on."""
         begun = moment(self.context.lab.server)
-        self.record.during.append(said_of(condition.inject(self.context)))
+        self.record.during.append(self._said_of(condition))
         self._conditions.append((condition, begun))
 
     def start(self) -> None:
@@ -166,9 +149,8 @@ class MemberWatch:
             "absent": sorted(self._array.expected_deviation.absent),
         }
         for number, (condition, begun) in enumerate(self._conditions):
-            if isinstance(condition, Lasting):
-                said = said_until_off(self.context.lab.server, begun)
-                self.record.during[number]["lasted"] = condition.lasted(self.context, members, said)
+            said = said_until_off(self.context.lab.server, begun)
+            self.record.during[number].lasted = condition.lasted(self.context, members, said)
 
     def after_assembly(self) -> None:
         """Note which members md works with, before anything could be rebuilt."""
@@ -196,6 +178,15 @@ class MemberWatch:
         self._look("end", online=True)
         self.record.checks["members"]["renewed"] = sorted(self._array.expected_deviation.renewed)
 
+    def _said_of(self, condition: Fault) -> FaultRecord:
+        injected = condition.inject(self.context)
+        return FaultRecord(
+            fault=injected.fault,
+            target=injected.target,
+            proof=injected.proof,
+            effects=condition.effects(self.context.stack.spec),
+        )
+
     @property
     def _array(self) -> Array:
         return self.context.stack.array
@@ -205,11 +196,6 @@ class MemberWatch:
         found = self._array.identities(online=online)
         self.record.checks["members"][when] = {serial: one.model_dump() for serial, one in found.items()}
         return found
-
-
-def said_of(injected: FaultEvent) -> dict[str, str]:
-    """Return what a record says of a condition."""
-    return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -311,16 +297,12 @@ class Cycle:
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
         self.record.workload["left_out"] = left_out
-        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._allow_errors()})
+        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._endured()})
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
-        faults = (*self.spec.during, self.fault)
-        self.record.explanation = next(filter(None, (getattr(one, "explains", None) for one in faults)), None)
         for condition in self.spec.during:
             self._say(condition.name)
             self.members.begin(condition)
-        alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
-        self.record.checks["alarms"] = alarms
         self.members.start()
         written = read_write_back(self.lab.server, self.stack.filesystem.state())
         self.record.checks["write back"] = written.model_dump(mode="json")
@@ -366,12 +348,10 @@ class Cycle:
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
-    def _allow_errors(self) -> tuple[int, ...]:
-        """Note the errors of which clients may be told, and return those at which the ledger goes on."""
-        allowed = [sorted(allowed_by(one, self.context)) for one in self.spec.during]
-        self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
-        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.context)) if self.fault else []
-        return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
+    def _endured(self) -> tuple[int, ...]:
+        """Return the errors at which the ledger goes on: those of which clients may be told."""
+        told = (one.effects(self.spec.stack).errors for one in self.spec.during)
+        return tuple(sorted(self.record.effects.errors.union(*told)))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
@@ -398,8 +378,7 @@ class Cycle:
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
         self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
-        if self.victim in self.lab.clients:
-            self.record.lost_power = [injected.target]
+        self.record.fault_target = injected.target
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:
             # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.

@@ -230,7 +230,7 @@ def of_lies(cycle: CycleRecord, history: History, directory: Path, conditions: C
         seen_ns=cycle.resumed_ns if cycle.recovery.assemble_s is not None else None,
         torn=conditions.torn,
         unheard=cycle.lost_power,
-        unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
+        unsure=conditions.allowed_errors | conditions.allowed_by_fault,
     )
     return blamed(conditions, balance.losses, lost)
 

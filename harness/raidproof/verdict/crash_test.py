@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from raidproof.core.blame import Blame, Culprit, blamed_as
-from raidproof.disk.cache import CacheMode
+from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
@@ -16,7 +16,7 @@ from raidproof.record.run import BIN_MS, CycleRecord, Evidence, RunRecord, Suite
 from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
-from raidproof.verdict.cell import MEMORY_LOST, conclude_plan, judge_cells
+from raidproof.verdict.cell import conclude_plan, judge_cells
 from raidproof.verdict.contract import (
     Conditions,
     judge_age,
@@ -35,15 +35,10 @@ from raidproof.workload.history import History, WorkerSpec, read_replies
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
 
-RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
-"""Faults after which another instance of nfsd answers."""
-TEARS = "power-cut"
 SESSIONS = ("4.1", "4.2")
 """Versions of NFS that have them."""
 LEASE_S = 90.0
 """What a server grants by default."""
-AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
-"""Faults that keep the server from clients for a while."""
 
 
 class Least(NamedTuple):
@@ -150,13 +145,11 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     cycle.verdicts += causes
     logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
             if name.startswith("console ")]  # fmt: skip
-    panic = cycle.fault == "kernel-panic"
-    asked_for = cycle.checks.get("alarms", ())
     waited = lines_of_waiting(cycle, directory)
-    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for, waited=waited))
+    cycle.verdicts.append(judge_kernel_logs(logs, asked_for=kernel_messages(cycle), waited=waited))
     if "wire" in cycle.files:
         exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
-        cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
+        cycle.verdicts += judge_restart(exchanges, restarted=cycle.effects.nfsd_restarted)
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
     measure_first_io(cycle)
@@ -184,10 +177,10 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             before_ns=before_ns,
             seen_ns=until_ns,
             resumed_ns=cycle.resumed_ns,
-            restarted_ns=cycle.resumed_ns if cycle.fault in RESTARTED else None,
+            restarted_ns=cycle.resumed_ns if cycle.effects.nfsd_restarted else None,
             torn=conditions.torn,
             unheard=cycle.lost_power,
-            unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
+            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         setattr(cycle, place, evidence)
         if place == "on_server" and (calls := cycle.checks.get("calls")) is not None:
@@ -255,12 +248,17 @@ def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
     path = directory / cycle.files.get("console server", "no console")
     if not path.is_file():
         return None
-    return judge_wrecks(path.read_text(errors="replace"), panic_asked_for=cycle.fault == "kernel-panic")
+    return judge_wrecks(path.read_text(errors="replace"), asked_for=kernel_messages(cycle))
+
+
+def kernel_messages(cycle: CycleRecord) -> list[str]:
+    """Return patterns of the lines that the faults of a cycle make kernels say."""
+    return [pattern for effects in cycle.all_effects for pattern in effects.kernel_messages]
 
 
 def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
     """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
-    if cycle.fault not in AWAY:
+    if not cycle.effects.server_away:
         return frozenset()
     paths = (directory / path for name, path in cycle.files.items() if name.startswith("server away "))
     return frozenset().union(*(blocked(path.read_text(errors="replace")) for path in paths))
@@ -321,19 +319,20 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
-        memory_lost=cycle.fault in MEMORY_LOST,
-        # Only what takes the server's power makes its disks tear anything.
-        torn=cycle.policy == "torn" and cycle.fault == TEARS,
+        memory_lost=cycle.effects.server_memory_lost,
+        torn=cycle.effects.caches is CutPolicy.TORN,
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
-        explanation=cycle.explanation,
+        explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
         spoilt=spoilt_by(cycle.disks),
-        allowed_errors=frozenset(cycle.allowed_errors),
-        allowed_by_fault=frozenset(cycle.allowed_by_fault),
+        allowed_errors=frozenset().union(*(one.effects.errors for one in cycle.during)),
+        allowed_by_fault=cycle.effects.errors,
         fault_begun_ns=cycle.fault_begun_ns,
         exactly_once=exactly_once(cycle),
         write_back_s=longest_s(cycle),
-        faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
+        lease_lost=any(one.lease_lost for one in cycle.all_effects),
+        unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
+        content_changed=any(one.content_changed for one in cycle.all_effects),
     )
 
 
@@ -344,7 +343,7 @@ def exactly_once(cycle: CycleRecord) -> bool:
     lease does not expire.
     """
     mounts = list(cycle.effective.get("mounts", {}).values())
-    if cycle.fault in RESTARTED or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+    if cycle.effects.nfsd_restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
         return False
     begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
     lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)

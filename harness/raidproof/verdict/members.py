@@ -8,15 +8,6 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import Identity, stale
 from raidproof.verdict.contract import Conditions
 
-UNREADABLE = frozenset({"latent-sector-during-rebuild", "second-member-fails"})
-"""Faults that md answers with a list of blocks which it cannot read: a drive gave errors that a rebuild met."""
-ROTTEN = frozenset({"silent-corruption", "corrupted-at-rest"})
-"""Faults that leave stripes which differ and that no resync knows of.
-
-A power cut or a panic is none. Copies and parity may differ after it, but that is what the resync is for, which has
-ended when the check begins (`Array.scrub`); nor is the write hole, which spoils what a rebuild then makes consistent.
-"""
-
 COPIES = "copies of a mirror"
 """The class of differences that md allows, and that nothing in a scrub tells from those that it does not."""
 
@@ -51,15 +42,16 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions, mirrors: C
         words = "; ".join(f"{serial}: {where}" for serial, where in unreadable.items())
         reason = f"md knows of blocks that it cannot read (first sector, count): {words}"
         # They were made unreadable on purpose: that md knows of them is then what it owes.
-        outcome = Outcome.PASS if conditions.faults & UNREADABLE else Outcome.FAIL
+        outcome = Outcome.PASS if conditions.unreadable_blocks else Outcome.FAIL
         return Verdict(checker=name, outcome=outcome, reason=reason, blame=fault_of(conditions))
     counted: dict[str, int] = check["mismatch_cnt"]
     if differing := {device: count for device, count in counted.items() if count}:
         reason = f"mismatch_cnt in sectors: {differing}"
         if left := check.get("repaired"):
             reason += f"; after a repair: {left}"
-            if conditions.faults & ROTTEN and not any(left.values()):
-                # It was made to differ, so that this is what a scrub is for.
+            if conditions.content_changed and not any(left.values()):
+                # It was made to differ, so that this is what a scrub is for. A power cut or a panic is no excuse: what
+                # differs after it the resync puts right, which has ended when the check begins (`Array.scrub`).
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
             if set(differing) <= set(mirrors) and not any(left.values()) and not conditions.broken_drives:
                 reason = f"{reason}; md allows copies to differ where a page changed under write-back (md(4))"
