@@ -24,7 +24,8 @@ def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
     (said,) = ended.record.during
     assert said.fault == condition.name
     assert said.lasted
-    assert ended.record.checks["array"]["degraded"] == {}
+    assert ended.record.observed.array is not None
+    assert ended.record.observed.array.degraded == {}
 
 
 @pytest.mark.parametrize(

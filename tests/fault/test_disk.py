@@ -31,6 +31,7 @@ from raidproof.fault.disk import (
     blocks_with,
 )
 from raidproof.lab.lab import Lab
+from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.array.array import Upkeep
@@ -277,6 +278,6 @@ def test_what_was_made_to_differ_must_be_found_and_repaired(
     explanation: Blame | None, left: int, outcome: Outcome
 ) -> None:
     conditions = Conditions(export_sync=True, explanation=explanation, content_changed=explanation is not None)
-    check: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"md0": 8}, "unchecked": {}, "repaired": {"md0": left}}
+    check = ArraySeen(mismatch_cnt={"md0": 8}, repaired={"md0": left})
     assert judge_array(check, conditions).outcome is outcome
     assert fault_of(conditions) == (explanation or Blame(culprit=Culprit.STACK))

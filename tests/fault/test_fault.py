@@ -17,6 +17,7 @@ from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FAULTS, CleanReboot, Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CycleRecord, RunStore
+from raidproof.record.observation import Files
 from raidproof.record.older import EFFECTS
 from raidproof.record.outcome import Outcome
 from raidproof.run import campaign as module
@@ -148,9 +149,8 @@ def as_recorded(_lab: object, _spec: CycleSpec, record: CycleRecord, _run: Path)
     seen = before.model_dump(exclude={"name", "title", "fault", "effects", "verdicts", "outcome", "reason"})
     for field in seen:
         setattr(record, field, getattr(before, field))
-    record.files = {what: str(RECORDED / path) for what, path in before.files.items()} | {
-        "console server": str(console)
-    }
+    paths = {what: str(RECORDED / str(getattr(before.files, what))) for what in ("history", "on_server", "on_client")}
+    record.files = Files(**paths, consoles={"server": str(console)})
 
 
 def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from raidproof.record.observation import Files, Observations, RepliesSeen
 from raidproof.record.run import FaultRecord, RunRecord
 from raidproof.report import write_html
 from raidproof.report.cells import COLUMNS
@@ -267,10 +268,10 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
     evil = f"<script>alert(1)</script>{text}'\"><img src=x>\x1b"
     cycle = run.cycles[1]
     cycle.title = cycle.reason = cycle.rig_error = cycle.fault = cycle.cache_mode = run.run = run.reason = evil
-    cycle.files = {evil: f"javascript:{evil}"}
+    cycle.files = Files(consoles={evil: f"javascript:{evil}"})
     cycle.asked |= {evil: {evil: evil}}
     cycle.disks = {evil: {evil: evil}}
-    cycle.checks = {evil: evil}
+    cycle.observed = Observations(export=[evil], calls={evil: {evil: 1}}, replies=RepliesSeen(why_not=evil))
     cycle.during = [FaultRecord(fault=evil, target=evil, proof=evil, lasted=evil)]
     run.topology = {evil: [{evil: evil}], "more": evil}
     run.command = [evil]

@@ -16,6 +16,7 @@ from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.guest.ledger_writer import GARBAGE
 from raidproof.record import ControlSpec, CycleRecord, RunStore
+from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.verdict import crash_test as module
 from raidproof.verdict.crash_test import judge_cycle
@@ -43,7 +44,7 @@ class Judged:
 
     def hold(self, key: str, state: int) -> None:
         """Let the first block of a worker be found in another state on the server."""
-        path = self.store.path / self.cycle.files["on_server"]
+        path = self.store.path / (self.cycle.files.on_server or "none")
         found = json.loads(path.read_text())
         next(one for name, one in sorted(found.items()) if key in name)["blocks"][0] = state
         path.write_text(json.dumps(found))
@@ -60,10 +61,10 @@ class Judged:
 
     def say(self, machine: str, line: str) -> None:
         """Let a kernel say a line, which a client's says while the server is away."""
-        with (self.store.path / self.cycle.files[f"console {machine}"]).open("a") as console:
+        with (self.store.path / self.cycle.files.consoles[machine]).open("a") as console:
             console.write(f"{line}\n")
         (self.store.path / "away.log").write_text(f"{line}\n")
-        self.cycle.files["server away client1"] = "away.log"
+        self.cycle.files.away["client1"] = "away.log"
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def kernel_messages(judged: Judged) -> None:
 
 def member_missing(judged: Judged) -> None:
     judged.cycle.fault_begun_ns = 1
-    path = judged.store.path / judged.cycle.files["on_server"]
+    path = judged.store.path / (judged.cycle.files.on_server or "none")
     seen = Observation(end=End.READ, found=json.loads(path.read_text()), degraded={"/dev/md0": 1})
     ends = []
     for missing in (False, True):
@@ -135,13 +136,13 @@ def member_missing(judged: Judged) -> None:
 
 
 def unreadable_blocks(judged: Judged) -> None:
-    judged.cycle.checks["array"]["bad_blocks"] = {"disk1": "512000 8"}
+    judged.cycle.observed.array = ArraySeen(mismatch_cnt={"/dev/md0": 0}, bad_blocks={"disk1": "512000 8"})
     assert judged.ends() is Outcome.FAIL
     assert judged.ends(unreadable_blocks=True) is Outcome.PASS
 
 
 def content_changed(judged: Judged) -> None:
-    judged.cycle.checks["array"] |= {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}}
+    judged.cycle.observed.array = ArraySeen(mismatch_cnt={"/dev/md0": 8}, repaired={"/dev/md0": 0})
     assert judged.ends() is Outcome.FAIL
     assert judged.ends(content_changed=True) is Outcome.PASS
 

@@ -1,6 +1,7 @@
 """Records of before: what they say in other words is put into the words of today, in this file alone.
 
-Before faults declared their effects, the judge knew the faults by name.
+Before faults declared their effects, the judge knew the faults by name. Before observations had models, `checks` and
+`files` were mappings whose keys were words.
 """
 
 from collections.abc import Mapping
@@ -70,4 +71,32 @@ def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
         }
         for condition in new.get("during", ())
     ]
+    return new
+
+
+_FIELDS = {"old data": "old_data", "write back": "write_back", "write log": "write_log", "read back": "read_back"}
+_AWAY_OF, _CONSOLE_OF, _FIO = "server away ", "console ", "fio"
+
+
+def with_observations(cycle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a cycle with what was observed, where the record has it by words."""
+    new = dict(cycle)
+    if "checks" in new:
+        new["observed"] = {_FIELDS.get(word, word): found for word, found in (new.pop("checks") or {}).items()}
+    if isinstance(files := new.get("files"), Mapping):
+        new["files"] = _files(files)
+    return new
+
+
+def _files(files: Mapping[str, Any]) -> dict[str, Any]:
+    new: dict[str, Any] = {}
+    for word, path in files.items():
+        if word.startswith(_AWAY_OF):
+            new.setdefault("away", {})[word.removeprefix(_AWAY_OF)] = path
+        elif word.startswith(_CONSOLE_OF):
+            new.setdefault("consoles", {})[word.removeprefix(_CONSOLE_OF)] = path
+        elif word.startswith(_FIO) and isinstance(path, str):
+            new.setdefault("fio", []).append(path)
+        else:
+            new[_FIELDS.get(word, word)] = path
     return new

@@ -1,4 +1,7 @@
-"""The schema of a run: crash tests, cells, suites. ``SCHEMA`` rises whenever a field changes its meaning."""
+"""The schema of a run: crash tests, cells, suites. ``SCHEMA`` rises whenever a field changes its meaning.
+
+What a field said of before in another form is read by `raidproof.record.older`.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +13,8 @@ from raidproof.core.blame import Cause, Culprit, expected_blame
 from raidproof.fault.effects import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Strict
 from raidproof.record.environment import Environment
-from raidproof.record.older import with_effects
+from raidproof.record.observation import Files, Observations
+from raidproof.record.older import with_effects, with_observations
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.workload.suite.place import SuiteOutcome
 
@@ -207,8 +211,8 @@ class CycleRecord(Strict):
     """When clients could be served again: an acknowledgement between the fault and this was still on its way."""
     seed: int
     control: ControlSpec | None = None
-    files: dict[str, str] = Field(default_factory=dict)
-    """Raw observations, by what they are, relative to the run's directory."""
+    files: Files = Field(default_factory=Files)
+    """Raw observations."""
     workers: list[dict[str, Any]] = Field(default_factory=list)
     ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
@@ -219,8 +223,8 @@ class CycleRecord(Strict):
     """From the fault until everything had been checked."""
     disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The engine's counters by member disk."""
-    checks: dict[str, Any] = Field(default_factory=dict)
-    """What file system, array and kernel log checks found, unjudged."""
+    observed: Observations = Field(default_factory=Observations)
+    """Everything else that was seen, unjudged."""
     rig_error: str | None = None
     not_effective: str | None = None
     """Where the system accepted a request and did something else."""
@@ -240,7 +244,9 @@ class CycleRecord(Strict):
     @model_validator(mode="before")
     @classmethod
     def _of_an_older_record(cls, value: Any) -> Any:
-        return with_effects(value) if isinstance(value, dict) and "effects" not in value else value
+        if not isinstance(value, dict):
+            return value
+        return with_observations(value if "effects" in value else with_effects(value))
 
     @property
     def all_effects(self) -> list[FaultEffects]:

@@ -212,7 +212,7 @@ class Campaign:
             self.discard_lab()
         except RequirementMissing as error:
             record.requirement_missing = str(error)
-            if "write log" in record.files:  # it was found out with a stack standing and clients at work
+            if record.files.write_log is not None:  # it was found out with a stack standing and clients at work
                 self.discard_lab()
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
