@@ -21,4 +21,5 @@ SLOW = pytest.mark.exhaustive
 )
 def test_policy_keeps_every_promise(cycle: Cycle, policy: str, cache_mode: CacheMode) -> None:
     ended = cycle(raid5(policy), cache_mode=cache_mode).must_keep_every_promise()
-    assert ended.record.checks["array"]["mismatch_cnt"] == {"/dev/md0": 0}
+    assert ended.record.observed.array is not None
+    assert ended.record.observed.array.mismatch_cnt == {"/dev/md0": 0}

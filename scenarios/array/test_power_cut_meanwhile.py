@@ -24,9 +24,10 @@ REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
 def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
     """Claim that the power went while this was so, and that the array was whole in the end."""
     (said,) = ended.record.during
-    assert said["fault"] == condition.name
-    assert said["lasted"]
-    assert ended.record.checks["array"]["degraded"] == {}
+    assert said.fault == condition.name
+    assert said.lasted
+    assert ended.record.observed.array is not None
+    assert ended.record.observed.array.degraded == {}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_degraded_raid5_with_a_write_hole_starts_if_that_is_asked(cycle: Cycle, 
     # What it loses, a block or the end of the file system's log, is up to the instant of the cut.
     ended = cycle(raid5(policy), during=[Degraded("disk1", starts_dirty=True)])
     assert ended.record.recovery.assemble_s is not None
-    assert ended.record.during[0]["lasted"]
+    assert ended.record.during[0].lasted
     bad = [verdict for verdict in ended.record.verdicts if verdict.outcome is not Outcome.PASS]
     assert [verdict for verdict in bad if verdict.checker in {"array", "members"}] == []
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.fault import FaultContext, FaultEvent
+from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.storage.stack import StackSpec
 
 DEADLINE_S = 30.0
 TIME_BASE_S = 1
@@ -12,13 +13,14 @@ TIME_BASE_S = 1
 
 
 @dataclass(frozen=True)
-class BitmapSettled:
+class BitmapSettled(Fault):
     """All marks are gone. A new array has every region marked, the first 14 s if nothing is done."""
 
     name: ClassVar[str] = "bitmap-settled"
 
-    def victim(self, context: FaultContext) -> None:
-        """No machine goes down."""
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Excuse nothing."""
+        return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let md clear marks sooner, from now on, and wait until it has."""

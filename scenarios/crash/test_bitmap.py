@@ -107,7 +107,9 @@ def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(cycle: Cyc
     early_known = campaign.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
     stack = stack_of(bitmap_chunk=REGION)
     ended = cycle(stack, during=[BitmapSettled()], ledger_seconds=SECONDS).must_keep_every_promise()
-    assert {one["region_size"] for one in ended.record.checks["members"]["bitmaps"].values()} == {REGION}
+    members = ended.record.observed.members
+    assert members is not None
+    assert {one.region_size for one in (members.bitmaps or {}).values()} == {REGION}
     seen = judged(source_of(campaign.store, ended.record.name), early_known=early_known)
     assert seen["states"] == STATES
     assert seen["differ"]

@@ -47,5 +47,5 @@ def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: 
 
 def test_nothing_is_lost_on_used_disks(cycle: Cycle) -> None:
     ended = cycle(stack_of()).must_keep_every_promise()
-    if not ended.record.checks["old data"]:
+    if not ended.record.observed.old_data:
         raise RequirementMissing("these disks have no old data of ours")

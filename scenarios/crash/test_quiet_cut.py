@@ -76,9 +76,11 @@ def cut_at_replies(
             during=during,
         )
     )
-    if why := record.checks["replies"].get("why_not"):
-        raise RequirementMissing(f"the server's replies are not seen: {why}")
-    assert record.checks["replies"]["dated"], record.checks["replies"]
+    replies = record.observed.replies
+    assert replies is not None
+    if replies.why_not:
+        raise RequirementMissing(f"the server's replies are not seen: {replies.why_not}")
+    assert replies.dated, replies
     explored, _ = explore_cycle(source_of(own.store, name), Options(budget, at_replies=True))
     assert set(explored.policies) == {"at-reply"}
     return explored

@@ -56,15 +56,17 @@ def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: Cycl
     fault = LatentSectorDuringRebuild("disk2", UNUSED, other="disk1")
     ended = cycle(stack_of(), fault=fault).must_keep_every_promise()
     assert "md lists as bad: {" in (ended.record.fault_proof or "")
-    assert set(ended.record.checks["array"]["bad_blocks"]) == {"disk1", "disk2"}
+    assert ended.record.observed.array is not None
+    assert set(ended.record.observed.array.bad_blocks) == {"disk1", "disk2"}
 
 
 def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> None:
     # RAID4 keeps all its parity on the last member.
     ended = cycle(stack_of("4"), during=[SilentCorruption("disk3", UNUSED)], fault="clean-reboot")
-    array = ended.must_keep_every_promise().record.checks["array"]
-    assert array["mismatch_cnt"] == {"/dev/md0": SilentCorruption("disk3", UNUSED).length // SECTOR}
-    assert array["repaired"] == {"/dev/md0": 0}
+    array = ended.must_keep_every_promise().record.observed.array
+    assert array is not None
+    assert array.mismatch_cnt == {"/dev/md0": SilentCorruption("disk3", UNUSED).length // SECTOR}
+    assert array.repaired == {"/dev/md0": 0}
 
 
 def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:

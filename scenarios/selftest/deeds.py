@@ -17,7 +17,7 @@ from raidproof.core.units import SECTOR
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.flaw import Flaw, FlawKind, slow_flushes
-from raidproof.fault import FaultContext, FaultEvent, PowerCut
+from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
 from raidproof.fault.array import place_of, struck
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
@@ -25,6 +25,7 @@ from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.array.array import Upkeep, create_commands
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.superblock import OFFSET
+from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
@@ -81,15 +82,16 @@ class TamperedCut(PowerCut):
 
 
 @dataclass(frozen=True)
-class Before:
+class Before(Fault):
     """Something is done when everything has been checked, before the clients begin."""
 
     deed: Deed
     places: Places = field(default_factory=dict)
     name: ClassVar[str] = "planted"
 
-    def victim(self, context: FaultContext) -> None:
-        """No machine goes down."""
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Excuse nothing: the judge is to find what was planted."""
+        return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
         self.deed(context, self.places)

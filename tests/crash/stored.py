@@ -11,7 +11,7 @@ from raidproof.crash.checker import Checker, Held
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CycleRecord, RunRecord, RunStore
-from raidproof.run.exploration import HISTORY, LOG, Source
+from raidproof.run.exploration import Source
 from raidproof.workload.history import Recorder
 from tests.crash.conftest import write_log
 from tests.crash.made_up import WORKER, FakeChecker, told, written
@@ -35,7 +35,7 @@ def store_run(path: Path, *names: str, **changes: Any) -> RunStore:
         fields = {
             "name": name, "title": f"cycle {name}", "asked": asked, "cache_mode": "volatile", "fault": "power-cut",
             "seed": 1, "workload": {"ledger": {"seed": 7}}, "workers": [WORKER.model_dump()], "ledger_begun_ns": 2500,
-            "files": {LOG: f"{name}/write.log", HISTORY: f"{name}/history"},
+            "files": {"write_log": f"{name}/write.log", "history": f"{name}/history"},
         }  # fmt: skip
         record.cycles.append(CycleRecord(**{**fields, **changes}))
     store.save(record)

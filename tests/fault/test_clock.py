@@ -5,8 +5,9 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
-from raidproof.fault import ClockStep, FaultContext, allowed_by
+from raidproof.fault import ClockStep, FaultContext, FaultEffects
 from raidproof.lab.lab import Lab
+from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 
@@ -46,5 +47,5 @@ def test_a_clock_that_stays_is_the_rigs_fault() -> None:
         ClockStep().inject(context(Server(settable=False)))
 
 
-def test_no_error_is_allowed_for_it() -> None:
-    assert allowed_by(ClockStep(), context(Server())) == frozenset()
+def test_it_excuses_nothing() -> None:
+    assert ClockStep().effects(stack_of()) == FaultEffects()

@@ -31,6 +31,7 @@ from raidproof.fault.disk import (
     blocks_with,
 )
 from raidproof.lab.lab import Lab
+from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.array.array import Upkeep
@@ -276,8 +277,7 @@ def test_rot_at_rest_changes_the_second_half_of_some_blocks(
 def test_what_was_made_to_differ_must_be_found_and_repaired(
     explanation: Blame | None, left: int, outcome: Outcome
 ) -> None:
-    faults = frozenset({SilentCorruption.name} if explanation else ())
-    conditions = Conditions(export_sync=True, explanation=explanation, faults=faults)
-    check: dict[str, Any] = {"degraded": {}, "mismatch_cnt": {"md0": 8}, "unchecked": {}, "repaired": {"md0": left}}
+    conditions = Conditions(export_sync=True, explanation=explanation, content_changed=explanation is not None)
+    check = ArraySeen(mismatch_cnt={"md0": 8}, repaired={"md0": left})
     assert judge_array(check, conditions).outcome is outcome
     assert fault_of(conditions) == (explanation or Blame(culprit=Culprit.STACK))

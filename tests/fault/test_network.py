@@ -10,6 +10,8 @@ from raidproof.fault import ClientNetworkCut, FaultContext, LeaseExpiry, MissedG
 from raidproof.fault import network as faults
 from raidproof.lab.lab import Lab
 from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import Stack
 
 
@@ -51,9 +53,9 @@ def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
         NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
-def test_only_a_soft_mount_may_tell_of_errors(labs: Any) -> None:
-    assert NetworkCut().allows(context(labs)) == frozenset()
-    assert NetworkCut().allows(context(labs, "soft")) == {EIO, ETIMEDOUT}
+def test_only_a_soft_mount_may_tell_of_errors() -> None:
+    assert NetworkCut().effects(stack_of()).errors == frozenset()
+    assert NetworkCut().effects(stack_of(mount=MountSpec(recovery="soft"))).errors == {EIO, ETIMEDOUT}
 
 
 def test_a_lease_is_over_when_another_client_gets_the_lock(labs: Any) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.fault import FaultContext, FilesystemFull, InodesExhausted, allowed_by
+from raidproof.fault import FaultContext, FilesystemFull, InodesExhausted
 from raidproof.lab.lab import Lab
+from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 
@@ -106,4 +107,4 @@ def test_inodes_without_number_are_refused() -> None:
 
 @pytest.mark.parametrize("fault", [FilesystemFull(), InodesExhausted()])
 def test_clients_may_be_told_that_there_is_no_room(fault: FilesystemFull | InodesExhausted) -> None:
-    assert allowed_by(fault, context(Server())) == {ENOSPC}
+    assert fault.effects(stack_of()).errors == {ENOSPC}

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Culprit
+from raidproof.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Repeat
 from raidproof.record.environment import Environment, MachineRecord
+from raidproof.record.observation import ArraySeen, Files, Observations
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import (
     BlockClass,
@@ -19,6 +21,7 @@ from raidproof.record.run import (
     Throughput,
     Timeline,
 )
+from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.cell import conclude_plan, judge_cells
 
 SERIALS = ("disk0", "disk1", "disk2", "disk3")
@@ -82,13 +85,12 @@ def cycle(
         cache_mode=cache,
         seed=7,
         throughput=Throughput(sequential_write_mb_s=sequential, fsyncs_per_s=fsyncs, acknowledged_per_s=acknowledged),
-        files={"history": f"{name}/history", "console server": f"{name}/console-server.log"},
+        files=Files(history=f"{name}/history", consoles={"server": f"{name}/console-server.log"}),
         ledger_seconds=3.0004,
         verified_s=8.34,
-        checks={
-            "filesystem": {"tool": "xfs_repair -n", "clean": True, "complaints": []},
-            "array": {"mismatch_cnt": 0},
-        },
+        observed=Observations(
+            filesystem=FilesystemCheck(outcome="clean", status=0), array=ArraySeen(mismatch_cnt={"/dev/md0": 0})
+        ),
         **rest,
     )
 
@@ -200,6 +202,7 @@ def error_row() -> CycleRecord:
         asked=asked(sync=True),
         cache_mode="volatile",
         fault="power-cut",
+        effects=FaultEffects(),
         seed=7,
         rig_error="gave up waiting for server to answer",
         outcome=Outcome.ERROR,

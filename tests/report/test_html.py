@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raidproof.record.run import RunRecord
+from raidproof.record.observation import Files, Observations, RepliesSeen
+from raidproof.record.run import FaultRecord, RunRecord
 from raidproof.report import write_html
 from raidproof.report.columns import columns
 from raidproof.report.html import render
@@ -267,11 +268,11 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
     evil = f"<script>alert(1)</script>{text}'\"><img src=x>\x1b"
     cycle = run.cycles[1]
     cycle.title = cycle.reason = cycle.rig_error = cycle.fault = cycle.cache_mode = run.run = run.reason = evil
-    cycle.files = {evil: f"javascript:{evil}"}
+    cycle.files = Files(consoles={evil: f"javascript:{evil}"})
     cycle.asked |= {evil: {evil: evil}}
     cycle.disks = {evil: {evil: evil}}
-    cycle.checks = {evil: evil}
-    cycle.during = [{"fault": evil, "target": evil, "proof": evil, "lasted": evil}]
+    cycle.observed = Observations(export=[evil], calls={evil: {evil: 1}}, replies=RepliesSeen(why_not=evil))
+    cycle.during = [FaultRecord(fault=evil, target=evil, proof=evil, lasted=evil)]
     run.topology = {evil: [{evil: evil}], "more": evil}
     run.command = [evil]
     page = render(run)
@@ -281,7 +282,7 @@ def test_whatever_a_record_says_is_text(run: RunRecord, text: str) -> None:
 
 def test_what_was_wrong_all_the_while_is_told(run: RunRecord) -> None:
     run.cycles[0].during = [
-        {"fault": "degraded", "target": "disk1", "proof": "1 member missing", "lasted": "5 events behind"}
+        FaultRecord(fault="degraded", target="disk1", proof="1 member missing", lasted="5 events behind")
     ]
     page = render(run)
     assert "degraded (disk1): 1 member missing, 5 events behind" in page

@@ -45,10 +45,9 @@ def test_a_name_must_do_for_a_directory(name: str) -> None:
         spec(name=name)
 
 
-def test_observations_are_entered_in_the_record(tmp_path: Path) -> None:
-    one = record()
-    CycleFiles(one, tmp_path, "x").write("on_server", "on-server.json", "{}")
-    assert (tmp_path / one.files["on_server"]).read_text() == "{}"
+def test_a_record_names_files_by_their_paths_in_the_run(tmp_path: Path) -> None:
+    assert CycleFiles(tmp_path, "x").write("on-server.json", "{}") == "x/on-server.json"
+    assert (tmp_path / "x" / "on-server.json").read_text() == "{}"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Fake:
     def ledger(self) -> Any:
         def scan(machine: Any, root: str) -> dict[str, Any]:
             self.did.append(f"scan on {machine.name} of {root}")
-            return {}
+            return {"bytes": 0, "calls": 0}
 
         return SimpleNamespace(scan=scan, root="/mnt/ledger", heard_since=lambda _: True)
 
@@ -80,7 +80,7 @@ def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cy
     one.record = record(name)
     one.record.recovery = Recovery()
     one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
-    one.files = CycleFiles(one.record, folder, name)
+    one.files = CycleFiles(folder, name)
     one.stack, one.context = fake.stack(), None  # type: ignore[assignment]
     one.victim, one.fault = fake.server, None
     one.members = SimpleNamespace(  # type: ignore[assignment]
@@ -97,7 +97,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 class Counted:
     def _asdict(self) -> dict[str, int]:
-        return {}
+        return {"bytes": 0, "calls": 0}
 
 
 def heals(fake: Fake) -> Any:
@@ -138,7 +138,7 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
         raise Stop
 
     monkeypatch.setattr(module, "Ledger", ledger)
-    monkeypatch.setattr(Cycle, "_allow_errors", lambda _: ())
+    monkeypatch.setattr(Cycle, "_endured", lambda _: ())
     asked = LedgerSpec()
     for name in ("one", "two", "one"):
         with pytest.raises(Stop):

@@ -34,7 +34,9 @@ def test_a_dirty_degraded_array_is_started_only_if_that_is_asked(tmp_path: Path)
     assert source_of(store, starts_dirty=True).starts_dirty
 
 
-@pytest.mark.parametrize(("during", "since"), [([], 4000), ([{"fault": "degraded"}], 0)])
+@pytest.mark.parametrize(
+    ("during", "since"), [([], 4000), ([{"fault": "degraded", "target": "disk1", "proof": ""}], 0)]
+)
 def test_a_fault_explains_nothing_that_came_before_it(
     tmp_path: Path, during: list[dict[str, str]], since: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import wall_clock
+from raidproof.fault import FaultEffects
 from raidproof.plan.cell import Cell, Matrix, matrix_of
 from raidproof.plan.forecast import CUT_S
 from raidproof.plan.plan import read_plan
@@ -69,6 +70,7 @@ class FakeCampaign:
         failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
         one = CycleRecord(
             name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
+            effects=FaultEffects(),
             outcome=self.control_ends if spec.control else self.cycle_ends, rig_error=failed, control=spec.control,
             reason="so",
         )  # fmt: skip

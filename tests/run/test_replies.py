@@ -13,6 +13,7 @@ from raidproof.core.waiting import now_ns, realtime_ahead_ns
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, GROUPS, ISSUE
 from raidproof.lab.lab import Lab
 from raidproof.monitor.capture import CLOCK_SET_NS, Reply, tapping
+from raidproof.record.observation import RepliesSeen, ReportDelay
 from raidproof.run import replies as module
 from raidproof.run.replies import ReplyWatch, replied, summary
 from raidproof.workload.history import Ended, Operation, Recorder, WorkerSpec, read_replies
@@ -98,9 +99,9 @@ def test_the_clients_own_stamp_dates_what_was_received_together_and_ends_nothing
 def test_the_summary_says_how_many_and_how_much_later_the_reports_came() -> None:
     operations = [operation(ended=1_000_000), operation(sequence=1, ended=5_000_000), operation(sequence=2)]
     said = summary(operations, {(0, 0): 500_000, (0, 1): 1_000_000})
-    assert (said["dated"], said["of"]) == (2, 3)
-    assert said["reported_later_ms"] == {"least": 0.5, "median": 2.25, "most": 4.0}
-    assert summary(operations, {}) == {"dated": 0, "of": 3}
+    assert (said.dated, said.of) == (2, 3)
+    assert said.reported_later_ms == ReportDelay(least=0.5, median=2.25, most=4.0)
+    assert summary(operations, {}) == RepliesSeen(dated=0, of=3)
 
 
 class FakeTap:
@@ -155,8 +156,8 @@ def test_what_clients_did_is_dated_when_they_have_ended(
     with watch.watching(tmp_path / "history"):
         record_history(tmp_path / "history", begun, begun + 9_000_000)
     watch.finish()
-    assert watch.seen["dated"] == watch.seen["of"] == 1
-    assert watch.seen["writes"] == {"FILE_SYNC": 1}
+    assert watch.seen.dated == watch.seen.of == 1
+    assert watch.seen.writes == {"FILE_SYNC": 1}
     assert watch.found is not None
     (key, dated), *others = read_replies(watch.found).items()
     assert (key, others, tap.discarded) == ((0, 0), [], True)
@@ -170,7 +171,7 @@ def test_a_capture_that_lost_packets_dates_nothing_and_is_kept(
     with watch.watching(tmp_path / "history"):
         record_history(tmp_path / "history", 1, 2)
     watch.finish()
-    assert (watch.found, watch.seen, tap.discarded) == (None, {"why_not": "the capture lost 3 packets"}, False)
+    assert (watch.found, watch.seen, tap.discarded) == (None, RepliesSeen(why_not="the capture lost 3 packets"), False)
 
 
 def test_without_a_capture_clients_work_all_the_same(
@@ -181,7 +182,7 @@ def test_without_a_capture_clients_work_all_the_same(
     with watch.watching(tmp_path / "history"):
         pass
     watch.finish()
-    assert (watch.found, watch.seen) == (None, {"why_not": "no dumpcap"})
+    assert (watch.found, watch.seen) == (None, RepliesSeen(why_not="no dumpcap"))
 
 
 def test_a_capture_that_does_not_begin_is_ended_and_clients_work(
@@ -191,7 +192,7 @@ def test_a_capture_that_does_not_begin_is_ended_and_clients_work(
     with watch.watching(tmp_path / "history"):
         pass
     watch.finish()
-    assert (watch.found, watch.seen, tap.discarded) == (None, {"why_not": "no ring"}, True)
+    assert (watch.found, watch.seen, tap.discarded) == (None, RepliesSeen(why_not="no ring"), True)
 
 
 def test_what_goes_wrong_meanwhile_is_told_and_the_capture_ends(

@@ -4,6 +4,8 @@ import pytest
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.flaw import FlawKind
+from raidproof.disk.messages import Counters
+from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.blame import LEAST_SYNCS, judge_flushes, spoilt_by
 from raidproof.verdict.contract import Conditions
@@ -15,7 +17,10 @@ MISPLACED = Blame(
     members=("disk0",),
     detail="3 writes to disk0 were put elsewhere",
 )
-BEFORE: dict[str, Any] = {"disk0": {"writes": 50, "flushes": 9, "fua": 1}, "disk1": {"writes": 50, "flushes": 9}}
+BEFORE = {
+    "disk0": Counters("disk0", writes=50, flushes=9, fua=1),
+    "disk1": Counters("disk1", writes=50, flushes=9),
+}
 
 
 def after(**changes: dict[str, int]) -> dict[str, Any]:
@@ -72,7 +77,7 @@ def test_drives_that_were_slow_or_did_nothing_wrong_are_not() -> None:
 
 def test_drives_that_spoilt_writes_are_blamed_and_excuse_nothing() -> None:
     conditions = Conditions(export_sync=True, spoilt=MISPLACED)
-    differs = {"degraded": {}, "mismatch_cnt": {"/dev/md0": 8}, "unchecked": {}, "repaired": {"/dev/md0": 0}}
+    differs = ArraySeen(mismatch_cnt={"/dev/md0": 8}, repaired={"/dev/md0": 0})
     verdict = judge_array(differs, conditions)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.blame == conditions.blame == conditions.spoilt

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Culprit
-from raidproof.disk.cache import CacheMode
+from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
+from raidproof.fault import ClientPowerCut, Fault, FaultEffects, KernelPanic, PowerCut
 from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
+from raidproof.record.observation import Files, MembersSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import Evidence
+from raidproof.storage.array import Identity
+from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.crash_test import conclude, conclude_control, conditions_of, judge_cycle, judge_run
 from raidproof.workload.history import Ended, History, write_replies
@@ -39,7 +45,7 @@ def cycle(run: RunRecord) -> CycleRecord:
 
 
 def change(store: RunStore, cycle: CycleRecord, place: str, tamper: Callable[[dict[str, Any]], None]) -> None:
-    path = store.path / cycle.files[place]
+    path = store.path / str(getattr(cycle.files, place))
     found = json.loads(path.read_text())
     tamper(found)
     path.write_text(json.dumps(found))
@@ -166,11 +172,15 @@ def test_what_ended_early_needs_no_observation(
 
 
 def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> None:
-    with (store.path / cycle.files["console server"]).open("a") as console:
+    with (store.path / cycle.files.consoles["server"]).open("a") as console:
         console.write("BUG: unable to handle page fault for address: 0000000000001000\n")
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "kernel log" in cycle.reason
+
+
+def change_effects(cycle: CycleRecord, **fields: Any) -> FaultEffects:
+    return cycle.effects.model_copy(update=fields)
 
 
 def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
@@ -179,10 +189,10 @@ def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
 
 
 def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CycleRecord) -> None:
-    with (store.path / cycle.files["console server"]).open("a") as console:
+    with (store.path / cycle.files.consoles["server"]).open("a") as console:
         console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
     assert judged(cycle, store) is Outcome.FAIL
-    cycle.checks["alarms"] = ["Disk failure on"]
+    cycle.effects = change_effects(cycle, kernel_messages=("Disk failure on",))
     assert judged(cycle, store) is Outcome.PASS
 
 
@@ -195,29 +205,32 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord)
         "events": 7,
         "state": "clean",
     }
-    cycle.checks["members"] = {"start": {"disk0": was}, "end": {"disk0": was}, "renewed": []}
+    cycle.observed.members = MembersSeen.model_validate({"start": {"disk0": was}, "end": {"disk0": was}})
     assert judged(cycle, store) is Outcome.PASS
-    cycle.checks["members"]["end"] = {"disk0": was | {"array_uuid": "b"}}
+    cycle.observed.members.end = {"disk0": Identity.model_validate(was | {"array_uuid": "b"})}
     assert judged(cycle, store) is Outcome.FAIL
     assert "members: disk0: the array was re-created" in cycle.reason
 
 
 def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CycleRecord) -> None:
-    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     assert judged(cycle, store) is Outcome.FAIL
     assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
 
 
 def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CycleRecord) -> None:
     change(store, cycle, "on_server", lose_a_block)
-    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "not there; blamed on the server: its export was changed" in cycle.reason
 
 
 def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecord) -> None:
-    cycle.checks["disks"] = {serial: dict(counted) for serial, counted in cycle.disks.items()}
+    cycle.observed.disks = {
+        serial: Counters(serial, writes=counted["writes"], flushes=counted["flushes"], fua=counted["fua"])
+        for serial, counted in cycle.disks.items()
+    }
     for counted in cycle.disks.values():
         counted["writes"] += 9
         counted["flushes"] += 9
@@ -233,20 +246,20 @@ def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecor
 
 def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, cycle: CycleRecord) -> None:
     cycle.not_recovered = "it does not mount"
-    cycle.checks["export"] = ["async"]
+    cycle.observed.export = ["async"]
     judge_cycle(cycle, store.path)
     assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
     assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients worked"
 
 
 def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
-    cycle.checks["filesystem"] = cycle.checks["filesystem"] | {"outcome": "damaged", "reasons": ["bad magic"]}
+    cycle.observed.filesystem = FilesystemCheck(outcome="corrupt", status=1, reasons=("bad magic",))
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
 
 
 def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: CycleRecord) -> None:
-    path = store.path / cycle.files["history"]
+    path = store.path / (cycle.files.history or "none")
     whole = History.read(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 + 3])
     part = History.read(path)
@@ -294,46 +307,44 @@ def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cy
 
 
 def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
-    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     cycle.rig_error = "a client hung"
     judge_cycle(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "sync was asked" in str(cycle.reason)
 
 
-@pytest.mark.parametrize(
-    ("fault", "torn"), [("power-cut", True), ("client-power-cut", False), ("kernel-panic", False)]
-)
-def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: str, torn: bool) -> None:
-    cycle.policy, cycle.fault = "torn", fault
-    assert conditions_of(cycle).torn is torn
+@pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
+def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: Fault) -> None:
+    cycle.effects = fault.effects(stack_of())
+    assert conditions_of(cycle).torn is (fault.name == PowerCut.name)
 
 
 @pytest.mark.parametrize(
-    ("fault", "vers", "away_s", "once"),
+    ("restarted", "vers", "away_s", "once"),
     [
-        ("network-cut", "4.2", 10, True),
-        ("network-cut", "4.1", 10, True),
-        ("network-cut", "4.0", 10, False),
-        ("network-cut", "3", 10, False),
-        ("network-cut", "4.2", 100, False),
-        ("power-cut", "4.2", 10, False),
-        ("nfsd-restart", "4.2", 10, False),
+        (False, "4.2", 10, True),
+        (False, "4.1", 10, True),
+        (False, "4.0", 10, False),
+        (False, "3", 10, False),
+        (False, "4.2", 100, False),
+        (True, "4.2", 10, False),
     ],
 )
 def test_where_a_session_outlives_a_fault_each_request_is_done_once(
-    cycle: CycleRecord, fault: str, vers: str, away_s: int, once: bool
+    cycle: CycleRecord, restarted: bool, vers: str, away_s: int, once: bool
 ) -> None:
     for mount in cycle.effective["mounts"].values():
         mount["vers"] = vers
-    cycle.fault, cycle.fault_begun_ns, cycle.resumed_ns = fault, 10**9, (1 + away_s) * 10**9
+    cycle.effects = FaultEffects(nfsd_restarted=restarted)
+    cycle.fault_begun_ns, cycle.resumed_ns = 10**9, (1 + away_s) * 10**9
     assert conditions_of(cycle).exactly_once is once
 
 
 def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CycleRecord) -> None:
     cycle.asked["export"]["sync"] = False
     change(store, cycle, "on_server", lose_a_block)
-    cycle.checks["write back"] = {"expire_s": 30, "wake_s": 5, "commit_s": 30}
+    cycle.observed.write_back = WriteBackState(expire_s=30, wake_s=5, commit_s=30)
     assert judged(cycle, store) is Outcome.PASS
     cycle.fault_at_ns = (cycle.fault_at_ns or 0) + 600 * 10**9
     assert judged(cycle, store) is Outcome.FAIL
@@ -344,7 +355,7 @@ OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Tra
 
 
 def say(store: RunStore, cycle: CycleRecord, machine: str, text: str) -> None:
-    with (store.path / cycle.files[f"console {machine}"]).open("a") as console:
+    with (store.path / cycle.files.consoles[machine]).open("a") as console:
         console.write(text)
 
 
@@ -369,7 +380,7 @@ def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleReco
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     change(store, cycle, "on_server", lose_a_block)
     assert judged(cycle, store) is Outcome.PASS
-    cycle.checks["export"] = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
+    cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     assert judged(cycle, store) is Outcome.INVALID
     assert cycle.reason.startswith("control: export: ")
 
@@ -382,7 +393,7 @@ def test_a_disk_is_blamed_for_what_its_lie_covers(
     change(store, cycle, "on_server", lose_a_block)
     done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=int(Flag.LIED)), *([] if lies else [Did(Kind.FLUSH)])]
     write_log(store.path / "write.log", done)
-    cycle.files["write log"] = "write.log"
+    cycle.files.write_log = "write.log"
     # The made-up log is of a time long before the ledger.
     monkeypatch.setattr("raidproof.verdict.blame.BEGUN_LATE_NS", 1 << 62)
     assert judged(cycle, store) is Outcome.FAIL
@@ -405,7 +416,7 @@ def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
             log.write(0, 0, 0, (at, at + 1), data)
     log.note(Kind.FLUSH, int(Flag.LIED), 0, (0, 0), (100, 101))
     log.close(102)
-    cycle.files["write log"] = "write.log"
+    cycle.files.write_log = "write.log"
     assert judged(cycle, store) is outcome
     assert (str(cycle.verdicts[0].blame) == "the stack") == (outcome is Outcome.INVALID)
 
@@ -420,15 +431,15 @@ def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore,
     assert cycle.reason.endswith("blamed on kernel")
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [("power-cut", Outcome.PASS), ("member-fails", Outcome.FAIL)])
+@pytest.mark.parametrize(("away", "outcome"), [(True, Outcome.PASS), (False, Outcome.FAIL)])
 def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
-    store: RunStore, cycle: CycleRecord, fault: str, outcome: Outcome
+    store: RunStore, cycle: CycleRecord, away: bool, outcome: Outcome
 ) -> None:
     waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
     say(store, cycle, "client1", waits)
     (store.path / "away.log").write_text(waits)
-    cycle.files["server away client1"] = "away.log"
-    cycle.fault = fault
+    cycle.files.away["client1"] = "away.log"
+    cycle.effects = change_effects(cycle, server_away=away)
     judge_cycle(cycle, store.path)
     assert cycle.outcome is outcome
 
@@ -436,7 +447,7 @@ def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
 def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, run: RunRecord) -> None:
     dead = run.cycles[0].model_copy(deep=True, update={"rig_error": "burned down", "title": "dead"})
     change(store, run.cycles[0], "on_server", lose_a_block)
-    run.cycles.insert(0, dead.model_copy(update={"files": {}}))
+    run.cycles.insert(0, dead.model_copy(update={"files": Files()}))
     judge_run(run, store.path)
     assert run.outcome is Outcome.FAIL
     assert run.reason.endswith("; the rig failed in 1 other part: dead: burned down")
@@ -459,9 +470,9 @@ def test_what_the_server_acknowledged_before_the_cut_binds_though_the_report_cam
     judge_cycle(cycle, store.path)
     assert cycle.on_server is not None
     before = cycle.on_server.acknowledged_total
-    history = History.read(store.path / cycle.files["history"])
+    history = History.read(store.path / (cycle.files.history or "none"))
     later = next(one for one in history.operations if one.ended is Ended.OK and (one.ended_ns or 0) > fault_ns)
-    cycle.files["replies"] = "replies"
+    cycle.files.replies = "replies"
     write_replies(store.path / "replies", {(later.worker, later.sequence): fault_ns - 1})
     judge_cycle(cycle, store.path)
     assert cycle.on_server.acknowledged_total == before + 1

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from raidproof.guest.ledger_writer import BLOCK
+from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.crash_test import Least, judge_read_back, least_of
 
@@ -32,10 +33,10 @@ def test_only_blocks_that_hold_something_count_and_each_file_once() -> None:
     ],
 )
 def test_what_was_read_must_have_been_fetched(fetched: int, calls: int, outcome: Outcome) -> None:
-    verdict = judge_read_back({"client": "client2", "bytes": fetched, "calls": calls}, FOUND)
+    verdict = judge_read_back(ReadBack(client="client2", bytes=fetched, calls=calls), FOUND)
     assert verdict.outcome is outcome
     assert (str(verdict.blame) == "the client's cache") is (outcome is Outcome.FAIL)
 
 
 def test_where_nothing_is_left_nothing_need_be_fetched() -> None:
-    assert judge_read_back({"client": "client2", "bytes": 0, "calls": 0}, {}).outcome is Outcome.PASS
+    assert judge_read_back(ReadBack(client="client2", bytes=0, calls=0), {}).outcome is Outcome.PASS

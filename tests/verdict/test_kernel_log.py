@@ -1,5 +1,6 @@
 import pytest
 
+from raidproof.fault.power import PANIC
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
 
@@ -32,7 +33,7 @@ def test_a_kernel_that_has_failed_is_named_with_its_trace() -> None:
     ],
 )
 def test_what_the_rig_did_to_it_is_no_failure_of_a_kernel(line: str) -> None:
-    assert judge_wrecks(line, panic_asked_for=True) is None
+    assert judge_wrecks(line, asked_for=[PANIC]) is None
 
 
 def test_a_panic_that_nobody_asked_for_is_one() -> None:

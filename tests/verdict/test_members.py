@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.record.observation import MembersSeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import parse_examine, serial_of
 from raidproof.verdict.contract import Conditions
@@ -24,7 +25,7 @@ def said(name: str = "whole") -> Said:
 def judged(before: Said | None = None, end: Said | None = None, **changes: Any) -> tuple[Outcome, str]:
     check: dict[str, Any] = {"start": said(), "before": said(), "end": said(), "active": EVERYBODY, "renewed": []}
     looks = {when: look for when, look in (("before", before), ("end", end)) if look is not None}
-    verdict = judge_members(check | looks | changes, SYNC)
+    verdict = judge_members(MembersSeen.model_validate(check | looks | changes), SYNC)
     return verdict.outcome, verdict.reason
 
 
@@ -102,12 +103,12 @@ def test_a_member_that_falls_out_keeps_its_own_identity() -> None:
 
 def test_where_the_server_stayed_up_start_and_end_are_enough() -> None:
     check = {"start": said(), "end": said(), "renewed": []}
-    assert judge_members(check, SYNC).outcome is Outcome.PASS
+    assert judge_members(MembersSeen.model_validate(check), SYNC).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("check", [{}, {"start": said()}, {"start": {}, "end": {}, "renewed": []}])
 def test_what_was_not_looked_at_has_not_passed(check: dict[str, Any]) -> None:
-    assert judge_members(check, SYNC).outcome is Outcome.INCONCLUSIVE
+    assert judge_members(MembersSeen.model_validate(check), SYNC).outcome is Outcome.INCONCLUSIVE
 
 
 def test_legs_of_a_nested_array_are_looked_at_only_while_they_are_online() -> None:
@@ -123,4 +124,4 @@ def test_lying_disks_are_named() -> None:
     look = said()
     del look["disk3"]
     check = {"start": said(), "before": look, "end": said(), "renewed": []}
-    assert "disk3" in str(judge_members(check, lying).blame)
+    assert "disk3" in str(judge_members(MembersSeen.model_validate(check), lying).blame)

@@ -182,18 +182,18 @@ def test_a_session_does_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "fault", "error", "outcome"),
+    ("kind", "lease_lost", "error", "outcome"),
     [
-        ("o_append", "lease-expiry", EIO, Outcome.PASS),
-        ("o_append", "lease-expiry", ENOSPC, Outcome.FAIL),
-        ("o_append", "power-cut", EIO, Outcome.FAIL),
-        ("fsync", "lease-expiry", EIO, Outcome.FAIL),
+        ("o_append", True, EIO, Outcome.PASS),
+        ("o_append", True, ENOSPC, Outcome.FAIL),
+        ("o_append", False, EIO, Outcome.FAIL),
+        ("fsync", True, EIO, Outcome.FAIL),
     ],
 )
 def test_only_who_lost_a_lock_with_its_lease_may_fail_for_it(
-    kind: str, fault: str, error: int, outcome: Outcome
+    kind: str, lease_lost: bool, error: int, outcome: Outcome
 ) -> None:
-    conditions = replace(SYNC, faults=frozenset({fault}), fault_begun_ns=CUT)
+    conditions = replace(SYNC, lease_lost=lease_lost, fault_begun_ns=CUT)
     late = did(kind, 0, 1, CUT + 1, CUT + 2, error=error)
     assert judge_errors(History([late]), conditions, CUT).outcome is outcome
     early = late._replace(issued_ns=CUT - 9, ended_ns=CUT - 8)

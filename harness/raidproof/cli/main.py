@@ -79,7 +79,7 @@ def export_log(
     from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
     from raidproof.disk.writelog import LogError, WriteLog  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
-    from raidproof.run.exploration import LOG, choose_cycle  # noqa: PLC0415
+    from raidproof.run.exploration import choose_cycle, recorded  # noqa: PLC0415
 
     if file.exists():
         raise RequestError(f"{file} is there already", remedy="give another name, or remove it")
@@ -88,7 +88,7 @@ def export_log(
     # What is broken off leaves nothing that could be taken for a whole log.
     partial = file.with_name(f"{file.name}.partial")
     try:
-        entries = export_dm_log_writes(WriteLog(store.path / chosen.files[LOG]), disk, partial)
+        entries = export_dm_log_writes(WriteLog(store.path / recorded(chosen)), disk, partial)
         partial.rename(file)
     except LogError as error:
         raise RequestError(f"{chosen.name}: {error}") from error

@@ -33,13 +33,6 @@ RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole
 NFSD = "nfsd gives what is there"
 REDUNDANCY = "redundancy"
 DEGRADED, FILESYSTEM = "members", "file system"
-INCOMPLETE = frozenset(
-    {
-        "degraded", "rebuilding", "reshaping", "member-fails", "member-vanishes", "second-member-fails",
-        "latent-sector-during-rebuild",
-    }
-)  # fmt: skip
-"""Faults after which an array may have to go on without a member."""
 _GENERATION = re.compile(r"generation \d+ is there")
 
 
@@ -290,9 +283,9 @@ class Oracle:
 def incomplete_ns(cycle: CycleRecord) -> int | None:
     """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
     built = cycle.effective.get("array", {}).get("devices", ())
-    if any(one["degraded"] for one in built) or any(one["fault"] in INCOMPLETE for one in cycle.during):
+    if any(one["degraded"] for one in built) or any(one.effects.member_missing for one in cycle.during):
         return 0
-    return cycle.fault_begun_ns if cycle.fault in INCOMPLETE else None
+    return cycle.fault_begun_ns if cycle.effects.member_missing else None
 
 
 def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:

@@ -13,13 +13,15 @@ from raidproof.fault.disk import (
     SilentCorruption,
     SlowMember,
 )
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent, allowed_by
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import FAULTS, Fault, FaultContext, FaultEvent
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault.power import CleanReboot, ClientPowerCut, KernelPanic, PowerCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
 from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
 
 __all__ = [
+    "FAULTS",
     "CleanReboot",
     "ClientNetworkCut",
     "ClientPowerCut",
@@ -28,6 +30,7 @@ __all__ = [
     "Degraded",
     "Fault",
     "FaultContext",
+    "FaultEffects",
     "FaultEvent",
     "FilesystemFull",
     "FlushesDropped",
@@ -51,5 +54,4 @@ __all__ = [
     "ServerRestart",
     "SilentCorruption",
     "SlowMember",
-    "allowed_by",
 ]

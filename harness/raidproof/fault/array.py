@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.flaw import FlawKind
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.storage.array import ExpectedDeviation, Identity, Level, stale
 from raidproof.storage.array.array import Action, Progress, Upkeep, ended_in
 from raidproof.storage.array.spec import disk_path
+from raidproof.storage.stack import StackSpec
 
 ALARMS = (r"I/O error, dev vd", r"Disk failure on", r"read error (?:not )?correct")
 """Patterns of what a kernel says of a member that fails: it says the same of each, and nothing else is excused."""
@@ -151,35 +153,19 @@ def attach(context: FaultContext, serial: str) -> None:
     server.succeed(["ln", "--symbolic", "--force", "--no-dereference", f"/dev/{names}", disk_path(serial)])
 
 
-@runtime_checkable
-class Lasting(Protocol):
-    """A condition that can prove, after the fault, that the fault found it."""
-
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
-        """Return the proof that it was still so at the fault.
-
-        ``members``: what the disks say, read before anything was assembled. ``said``: what the server's kernel said
-        from the injection to its end; None where nobody could hear it.
-
-        Raises:
-            RigError: it had ended before, so the fault hit something else.
-        """
-
-
 @dataclass(frozen=True)
-class _Incomplete(NobodyGoesDown):
+class _Incomplete(Fault):
     """A member is not there, or not yet rebuilt."""
 
     serial: str
     starts_dirty: bool = field(default=False, kw_only=True)
     """Whether the array is to start after a crash although it is dirty and degraded, which md refuses where no partial
     parity log and no journal closes the write hole (see `ExpectedDeviation`)."""
-    alarms: ClassVar[tuple[str, ...]] = (DISK_FAILURE,)
 
-    @property
-    def explains(self) -> Blame | None:
-        """Whose fault a loss is."""
-        return WRITE_HOLE if self.starts_dirty else None
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does, whether the member is missing or being rebuilt."""
+        explanation = WRITE_HOLE if self.starts_dirty else None
+        return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
 
 @dataclass(frozen=True)
@@ -272,7 +258,7 @@ class Rebuilding(_Incomplete):
         return f"{self.serial} says that it is rebuilt up to sector {mine.recovery_offset}"
 
 
-class _Throttled(NobodyGoesDown):
+class _Throttled(Fault):
     """What md does of its own in the background of a whole array."""
 
     kib_s: int
@@ -289,6 +275,10 @@ class Resyncing(_Throttled):
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return nothing that a verdict has to know: copies and parity are consistent in the end."""
+        return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it.
@@ -311,6 +301,10 @@ class Scrubbing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return nothing that a verdict has to know: a check only reads."""
+        return FaultEffects()
+
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it. Raises as `Resyncing`."""
         return run_in_background(self.name, context, "check", self.kib_s)
@@ -326,6 +320,10 @@ class Reshaping(_Throttled):
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "reshaping"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(member_missing=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin it.

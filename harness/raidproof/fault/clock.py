@@ -6,7 +6,9 @@ from typing import ClassVar
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, whole_number
 from raidproof.core.waiting import now_ns, pause
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
+from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
 TOLERANCE_S = 5.0
@@ -14,12 +16,16 @@ TOLERANCE_S = 5.0
 
 
 @dataclass(frozen=True)
-class ClockStep(NobodyGoesDown):
+class ClockStep(Fault):
     """The server's clock jumps by ``step_s`` seconds, and back after ``held_s``."""
 
     step_s: float = 3600.0
     held_s: float = HELD_S
     name: ClassVar[str] = "clock-step"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return nothing that a verdict has to know: clients notice none of it."""
+        return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Set the clock, and hold it against the harness's own before and after.

@@ -14,10 +14,12 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.flaw import FlawKind, bad_sectors, drop_flushes, failed, slow
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.fault.power import CleanReboot
 from raidproof.storage.array.array import SYNC_DEADLINE_S, Upkeep
 from raidproof.storage.array.spec import disk_path
+from raidproof.storage.stack import StackSpec
 
 REBUILD_DEADLINE_S = SYNC_DEADLINE_S
 SLOW_REBUILD_KIB_S = 2000
@@ -25,11 +27,13 @@ SLOW_REBUILD_KIB_S = 2000
 
 BLOCK = 4096
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT)
+SECOND_FAILED = Blame(culprit=Culprit.DISKS, cause=Cause.SECOND_MEMBER_FAILED)
+UNREADABLE = Blame(culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS)
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Member(NobodyGoesDown):
+class _Member(Fault):
     """A fault of one member disk; no machine goes down."""
 
     serial: str
@@ -40,7 +44,10 @@ class MemberFails(_Member):
     """From now on every request to one member ends with an error. Healed: a new drive, rebuilt, is in its place."""
 
     name: ClassVar[str] = "member-fails"
-    alarms: ClassVar[tuple[str, ...]] = ALARMS
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let it fail, and wait until md has noticed."""
@@ -72,7 +79,10 @@ class MemberVanishes(_Member):
     """One member is pulled out: its block device is gone. Healed: it is plugged in again, and rebuilt."""
 
     name: ClassVar[str] = "member-vanishes"
-    alarms: ClassVar[tuple[str, ...]] = ALARMS
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Pull it out, and wait until md has noticed."""
@@ -103,9 +113,15 @@ class SecondMemberFails(_Member):
 
     other: str
     name: ClassVar[str] = "second-member-fails"
-    alarms: ClassVar[tuple[str, ...]] = ALARMS
-    explains: ClassVar[Blame] = Blame(culprit=Culprit.DISKS, cause=Cause.SECOND_MEMBER_FAILED)
-    """Whose fault a loss is."""
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(
+            member_missing=True,
+            unreadable_blocks=True,
+            kernel_messages=ALARMS,
+            explanation=SECOND_FAILED,
+        )
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let one fail, begin the rebuild, and let another one fail in it.
@@ -155,6 +171,10 @@ class SlowMember(_Member):
     ms: int = 50
     name: ClassVar[str] = "slow-member"
 
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return nothing that a verdict has to know: it is only slower."""
+        return FaultEffects()
+
     def inject(self, context: FaultContext) -> FaultEvent:
         """Slow it down, and see that it is slow."""
         context.lab.disks.set_flaw(self.serial, slow(self.ms))
@@ -174,6 +194,10 @@ class FlushesDropped(_Member):
 
     count: int | None = None
     name: ClassVar[str] = "flushes-dropped"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return nothing: what its lies explain is judged by the engine's counters and the write log."""
+        return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let it lie, and see that it has."""
@@ -203,7 +227,7 @@ def begin_rebuild(context: FaultContext, serial: str) -> None:
 
 
 @dataclass(frozen=True)
-class LatentSectorError(NobodyGoesDown):
+class LatentSectorError(Fault):
     """Sectors of one member that nobody had read cannot be read; a check of the array finds them."""
 
     serial: str
@@ -211,7 +235,10 @@ class LatentSectorError(NobodyGoesDown):
     """In bytes, from the beginning of the disk."""
     length: int = BLOCK
     name: ClassVar[str] = "latent-sector-error"
-    alarms: ClassVar[tuple[str, ...]] = ALARMS
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let sectors go bad, and let md read everything."""
@@ -244,7 +271,15 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
     other: str = ""
     name: ClassVar[str] = "latent-sector-during-rebuild"
-    explains: ClassVar[Blame] = Blame(culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS)
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(
+            member_missing=True,
+            unreadable_blocks=True,
+            kernel_messages=ALARMS,
+            explanation=UNREADABLE,
+        )
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let a member fail, then sectors of another one, and rebuild the first."""
@@ -266,7 +301,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
 
 @dataclass(frozen=True)
-class SilentCorruption(NobodyGoesDown):
+class SilentCorruption(Fault):
     """Bytes of one member are not what was written, and no read of them fails. Healed by whoever finds them."""
 
     serial: str
@@ -275,7 +310,10 @@ class SilentCorruption(NobodyGoesDown):
     length: int = BLOCK
     seed: int = 1
     name: ClassVar[str] = "silent-corruption"
-    explains: ClassVar[Blame] = ROT
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Change them, and see that the drive gives back others."""
@@ -312,7 +350,10 @@ class CorruptedAtRest(CleanReboot):
     blocks: int = 64
     seed: int = 1
     name: ClassVar[str] = "corrupted-at-rest"
-    explains: ClassVar[Blame] = ROT
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(nfsd_restarted=True, server_away=True, content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Stop the server, then change some blocks.

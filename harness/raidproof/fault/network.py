@@ -5,11 +5,13 @@ from typing import ClassVar
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
+from raidproof.fault.effects import FaultEffects, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
 from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.storage.server.knfsd import GRACE_ENDED
+from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
 GRACE_DEADLINE_S = 120.0
@@ -19,20 +21,20 @@ TAKE_DEADLINE_S = 150.0
 
 
 @dataclass(frozen=True)
-class NetworkCut(NobodyGoesDown):
+class NetworkCut(Fault):
     """The server is cut off from all others for ``held_s`` seconds; each machine goes on."""
 
     way: Way = Way.BOTH
     held_s: float = HELD_S
     name: ClassVar[str] = "network-cut"
 
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
+
     def machine(self, context: FaultContext) -> Machine:
         """Return the machine that is cut off."""
         return context.lab.server
-
-    def allows(self, context: FaultContext) -> frozenset[int]:
-        """Return what clients may be told meanwhile."""
-        return given_up(context)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Cut, and let it last.
@@ -62,6 +64,10 @@ class ClientNetworkCut(NetworkCut):
 
     name: ClassVar[str] = "client-network-cut"
 
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
+
     def machine(self, context: FaultContext) -> Machine:
         """Return the last client."""
         return context.lab.clients[-1]
@@ -72,6 +78,10 @@ class LeaseExpiry(ClientNetworkCut):
     """The last client is cut off while it holds a lock, until its lease is over and another client gets that lock."""
 
     name: ClassVar[str] = "lease-expiry"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let the client hold a lock, cut it off, and wait until another one can take it.
@@ -108,6 +118,10 @@ class MissedGrace(ClientNetworkCut):
     """The last client is cut off while nfsd is restarted, until the grace period is over: it comes back too late."""
 
     name: ClassVar[str] = "missed-grace"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Cut it off, restart nfsd, and wait until nothing can be reclaimed any more."""

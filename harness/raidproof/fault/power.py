@@ -6,21 +6,29 @@ from typing import ClassVar
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault.fault import FaultContext, FaultEvent
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.machine.machine import Machine
+from raidproof.storage.stack import StackSpec
 
 PANIC_DEADLINE_S = 30.0
 CRASH_KEY = b"c"
 """What /proc/sysrq-trigger takes for "crash"."""
+PANIC = r"Kernel panic - not syncing: sysrq triggered crash$"
+"""What the kernel says of a panic by sysrq; any other panic is a failure."""
 
 
 @dataclass(frozen=True)
-class PowerCut:
+class PowerCut(Fault):
     """The server's plug is pulled. ``policy`` says what its disks' caches keep: drop, keep, random or torn."""
 
     policy: CutPolicy = CutPolicy.DROP
     seed: int = 0
     name: ClassVar[str] = "power-cut"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
 
     def victim(self, context: FaultContext) -> Machine:
         """Return the server."""
@@ -44,16 +52,24 @@ class ClientPowerCut(PowerCut):
 
     name: ClassVar[str] = "client-power-cut"
 
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(client_memory_lost=True)
+
     def victim(self, context: FaultContext) -> Machine:
         """Return the last client."""
         return context.lab.clients[-1]
 
 
 @dataclass(frozen=True)
-class CleanReboot:
+class CleanReboot(Fault):
     """The control: the machine is stopped in good order and started again."""
 
     name: ClassVar[str] = "clean-reboot"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(nfsd_restarted=True, server_away=True)
 
     def victim(self, context: FaultContext) -> Machine:
         """Return the server."""
@@ -71,10 +87,14 @@ class CleanReboot:
 
 
 @dataclass(frozen=True)
-class KernelPanic:
+class KernelPanic(Fault):
     """The kernel dies; the disks keep their power, so their caches are written out."""
 
     name: ClassVar[str] = "kernel-panic"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
 
     def victim(self, context: FaultContext) -> Machine:
         """Return the server."""

@@ -10,7 +10,9 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, whole_number
 from raidproof.core.units import KIB, MIB, format_size
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
+from raidproof.storage.stack import StackSpec
 
 FILLER = ".raidproof-filler"
 HELD_S = 2.0
@@ -31,7 +33,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FilesystemFull(NobodyGoesDown):
+class FilesystemFull(Fault):
     """A file on the server takes all the room that there is, but for ``left`` bytes, for ``held_s`` seconds.
 
     Workers of the ledger have to begin before nothing is left: as a condition, ``left`` has to be more than nothing.
@@ -41,9 +43,9 @@ class FilesystemFull(NobodyGoesDown):
     held_s: float = HELD_S
     name: ClassVar[str] = "filesystem-full"
 
-    def allows(self, context: FaultContext) -> frozenset[int]:  # noqa: ARG002
-        """Return what clients may be told meanwhile."""
-        return frozenset({ENOSPC})
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(errors=frozenset({ENOSPC}))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Allocate what is free, piece by piece, until there is less than any piece.
@@ -82,15 +84,15 @@ class FilesystemFull(NobodyGoesDown):
 
 
 @dataclass(frozen=True)
-class InodesExhausted(NobodyGoesDown):
+class InodesExhausted(Fault):
     """Files on the server take all inodes, for ``held_s`` seconds; the filesystem has to be one of few."""
 
     held_s: float = HELD_S
     name: ClassVar[str] = "inodes-exhausted"
 
-    def allows(self, context: FaultContext) -> frozenset[int]:  # noqa: ARG002
-        """Return what clients may be told meanwhile."""
-        return frozenset({ENOSPC})
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return what it does."""
+        return FaultEffects(errors=frozenset({ENOSPC}))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Make empty files until no inode is left.

@@ -6,9 +6,11 @@ from typing import ClassVar
 from raidproof.core.errors import RigError
 from raidproof.core.layer import found_in, whole_number
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import FaultContext, FaultEvent, NobodyGoesDown, given_up
+from raidproof.fault.effects import FaultEffects, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.fault.power import CleanReboot
 from raidproof.machine.machine import Machine
+from raidproof.storage.stack import StackSpec
 
 THREADS = "/proc/fs/nfsd/threads"
 DEATH_DEADLINE_S = 15.0
@@ -18,15 +20,15 @@ _KILL = 1 << 9 - 1
 
 
 @dataclass(frozen=True)
-class NfsdRestart(NobodyGoesDown):
+class NfsdRestart(Fault):
     """The NFS server's threads are stopped and, after ``down_s`` seconds, started again; all else stays up."""
 
     down_s: float = 0.0
     name: ClassVar[str] = "nfsd-restart"
 
-    def allows(self, context: FaultContext) -> frozenset[int]:
-        """Return what clients may be told meanwhile."""
-        return given_up(context)
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Stop the threads, and let the clients wait."""
@@ -46,6 +48,10 @@ class NfsdKilled(NfsdRestart):
     """The whole NFS service dies: its daemons by SIGKILL, and nfsd's threads too where the kernel lets them."""
 
     name: ClassVar[str] = "nfsd-killed"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Kill daemons and threads, and let the clients wait.
@@ -83,9 +89,9 @@ class ServerRestart(CleanReboot):
     down_s: float = 0.0
     name: ClassVar[str] = "server-restart"
 
-    def allows(self, context: FaultContext) -> frozenset[int]:
-        """Return what clients may be told meanwhile."""
-        return given_up(context)
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return what it does."""
+        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shut it down, and let the clients wait."""

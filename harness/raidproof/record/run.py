@@ -1,14 +1,20 @@
-"""The schema of a run: crash tests, cells, suites. ``SCHEMA`` rises whenever a field changes its meaning."""
+"""The schema of a run: crash tests, cells, suites. ``SCHEMA`` rises whenever a field changes its meaning.
+
+What a field said of before in another form is read by `raidproof.record.older`.
+"""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from raidproof.core.blame import Blame, Cause, Culprit, expected_blame
+from raidproof.core.blame import Cause, Culprit, expected_blame
+from raidproof.fault.effects import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Strict
 from raidproof.record.environment import Environment
+from raidproof.record.observation import Files, Observations
+from raidproof.record.older import with_effects, with_observations
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.workload.suite.place import SuiteOutcome
 
@@ -166,6 +172,17 @@ class ControlSpec(Strict):
     """Which part of the system, or what it did, must be to blame for the loss."""
 
 
+class FaultRecord(Strict):
+    """Something that was wrong already when the clients began."""
+
+    fault: str
+    target: str
+    proof: str
+    lasted: str | None = None
+    """The proof that it still was so when the fault came, where something could have ended it."""
+    effects: FaultEffects = FaultEffects()
+
+
 class CycleRecord(Strict):
     """One cycle: build, measure, write, break, recover, look. And what that is judged to mean."""
 
@@ -179,40 +196,35 @@ class CycleRecord(Strict):
     """Specification of the ledger, its seconds, and fio's job."""
     cache_mode: str
     """The member disks' cache while the ledger ran."""
-    during: list[dict[str, str]] = Field(default_factory=list)
-    """What was wrong already when the clients began: fault, target, proof."""
+    during: list[FaultRecord] = Field(default_factory=list)
+    """What was wrong already when the clients began."""
     fault: str
+    effects: FaultEffects
+    """What the fault does, by its own declaration: the judge goes by this, and never by its name."""
+    fault_target: str | None = None
+    """The machine or disk that it struck."""
     fault_begun_ns: int | None = None
     """When the fault began to be made: a shutdown takes time."""
     fault_at_ns: int | None = None
     fault_proof: str | None = None
     resumed_ns: int | None = None
     """When clients could be served again: an acknowledgement between the fault and this was still on its way."""
-    policy: str | None = None
     seed: int
     control: ControlSpec | None = None
-    files: dict[str, str] = Field(default_factory=dict)
-    """Raw observations, by what they are, relative to the run's directory."""
+    files: Files = Field(default_factory=Files)
+    """Raw observations."""
     workers: list[dict[str, Any]] = Field(default_factory=list)
     ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
     """From the ledger's beginning to the fault, or to its last acknowledgement."""
-    explanation: Blame | None = None
-    """Whose fault a loss is, as far as the fault itself says."""
-    allowed_errors: list[int] = Field(default_factory=list)
-    """Errors (errno) of which clients may be told at any time: something is wrong that means them."""
-    allowed_by_fault: list[int] = Field(default_factory=list)
-    """Those of which they may be told from the fault's beginning on."""
-    lost_power: list[str] = Field(default_factory=list)
-    """Clients that lost their power: what they did last, they could not tell."""
     throughput: Throughput = Field(default_factory=Throughput)
     recovery: Recovery = Field(default_factory=Recovery)
     verified_s: float | None = None
     """From the fault until everything had been checked."""
     disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The engine's counters by member disk."""
-    checks: dict[str, Any] = Field(default_factory=dict)
-    """What file system, array and kernel log checks found, unjudged."""
+    observed: Observations = Field(default_factory=Observations)
+    """Everything else that was seen, unjudged."""
     rig_error: str | None = None
     not_effective: str | None = None
     """Where the system accepted a request and did something else."""
@@ -228,6 +240,29 @@ class CycleRecord(Strict):
     verdicts: list[Verdict] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_older_record(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return with_observations(value if "effects" in value else with_effects(value))
+
+    @property
+    def all_effects(self) -> list[FaultEffects]:
+        """Effects of what was wrong from before the clients began, then of the fault."""
+        return [*(one.effects for one in self.during), self.effects]
+
+    @property
+    def policy(self) -> str | None:
+        """What the caches of the server's disks kept; None where they kept their power."""
+        return None if self.effects.caches is None else self.effects.caches.value
+
+    @property
+    def lost_power(self) -> list[str]:
+        """Clients that lost their memory: what they did last, they could not tell."""
+        target = self.fault_target
+        return [target] if target is not None and self.effects.client_memory_lost else []
 
 
 class SchemaOnly(BaseModel):

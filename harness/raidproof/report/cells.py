@@ -228,14 +228,13 @@ def losses(cycle: CycleRecord) -> str:
 def happening(cycle: CycleRecord) -> str:
     """Name the fault, what the disks' caches kept where that was a choice, and what was wrong all the while."""
     named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
-    return named + "".join(f"; while {one['fault']} ({one['target']})" for one in cycle.during)
+    return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
 
 
 def conditions(cycle: CycleRecord) -> str:
     """Say what was wrong from before the clients began, with the proofs; empty if nothing was."""
     return "; ".join(
-        f"{one['fault']} ({one['target']}): {one['proof']}" + (f", {one['lasted']}" if "lasted" in one else "")
-        for one in cycle.during
+        f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
     )
 
 

@@ -116,8 +116,24 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
         counters=counters,
-        checks=lambda cycle: [(path, value(path, found)) for path, found in flat(cycle.checks)],
+        observed=lambda cycle: [(path, value(path, found)) for path, found in flat(observed(cycle))],
     )
+
+
+def observed(cycle: CycleRecord) -> dict[str, Any]:
+    """Return what was seen of a cycle by the words of the page, with the alarming lines that its faults explain."""
+    found = _known(cycle.observed.model_dump(mode="json"))
+    # Of these not every part is there: a server that stayed up was not assembled again, a capture may be impossible.
+    found |= {what: _known(found[what]) for what in ("members", "replies") if what in found}
+    seen = {field.replace("_", " "): content for field, content in found.items()}
+    if not seen:
+        return {}
+    first = {word: seen.pop(word) for word in ("old data",) if word in seen}
+    return {**first, "alarms": [one for effects in cycle.all_effects for one in effects.kernel_messages], **seen}
+
+
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {field: content for field, content in found.items() if content is not None}
 
 
 def sections_of(

@@ -1,6 +1,6 @@
 """The report on a terminal, and as plain text elsewhere: crash tests, promises, suites."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -50,8 +50,7 @@ class Row(NamedTuple):
 
 def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
     """Return the promises of a cycle in the order of the README's table."""
-    counted = cycle.checks.get("calls")
-    sent = total(counted if isinstance(counted, dict) else {})
+    sent = total(cycle.observed.calls or {})
     by = {"WRITE": stability(cycle)}
     found = []
     for kind, promise in PROMISES.items():
@@ -66,19 +65,19 @@ def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
 
 def stability(cycle: CycleRecord) -> str:
     """Return of how many WRITEs the clients asked what stability, in parentheses; empty if it was not captured."""
-    writes: Mapping[str, int] = cycle.checks.get("replies", {}).get("writes", {})
+    writes = cycle.observed.replies.writes if cycle.observed.replies is not None else {}
     return f" ({', '.join(f'{count:,} {how}' for how, count in sorted(writes.items()))})" if writes else ""
 
 
 def dated(cycle: CycleRecord) -> str:
     """Return a sentence on the operations that the server's replies on the wire date; empty if none was captured."""
-    replies = cycle.checks.get("replies", {})
-    if not replies.get("dated"):
+    replies = cycle.observed.replies
+    if replies is None or not (replies.dated and replies.of and replies.reported_later_ms):
         return ""
-    later_ms = replies["reported_later_ms"]
+    later_ms = replies.reported_later_ms
     return (
-        f" Of {replies['of']:,} operations {replies['dated']:,} are dated by the server's last reply on the wire; the"
-        f" clients' reports came {later_ms['median']} ms later (median; {later_ms['least']} to {later_ms['most']} ms)."
+        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire; the"
+        f" clients' reports came {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
     )
 
 

@@ -16,6 +16,7 @@ from raidproof.core.layer import read_files
 from raidproof.core.log import logger, say, to_file
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
+from raidproof.fault import FaultEffects
 from raidproof.image.software import software_of
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
@@ -25,7 +26,7 @@ from raidproof.record import CycleRecord, RunRecord, RunStore
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
-from raidproof.run.crash_test import CycleSpec, run_cycle
+from raidproof.run.crash_test import CycleSpec, fault_of, run_cycle
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_cycle
 
@@ -180,9 +181,10 @@ class Campaign:
         """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
 
         Raises:
-            RequestError: the lab has not the disks for it; nothing is recorded.
+            RequestError: the lab has not the disks for it, or there is no such fault; nothing is recorded.
         """
         spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
+        fault = fault_of(spec)
         record = CycleRecord(
             name=spec.name,
             title=spec.title,
@@ -194,7 +196,7 @@ class Campaign:
             },
             cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
             fault=spec.fault_name,
-            policy=spec.policy.value if spec.fault_name == "power-cut" else None,
+            effects=FaultEffects() if fault is None else fault.effects(spec.stack),
             seed=spec.seed,
             control=spec.control,
         )
@@ -213,7 +215,7 @@ class Campaign:
             self.discard_lab()
         except RequirementMissing as error:
             record.requirement_missing = str(error)
-            if "write log" in record.files:  # it was found out with a stack standing and clients at work
+            if record.files.write_log is not None:  # it was found out with a stack standing and clients at work
                 self.discard_lab()
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"

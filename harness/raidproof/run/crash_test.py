@@ -18,26 +18,17 @@ from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, 
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.fault import (
-    CleanReboot,
-    ClientPowerCut,
-    Fault,
-    FaultContext,
-    KernelPanic,
-    NfsdRestart,
-    PowerCut,
-    allowed_by,
-)
-from raidproof.fault.array import Lasting
-from raidproof.fault.fault import FaultEvent
+from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.mountstats import calls
 from raidproof.monitor.recording import fetched
-from raidproof.record.run import ControlSpec, CycleRecord, Throughput
+from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
+from raidproof.record.run import ControlSpec, CycleRecord, FaultRecord, Throughput
 from raidproof.run.replies import ReplyWatch
-from raidproof.storage.array import Array, Identity, holders_of_old_data, serial_of
+from raidproof.storage.array import Array, holders_of_old_data, serial_of
+from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
@@ -96,41 +87,37 @@ def fault_of(spec: CycleSpec) -> Fault | None:
     """Return the fault that a cycle asks for.
 
     Raises:
-        RequestError: there is none of that name.
+        RequestError: there is none of that name, or it needs more than ``policy`` and ``seed``.
     """
     if not isinstance(spec.fault, str):
         return spec.fault
-    faults: dict[str, Fault | None] = {
-        PowerCut.name: PowerCut(spec.policy, spec.seed),
-        ClientPowerCut.name: ClientPowerCut(spec.policy, spec.seed),
-        CleanReboot.name: CleanReboot(),
-        KernelPanic.name: KernelPanic(),
-        NfsdRestart.name: NfsdRestart(),
-        NO_FAULT: None,
-    }
-    if spec.fault not in faults:
-        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, faults))
-    return faults[spec.fault]
+    if spec.fault == NO_FAULT:
+        return None
+    if spec.fault not in FAULTS:
+        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, [NO_FAULT, *FAULTS]))
+    return FAULTS[spec.fault].by_name(spec.policy, spec.seed)
 
 
 class CycleFiles:
-    """The raw observations of one cycle, each named in its record."""
+    """The directory of one cycle's raw observations."""
 
-    def __init__(self, record: CycleRecord, run: Path, name: str) -> None:
-        self._record = record
+    def __init__(self, run: Path, name: str) -> None:
         self._run = run
         self._directory = run / name
         self._directory.mkdir(parents=True, exist_ok=True)
 
-    def path(self, what: str, name: str) -> Path:
-        """Return where an observation goes, and enter it in the record."""
-        path = self._directory / name
-        self._record.files[what] = str(path.relative_to(self._run))
-        return path
+    def path(self, name: str) -> Path:
+        """Return where a file goes."""
+        return self._directory / name
 
-    def write(self, what: str, name: str, content: str) -> None:
-        """Write an observation."""
-        self.path(what, name).write_text(content)
+    def entry(self, name: str) -> str:
+        """Return what a record calls a file: its path relative to the run's directory."""
+        return str(self.path(name).relative_to(self._run))
+
+    def write(self, name: str, content: str) -> str:
+        """Write a file, and return what a record calls it."""
+        self.path(name).write_text(content)
+        return self.entry(name)
 
 
 class MemberWatch:
@@ -139,19 +126,20 @@ class MemberWatch:
     def __init__(self, context: FaultContext, record: CycleRecord) -> None:
         self.context = context
         self.record = record
+        self.seen = MembersSeen()
         self._conditions: list[tuple[Fault, Moment]] = []
         """What is wrong, and where in the server's kernel log it began."""
 
     def begin(self, condition: Fault) -> None:
         """Let something be wrong from now on."""
         begun = moment(self.context.lab.server)
-        self.record.during.append(said_of(condition.inject(self.context)))
+        self.record.during.append(self._said_of(condition))
         self._conditions.append((condition, begun))
 
     def start(self) -> None:
         """Note what every disk says before the fault."""
-        self.record.checks["members"] = {}
-        self._look("start", online=True)
+        self.record.observed.members = self.seen
+        self.seen.start = self._array.identities(online=True)
 
     def before_assembly(self) -> None:
         """Note what the disks say after the fault, and make sure that what had to be wrong still was when it came.
@@ -159,57 +147,51 @@ class MemberWatch:
         Raises:
             RigError: something had ended before the fault.
         """
-        members = self._look("before", online=False)
-        bitmaps = self._array.bitmaps()
-        self.record.checks["members"] |= {
-            "bitmaps": {serial: one.model_dump() for serial, one in bitmaps.items()},
-            "absent": sorted(self._array.expected_deviation.absent),
-        }
+        members = self.seen.before = self._array.identities(online=False)
+        self.seen.bitmaps = self._array.bitmaps()
+        self.seen.absent = sorted(self._array.expected_deviation.absent)
         for number, (condition, begun) in enumerate(self._conditions):
-            if isinstance(condition, Lasting):
-                said = said_until_off(self.context.lab.server, begun)
-                self.record.during[number]["lasted"] = condition.lasted(self.context, members, said)
+            said = said_until_off(self.context.lab.server, begun)
+            self.record.during[number].lasted = condition.lasted(self.context, members, said)
 
     def after_assembly(self) -> None:
         """Note which members md works with, before anything could be rebuilt."""
         found = [member for md in self._array.state().devices for member in md.members]
-        active = [serial_of(member.device) for member in found if "in_sync" in member.state]
-        self.record.checks["members"]["active"] = active
+        self.seen.active = [serial_of(member.device) for member in found if "in_sync" in member.state]
 
     def heal(self) -> None:
         """Put right what was wrong, the last first."""
         for condition, _ in reversed(self._conditions):
             condition.heal(self.context)
 
-    def end(self) -> None:
-        """Note what every disk says at the end, and what md knows that it cannot read."""
+    def end(self, scrubbed: Scrub) -> ArraySeen:
+        """Note what every disk says at the end; return what a scrub found, and what md knows that it cannot read."""
         devices = self._array.state().devices
-        self.record.checks["array"] |= {
-            "degraded": {one.device: one.degraded for one in devices if one.degraded},
-            "bad_blocks": {
+        self.seen.end = self._array.identities(online=True)
+        self.seen.renewed = sorted(self._array.expected_deviation.renewed)
+        return ArraySeen(
+            **scrubbed.model_dump(),
+            degraded={one.device: one.degraded for one in devices if one.degraded},
+            bad_blocks={
                 serial_of(member.device): member.bad_blocks
                 for one in devices
                 for member in one.members
                 if member.bad_blocks
             },
-        }
-        self._look("end", online=True)
-        self.record.checks["members"]["renewed"] = sorted(self._array.expected_deviation.renewed)
+        )
+
+    def _said_of(self, condition: Fault) -> FaultRecord:
+        injected = condition.inject(self.context)
+        return FaultRecord(
+            fault=injected.fault,
+            target=injected.target,
+            proof=injected.proof,
+            effects=condition.effects(self.context.stack.spec),
+        )
 
     @property
     def _array(self) -> Array:
         return self.context.stack.array
-
-    def _look(self, when: str, *, online: bool) -> Mapping[str, Identity]:
-        """Note what each disk says of the array that it belongs to."""
-        found = self._array.identities(online=online)
-        self.record.checks["members"][when] = {serial: one.model_dump() for serial, one in found.items()}
-        return found
-
-
-def said_of(injected: FaultEvent) -> dict[str, str]:
-    """Return what a record says of a condition."""
-    return {"fault": injected.fault, "target": injected.target, "proof": injected.proof}
 
 
 def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
@@ -232,7 +214,7 @@ class Cycle:
         self.lab = lab
         self.spec = spec
         self.record = record
-        self.files = CycleFiles(record, directory, spec.name)
+        self.files = CycleFiles(directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
         self.context = FaultContext(lab, self.stack)
         self.fault = fault_of(spec)
@@ -252,7 +234,8 @@ class Cycle:
                 self._provision()
                 self._measure(self.spec.fio)
             # From blank disks on, or no crash state of it could be rebuilt.
-            self.lab.disks.log_start(self.files.path("write log", "write.log"))
+            self.record.files.write_log = self.files.entry("write.log")
+            self.lab.disks.log_start(self.files.path("write.log"))
             self._provision()
             self._promise_and_break()
             self._check()
@@ -262,7 +245,7 @@ class Cycle:
                 # One that is dead may have no console to read; that must not cost what the others said.
                 with suppress(RigError):
                     said = said_since(self.lab.machines[name], since)
-                    self.files.write(f"console {name}", f"console.{name}.log", said)
+                    self.record.files.consoles[name] = self.files.write(f"console.{name}.log", said)
 
     def _old(self) -> tuple[str, ...]:
         """Return the disks that hold old data where nothing was written."""
@@ -270,7 +253,7 @@ class Cycle:
         holders = holders_of_old_data(self.stack.spec.array)
         # Without one of them the others' parity is not zero.
         old = tuple(holders) if offered.issuperset(holders) else ()
-        self.record.checks["old data"] = list(old)
+        self.record.observed.old_data = list(old)
         return old
 
     def _say(self, what: str) -> None:
@@ -292,7 +275,7 @@ class Cycle:
             client.succeed(["rm", "-f", path])
             said = client.succeed(fio_command(fio, path), deadline_s=FIO_DEADLINE_S)
             if number:
-                self.files.write(f"fio {number}", f"fio-{number}.json", said)
+                self.record.files.fio.append(self.files.write(f"fio-{number}.json", said))
                 rates.append(parse_fio(said).mb_per_s)
         self.record.throughput = Throughput(sequential_write_mb_s=median(rates), sequential_write_each=rates)
         self.stack.deactivate()
@@ -311,20 +294,17 @@ class Cycle:
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
         self.record.workload["left_out"] = left_out
-        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._allow_errors()})
-        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history", "history"))
+        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._endured()})
+        self.record.files.history = self.files.entry("history")
+        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
-        faults = (*self.spec.during, self.fault)
-        self.record.explanation = next(filter(None, (getattr(one, "explains", None) for one in faults)), None)
         for condition in self.spec.during:
             self._say(condition.name)
             self.members.begin(condition)
-        alarms = [word for one in (self.fault, *self.spec.during) for word in getattr(one, "alarms", ())]
-        self.record.checks["alarms"] = alarms
         self.members.start()
-        written = read_write_back(self.lab.server, self.stack.filesystem.state())
-        self.record.checks["write back"] = written.model_dump(mode="json")
-        self.record.checks["disks"] = self._disk_counters()
+        observed = self.record.observed
+        observed.write_back = read_write_back(self.lab.server, self.stack.filesystem.state())
+        observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self._end_lockd_grace()
         # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
@@ -336,7 +316,7 @@ class Cycle:
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
             # What an administrator changed meanwhile nobody would see after a reboot.
-            self.record.checks["export"] = self.stack.export.applied()
+            observed.export = list(self.stack.export.applied())
             before = {client.name: moment(client) for client in self.lab.clients}
             if self.fault is not None:
                 self._break(self.fault)
@@ -346,12 +326,12 @@ class Cycle:
             # Each client was served again, or it would not have come to its end.
             for name, since in before.items():
                 said = said_since(self.lab.machines[name], since)
-                self.files.write(f"server away {name}", f"away.{name}.log", said)
-        self.record.checks["calls"] = {name: counted - sent[name] for name, counted in self._calls().items()}
+                self.record.files.away[name] = self.files.write(f"away.{name}.log", said)
+        observed.calls = {name: counted - sent[name] for name, counted in self._calls().items()}
         if self.fault is None:
             self._end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
-        if "on_server" not in self.record.files:
+        if self.record.files.on_server is None:
             self._scan_server(ledger)
         self._look_through_client(ledger)
         self.members.heal()
@@ -366,12 +346,10 @@ class Cycle:
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
-    def _allow_errors(self) -> tuple[int, ...]:
-        """Note the errors of which clients may be told, and return those at which the ledger goes on."""
-        allowed = [sorted(allowed_by(one, self.context)) for one in self.spec.during]
-        self.record.allowed_errors = sorted({number for numbers in allowed for number in numbers})
-        self.record.allowed_by_fault = sorted(allowed_by(self.fault, self.context)) if self.fault else []
-        return tuple(sorted({*self.record.allowed_errors, *self.record.allowed_by_fault}))
+    def _endured(self) -> tuple[int, ...]:
+        """Return the errors at which the ledger goes on: those of which clients may be told."""
+        told = (one.effects(self.spec.stack).errors for one in self.spec.during)
+        return tuple(sorted(self.record.effects.errors.union(*told)))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
@@ -379,17 +357,18 @@ class Cycle:
         if not self.spec.capture:
             yield
             return
-        with capturing(self.lab, self.files.path("capture", "nfs.pcapng")) as capture:
+        self.record.files.capture = self.files.entry("nfs.pcapng")
+        with capturing(self.lab, self.files.path("nfs.pcapng")) as capture:
             yield
-        self.files.write("wire", "wire.json", write_exchanges(capture.exchanges()))
+        self.record.files.wire = self.files.write("wire.json", write_exchanges(capture.exchanges()))
 
     def _enter_replies(self) -> None:
         """Note when the server acknowledged the ledger's operations, as far as it was seen on the wire."""
         if self.replies is not None:
             self.replies.finish()
-            self.record.checks["replies"] = self.replies.seen
+            self.record.observed.replies = self.replies.seen
             if self.replies.found is not None:
-                self.files.path("replies", self.replies.found.name)
+                self.record.files.replies = self.files.entry(self.replies.found.name)
 
     def _break(self, fault: Fault) -> None:
         self._say(fault.name)
@@ -398,8 +377,7 @@ class Cycle:
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
         self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
-        if self.victim in self.lab.clients:
-            self.record.lost_power = [injected.target]
+        self.record.fault_target = injected.target
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:
             # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
@@ -407,7 +385,7 @@ class Cycle:
 
     def _end_recording(self) -> None:
         if (closed := self.lab.disks.log_stop()) is not None:
-            self.record.checks["write log"] = asdict(closed)
+            self.record.observed.write_log = closed
         for serial, counters in self.lab.disks.counters().items():
             self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
 
@@ -471,7 +449,7 @@ class Cycle:
         self._say("reading back on the server")
         self.lab.server.put("3\n", DROP_CACHES)
         found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
-        self.files.write("on_server", "on-server.json", json.dumps(found))
+        self.record.files.on_server = self.files.write("on-server.json", json.dumps(found))
 
     def _look_through_client(self, ledger: Ledger) -> None:
         """Read everything through the last client, whose cache a new mount has emptied."""
@@ -484,17 +462,16 @@ class Cycle:
         before = fetched(client, mount.directory)
         found = ledger.scan(client, ledger.root)
         counted = fetched(client, mount.directory).since(before)
-        self.record.checks["read back"] = {"client": client.name, **counted._asdict()}
-        self.files.write("on_client", "on-client.json", json.dumps(found))
+        self.record.observed.read_back = ReadBack(client=client.name, **counted._asdict())
+        self.record.files.on_client = self.files.write("on-client.json", json.dumps(found))
 
     def _check(self) -> None:
         self._say("checking file system and array")
         self.stack.deactivate_clients()
         self.stack.export.deactivate()
         self.stack.filesystem.deactivate()
-        self.record.checks["filesystem"] = self.stack.filesystem.check().model_dump(mode="json")
-        self.record.checks["array"] = self.stack.array.scrub().model_dump(mode="json")
-        self.members.end()
+        self.record.observed.filesystem = self.stack.filesystem.check()
+        self.record.observed.array = self.members.end(self.stack.array.scrub())
         # The machine stays up: the next cycle must not find this one's knobs.
         self.stack.tuning.deactivate()
         self.stack.array.deactivate()

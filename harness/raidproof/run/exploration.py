@@ -48,7 +48,6 @@ from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import conclude_exploration
 
-LOG, HISTORY = "write log", "history"
 RECORD_ANEW = "record the run anew"
 ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"
 
@@ -87,7 +86,7 @@ class Source:
     @property
     def log(self) -> Path:
         """The write log."""
-        return self.store.path / self.cycle.files[LOG]
+        return self.store.path / recorded(self.cycle)
 
     @property
     def first(self) -> int:
@@ -110,6 +109,17 @@ class Source:
         return partial(self.checker, logs=logs)
 
 
+def recorded(cycle: CycleRecord) -> str:
+    """Return the path of a cycle's write log in the directory of its run.
+
+    Raises:
+        RequestError: it has none.
+    """
+    if cycle.files.write_log is None:
+        raise RequestError(f"{cycle.name} cannot be explored: it has no write log", remedy=ANOTHER)
+    return cycle.files.write_log
+
+
 def scan_orders(cycle: CycleRecord) -> dict[str, Any]:
     """Return what the ledger's agent takes to read everything back on the server."""
     # As `raidproof.run.crash_test` seeds it: a block of an earlier cycle must not pass for one of this.
@@ -128,7 +138,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     require_shown(topology.provider)
     cycle = choose_cycle(run, store.path, name)
     try:
-        log = WriteLog(store.path / cycle.files[LOG])
+        log = WriteLog(store.path / recorded(cycle))
         recording = Recording(log)
         oracle = Oracle.of(cycle, store.path, recording.spoilt_ns)
     except (LogError, OSError) as error:
@@ -184,11 +194,11 @@ def why_not(cycle: CycleRecord, run: Path) -> str | None:
     """Return why a cycle cannot be explored, as far as its record tells; None if it can."""
     if reason := cycle.requirement_missing or cycle.not_effective:
         return f"it did not take place: {reason}"
-    for what in (LOG, HISTORY):
-        if what not in cycle.files:
+    for what, path in (("write log", cycle.files.write_log), ("history", cycle.files.history)):
+        if path is None:
             return f"it has no {what}"
-        if not (run / cycle.files[what]).is_file():
-            return f"its {what} is gone: {cycle.files[what]}"
+        if not (run / path).is_file():
+            return f"its {what} is gone: {path}"
     if not cycle.workers or cycle.ledger_begun_ns is None:
         return "its clients did not begin"
     return None
@@ -346,7 +356,7 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
         control=source.cycle.control,
         started=wall_clock(),
         command=command_line(sys.argv),
-        log=source.cycle.files[LOG],
+        log=recorded(source.cycle),
         log_digest=begun.log_digest,
         seed=options.seed,
         tear=options.tear,
@@ -377,8 +387,10 @@ def acknowledged_at(source: Source) -> dict[str, list[int]]:
 
 def undated(source: Source) -> list[str]:
     """Say what goes unnoticed where the server's replies were to be captured, and it did not come to that."""
-    why = source.cycle.checks.get("replies", {}).get("why_not")
-    return [f"{UNDATED} ({why})"] if why and "replies" not in source.cycle.files else []
+    replies = source.cycle.observed.replies
+    if replies is None or replies.why_not is None or source.cycle.files.replies is not None:
+        return []
+    return [f"{UNDATED} ({replies.why_not})"]
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
@@ -27,6 +26,7 @@ from raidproof.monitor.capture import (
     replies_command,
     tapping,
 )
+from raidproof.record.observation import RepliesSeen, ReportDelay
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec, write_replies
 
 Replied = dict[tuple[int, int], int]
@@ -106,7 +106,7 @@ class ReplyWatch:
     """Captures the server's replies while the ledger runs, and dates its operations beside what comes next."""
 
     def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
-        self.seen: dict[str, Any] = {}
+        self.seen = RepliesSeen()
         """For the record: how many operations were dated, of how many, and WRITEs by stability; or why nothing."""
         self.found: Path | None = None
         """The file with the instants, once there is one."""
@@ -137,12 +137,12 @@ class ReplyWatch:
         try:
             tap = tapping(self._lab, self._folder / "replies.pcapng")
         except (RequirementMissing, RigError) as error:
-            self.seen = {"why_not": str(error)}
+            self.seen = RepliesSeen(why_not=str(error))
             return None
         try:
             tap.wait_begun()
         except RigError as error:
-            self.seen = {"why_not": str(error)}
+            self.seen = RepliesSeen(why_not=str(error))
             with suppress(RigError):
                 tap.discard()
             return None
@@ -154,7 +154,7 @@ class ReplyWatch:
             try:
                 self._work.result()
             except (RaidproofError, CommandFailed, OSError) as error:
-                self.seen = {"why_not": str(error)}
+                self.seen = RepliesSeen(why_not=str(error))
 
     def _date(self, tap: Tap, history: Path) -> None:
         tap.end()
@@ -168,15 +168,17 @@ class ReplyWatch:
         path = self._folder / "replies"
         write_replies(path, dated)
         tap.discard()
-        self.found, self.seen = path, {**summary(operations, dated), "writes": dict(parse_writes(text))}
+        self.seen = summary(operations, dated).model_copy(update={"writes": dict(parse_writes(text))})
+        self.found = path
 
 
-def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> dict[str, Any]:
+def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> RepliesSeen:
     """Return how many operations were dated, and how much later the clients' reports arrived."""
     done = [one for one in operations if one.ended is Ended.OK and one.ended_ns is not None]
     keys = ((one.ended_ns, dated.get((one.worker, one.sequence))) for one in done)
     later_ms = sorted((ended - at) / 1e6 for ended, at in keys if ended is not None and at is not None)
     if not later_ms:
-        return {"dated": 0, "of": len(done)}
-    later = {"least": later_ms[0], "median": median(later_ms), "most": later_ms[-1]}
-    return {"dated": len(later_ms), "of": len(done), "reported_later_ms": {k: round(v, 3) for k, v in later.items()}}
+        return RepliesSeen(dated=0, of=len(done))
+    least, middle, most = (round(one, 3) for one in (later_ms[0], median(later_ms), later_ms[-1]))
+    delay = ReportDelay(least=least, median=middle, most=most)
+    return RepliesSeen(dated=len(later_ms), of=len(done), reported_later_ms=delay)

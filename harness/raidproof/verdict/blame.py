@@ -12,6 +12,7 @@ from typing import Any
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.flaw import FlawKind
+from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
 from raidproof.guest.ledger_writer import BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
@@ -32,7 +33,6 @@ Requests = Sequence[Record]
 Block = tuple[int, int]
 """File and byte offset, as in the header of a ledger's block."""
 
-PLACE, LOG = "on_server", "write log"
 Disks = Mapping[str, Mapping[str, Any]]
 """The engine's counters, by serial."""
 SYNCED = frozenset(KINDS) - {*METADATA} | {"append"}
@@ -210,7 +210,7 @@ def of_lies(cycle: CycleRecord, history: History, directory: Path, conditions: C
     What of its caches survived a cut that kept some of it is not in the log: there all of it may be lost. Without a
     log nothing can be told apart, and every loss is theirs.
     """
-    log, found = (directory / cycle.files.get(what, "none") for what in (LOG, PLACE))
+    log, found = (directory / (path or "none") for path in (cycle.files.write_log, cycle.files.on_server))
     if not (conditions.lying_disks and log.is_file()):
         return conditions
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
@@ -230,12 +230,12 @@ def of_lies(cycle: CycleRecord, history: History, directory: Path, conditions: C
         seen_ns=cycle.resumed_ns if cycle.recovery.assemble_s is not None else None,
         torn=conditions.torn,
         unheard=cycle.lost_power,
-        unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
+        unsure=conditions.allowed_errors | conditions.allowed_by_fault,
     )
     return blamed(conditions, balance.losses, lost)
 
 
-def judge_flushes(start: Disks, end: Disks, synced: int) -> Verdict:
+def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Verdict:
     """Judge that something between the file system and the disks has not swallowed all flushes of a member.
 
     One is enough to pass: how many a member needs depends on what lies where, and nothing here tells.
@@ -244,8 +244,9 @@ def judge_flushes(start: Disks, end: Disks, synced: int) -> Verdict:
     how many operations of the kinds `SYNCED` were acknowledged in between.
     """
     checker = "flushes reach the disks"
-    grown = {serial: flushes_of(now) - flushes_of(start.get(serial, {})) for serial, now in end.items()}
-    written = {serial: now.get("writes", 0) - start.get(serial, {}).get("writes", 0) for serial, now in end.items()}
+    begun = {serial: start.get(serial, Counters(serial)) for serial in end}
+    grown = {serial: flushes_of(now) - begun[serial].flushes - begun[serial].fua for serial, now in end.items()}
+    written = {serial: now.get("writes", 0) - begun[serial].writes for serial, now in end.items()}
     if not any(written.values()):
         return Verdict(
             checker=checker, outcome=Outcome.PASS, reason="nothing was written to a disk whose flushes count"

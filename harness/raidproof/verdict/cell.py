@@ -12,8 +12,6 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import CycleRecord, Evidence, RunRecord
 
-MEMORY_LOST = ("power-cut", "kernel-panic")
-"""Faults that take what the server had in its memory."""
 SAYS_NOTHING = {
     Outcome.ERROR: "the rig failed",
     Outcome.SKIP: "a requirement is missing",
@@ -132,7 +130,7 @@ def safety_of(cycle: CycleRecord) -> Safety:
         cycle.outcome,
         cycle.reason,
         [one for one in (cycle.on_server, cycle.on_client) if one is not None],
-        memory_lost=cycle.fault in MEMORY_LOST,
+        memory_lost=cycle.effects.server_memory_lost,
         export_sync=bool(cycle.asked.get("export", {}).get("sync", True)),
         seconds=cycle.loss_window_s,
         not_recovered=cycle.not_recovered,

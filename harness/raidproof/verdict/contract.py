@@ -41,8 +41,6 @@ PROMISES: Mapping[str, str] = {
     "clone": "FICLONE",
 }
 """What each kind of operation is called in reports: when it has returned, it is durable."""
-LOSE_LOCKS = frozenset({"lease-expiry", "missed-grace"})
-"""Faults that keep a client away for longer than its lease."""
 LEAST_JUDGED = 3
 """Acknowledged operations that could have shown a loss, without which a promise has not been tested."""
 
@@ -71,8 +69,12 @@ class Conditions:
     """Whether the protocol promises that a request which is sent again is not done again (RFC 8881, 2.10.6)."""
     write_back_s: float | None = None
     """The age from which on the server's kernel has nothing in its memory alone; None: not known, or without limit."""
-    faults: frozenset[str] = frozenset()
-    """Names of the fault, and of what was wrong from before it."""
+    lease_lost: bool = False
+    """Whether a client's lease ended while it held locks: an operation under a lock may end with EIO."""
+    unreadable_blocks: bool = False
+    """Whether md must list blocks that it cannot read."""
+    content_changed: bool = False
+    """Whether a scrub must find stripes that differ, and repair them."""
 
     explanation: Blame | None = None
     """Whose fault a loss is, where the fault itself says so."""
@@ -205,7 +207,7 @@ def meant(operation: Operation, conditions: Conditions) -> bool:
     begun_ns = conditions.fault_begun_ns
     since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
     # Who lost its lock with its lease cannot go on as if it held it.
-    lock_lost = operation.kind == "o_append" and operation.error == EIO and bool(conditions.faults & LOSE_LOCKS)
+    lock_lost = operation.kind == "o_append" and operation.error == EIO and conditions.lease_lost
     return since and (operation.error in conditions.allowed_by_fault or lock_lost)
 
 

@@ -7,16 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from raidproof.core.blame import Blame, Culprit, blamed_as
-from raidproof.disk.cache import CacheMode
+from raidproof.core.errors import RigError
+from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
+from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CycleRecord, Evidence, RunRecord, SuiteRecord, Timeline
-from raidproof.storage.filesystem.state import WriteBackState
-from raidproof.storage.server import ExportSpec
+from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
-from raidproof.verdict.cell import MEMORY_LOST, conclude_plan, judge_cells
+from raidproof.verdict.cell import conclude_plan, judge_cells
 from raidproof.verdict.contract import (
     Conditions,
     judge_age,
@@ -35,15 +38,11 @@ from raidproof.workload.history import History, WorkerSpec, read_replies
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
 
-RESTARTED = (*MEMORY_LOST, "clean-reboot", "corrupted-at-rest", "nfsd-killed", "nfsd-restart", "server-restart")
-"""Faults after which another instance of nfsd answers."""
-TEARS = "power-cut"
 SESSIONS = ("4.1", "4.2")
 """Versions of NFS that have them."""
 LEASE_S = 90.0
 """What a server grants by default."""
-AWAY = (*RESTARTED, "network-cut", "client-network-cut", "lease-expiry", "missed-grace")
-"""Faults that keep the server from clients for a while."""
+_SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
 
 
 class Least(NamedTuple):
@@ -73,9 +72,9 @@ def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Leas
     return Least(BLOCK * blocks, len(files))
 
 
-def judge_read_back(counted: dict[str, Any], found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
+def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
     """Judge what the client counted while it read, against what it said that it read."""
-    client, fetched, calls = counted["client"], counted["bytes"], counted["calls"]
+    client, fetched, calls = counted.client, counted.bytes, counted.calls
     least = least_of(found, spans)
     said = f"{client} read {least.bytes:,} bytes of {least.calls:,} files and fetched {fetched:,} by {calls:,} READs"
     if fetched < least.bytes or calls < least.calls:
@@ -112,10 +111,12 @@ def history_of(cycle: CycleRecord, run: Path) -> History:
     """Return what the clients did in a stored cycle, dated by the server's replies where they were seen on the wire.
 
     Raises:
-        RigError: a file is not what it should be.
+        RigError: a file is not what it should be, or the clients did not begin.
     """
-    history = History.read(run / cycle.files["history"])
-    return history.with_replies(read_replies(run / cycle.files["replies"])) if "replies" in cycle.files else history
+    if cycle.files.history is None:
+        raise RigError(f"{cycle.name}: the clients did not begin, so that there is no history")
+    history = History.read(run / cycle.files.history)
+    return history if cycle.files.replies is None else history.with_replies(read_replies(run / cycle.files.replies))
 
 
 def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
@@ -136,7 +137,7 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     if found and conditions.spoilt is None:
         conditions = replace(conditions, spoilt=cause_in(found[0]))
     if cycle.not_recovered is not None:
-        if "history" in cycle.files:
+        if cycle.files.history is not None:
             conditions = of_lies(cycle, history_of(cycle, directory), directory, conditions)
         judge_not_recovered(cycle, cycle.not_recovered, conditions, wreck_of(cycle, directory))
         cycle.verdicts += found
@@ -145,18 +146,18 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     conditions = of_lies(cycle, history, directory, conditions)
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
-    cycle.verdicts.append(judge_filesystem(cycle.checks.get("filesystem"), conditions))
-    cycle.verdicts.append(judge_array(cycle.checks.get("array"), conditions, mirrors_of(cycle)))
+    cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))
+    cycle.verdicts.append(judge_array(cycle.observed.array, conditions, mirrors_of(cycle)))
     cycle.verdicts += causes
-    logs = [(name, (directory / path).read_text(errors="replace")) for name, path in cycle.files.items()
-            if name.startswith("console ")]  # fmt: skip
-    panic = cycle.fault == "kernel-panic"
-    asked_for = cycle.checks.get("alarms", ())
+    logs = [
+        (f"console {name}", (directory / path).read_text(errors="replace"))
+        for name, path in cycle.files.consoles.items()
+    ]
     waited = lines_of_waiting(cycle, directory)
-    cycle.verdicts.append(judge_kernel_logs(logs, panic_asked_for=panic, asked_for=asked_for, waited=waited))
-    if "wire" in cycle.files:
-        exchanges = read_exchanges((directory / cycle.files["wire"]).read_text())
-        cycle.verdicts += judge_restart(exchanges, restarted=cycle.fault in RESTARTED)
+    cycle.verdicts.append(judge_kernel_logs(logs, asked_for=kernel_messages(cycle), waited=waited))
+    if cycle.files.wire is not None:
+        exchanges = read_exchanges((directory / cycle.files.wire).read_text())
+        cycle.verdicts += judge_restart(exchanges, restarted=cycle.effects.nfsd_restarted)
     measure_rates(cycle, history)
     cycle.timeline = timeline(history, cycle)
     measure_first_io(cycle)
@@ -174,9 +175,10 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
     verdicts = []
     # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
     for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
-        if place not in cycle.files:
+        path = cycle.files.on_server if place == "on_server" else cycle.files.on_client
+        if path is None:
             continue
-        found = json.loads((directory / cycle.files[place]).read_text())
+        found = json.loads((directory / path).read_text())
         evidence = build_evidence(
             workers,
             history,
@@ -184,20 +186,20 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
             before_ns=before_ns,
             seen_ns=until_ns,
             resumed_ns=cycle.resumed_ns,
-            restarted_ns=cycle.resumed_ns if cycle.fault in RESTARTED else None,
+            restarted_ns=cycle.resumed_ns if cycle.effects.nfsd_restarted else None,
             torn=conditions.torn,
             unheard=cycle.lost_power,
-            unsure={*cycle.allowed_errors, *cycle.allowed_by_fault},
+            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         setattr(cycle, place, evidence)
-        if place == "on_server" and (calls := cycle.checks.get("calls")) is not None:
+        if place == "on_server" and (calls := cycle.observed.calls) is not None:
             verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"])
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
-        if place == "on_client" and (counted := cycle.checks.get("read back")) is not None:
+        if place == "on_client" and (counted := cycle.observed.read_back) is not None:
             verdicts.append(judge_read_back(counted, found, {one.key: one.span for one in workers}))
     return verdicts
 
@@ -205,19 +207,20 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
 def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
     """Judge what tells why a stack lost something, also if it never came back; nothing where nobody looked."""
     verdicts = []
-    if (members := cycle.checks.get("members")) is not None:
+    if (members := cycle.observed.members) is not None:
         verdicts.append(judge_members(members, conditions))
-    asked = ExportSpec.model_validate(cycle.asked["export"])
-    if (applied := cycle.checks.get("export")) is not None:
+    asked = _SERVER.validate_python(cycle.asked["export"])
+    if (applied := cycle.observed.export) is not None:
         verdicts.append(judge_export(asked.options(), applied, cycle.effective["export"]["path"]))
     flushed = asked.sync and cycle.asked["array"].get("consistency_policy") not in LOGGED
-    if "disks" in cycle.checks and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
+    disks = cycle.observed.disks
+    if disks is not None and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
         workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
         # Of changes of names alone some need no flush of their own.
         if any(SYNCED & {*worker.kinds} - {"append"} for worker in workers):
             history = history_of(cycle, directory)
             synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
-            verdicts.append(judge_flushes(cycle.checks["disks"], cycle.disks, synced))
+            verdicts.append(judge_flushes(disks, cycle.disks, synced))
     return verdicts
 
 
@@ -237,7 +240,7 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
         cycle.verdicts, cycle.outcome = [wreck], Outcome.FAIL
         cycle.reason = f"{wreck.checker}: {wreck.reason}; after that: {error}"
         return
-    observed = [directory / cycle.files[what] for what in ("history", "on_server") if what in cycle.files]
+    observed = [directory / path for path in (cycle.files.history, cycle.files.on_server) if path is not None]
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
         return
     history = history_of(cycle, directory)
@@ -252,18 +255,23 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
 
 def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
     """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
-    path = directory / cycle.files.get("console server", "no console")
+    path = directory / cycle.files.consoles.get("server", "no console")
     if not path.is_file():
         return None
-    return judge_wrecks(path.read_text(errors="replace"), panic_asked_for=cycle.fault == "kernel-panic")
+    return judge_wrecks(path.read_text(errors="replace"), asked_for=kernel_messages(cycle))
+
+
+def kernel_messages(cycle: CycleRecord) -> list[str]:
+    """Return patterns of the lines that the faults of a cycle make kernels say."""
+    return [pattern for effects in cycle.all_effects for pattern in effects.kernel_messages]
 
 
 def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
     """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
-    if cycle.fault not in AWAY:
+    if not cycle.effects.server_away:
         return frozenset()
-    paths = (directory / path for name, path in cycle.files.items() if name.startswith("server away "))
-    return frozenset().union(*(blocked(path.read_text(errors="replace")) for path in paths))
+    logs = ((directory / path).read_text(errors="replace") for path in cycle.files.away.values())
+    return frozenset().union(*map(blocked, logs))
 
 
 def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, wreck: Verdict | None = None) -> None:
@@ -321,19 +329,20 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
-        memory_lost=cycle.fault in MEMORY_LOST,
-        # Only what takes the server's power makes its disks tear anything.
-        torn=cycle.policy == "torn" and cycle.fault == TEARS,
+        memory_lost=cycle.effects.server_memory_lost,
+        torn=cycle.effects.caches is CutPolicy.TORN,
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
-        explanation=cycle.explanation,
+        explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
         spoilt=spoilt_by(cycle.disks),
-        allowed_errors=frozenset(cycle.allowed_errors),
-        allowed_by_fault=frozenset(cycle.allowed_by_fault),
+        allowed_errors=frozenset().union(*(one.effects.errors for one in cycle.during)),
+        allowed_by_fault=cycle.effects.errors,
         fault_begun_ns=cycle.fault_begun_ns,
         exactly_once=exactly_once(cycle),
         write_back_s=longest_s(cycle),
-        faults=frozenset({cycle.fault, *(str(one["fault"]) for one in cycle.during)}),
+        lease_lost=any(one.lease_lost for one in cycle.all_effects),
+        unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
+        content_changed=any(one.content_changed for one in cycle.all_effects),
     )
 
 
@@ -344,7 +353,7 @@ def exactly_once(cycle: CycleRecord) -> bool:
     lease does not expire.
     """
     mounts = list(cycle.effective.get("mounts", {}).values())
-    if cycle.fault in RESTARTED or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+    if cycle.effects.nfsd_restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
         return False
     begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
     lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
@@ -359,8 +368,8 @@ def mirrors_of(cycle: CycleRecord) -> list[str]:
 
 def longest_s(cycle: CycleRecord) -> float | None:
     """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
-    found = cycle.checks.get("write back")
-    return None if found is None else WriteBackState.model_validate(found).longest_s
+    found = cycle.observed.write_back
+    return None if found is None else found.longest_s
 
 
 def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:

@@ -24,7 +24,6 @@ SIGNS: dict[str, re.Pattern[str]] = {
     "out of memory": re.compile(r"Out of memory:|oom-kill:"),
 }
 
-PANIC_BY_SYSRQ = "Kernel panic - not syncing: sysrq triggered crash"
 WRECKED = frozenset({"oops", "panic", "hung task"})
 """Signs of a kernel that has failed, whatever else went wrong."""
 BLOCKED = re.compile(r"blocked for more than \d+ seconds")
@@ -46,10 +45,13 @@ def findings(log: str) -> list[tuple[str, str]]:
     ]
 
 
-def judge_wrecks(server: str, *, panic_asked_for: bool = False) -> Verdict | None:
-    """Judge what a server's kernel said before the rig gave it up: None unless it says that the kernel has failed."""
+def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | None:
+    """Judge what a server's kernel said before the rig gave it up: None unless it says that the kernel has failed.
+
+    ``asked_for``: patterns of the lines that faults make a kernel say.
+    """
     for sign, line in findings(server):
-        asked = panic_asked_for and line.endswith(PANIC_BY_SYSRQ)
+        asked = any(re.search(pattern, line) for pattern in asked_for)
         if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
             trace = trace_of(server, line)
             reason = f"server: {sign}: {line}{f'; trace: {trace}' if trace else ''}"
@@ -75,15 +77,13 @@ def blocked(text: str) -> frozenset[str]:
 def judge_kernel_logs(
     logs: Sequence[tuple[str, str]],
     *,
-    panic_asked_for: bool = False,
     asked_for: Sequence[str] = (),
     waited: Collection[str] = (),
 ) -> Verdict:
     """Judge (name, console log) pairs.
 
-    ``panic_asked_for``: the fault was a panic by sysrq, which alone is excused. ``asked_for``: patterns of the lines
-    that other faults make a kernel say. ``waited``: the very lines by which clients' kernels said that their tasks
-    waited for the server while the fault kept it away.
+    ``asked_for``: patterns of the lines that faults make a kernel say. ``waited``: the very lines by which clients'
+    kernels said that their tasks waited for the server while the fault kept it away.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
@@ -92,9 +92,7 @@ def judge_kernel_logs(
         f"{name}: {sign}: {line}"
         for name, log in logs
         for sign, line in findings(log)
-        if not (panic_asked_for and line.endswith(PANIC_BY_SYSRQ))
-        and not any(pattern.search(line) for pattern in excused)
-        and line not in waited
+        if not any(pattern.search(line) for pattern in excused) and line not in waited
     ]
     if not bad:
         return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")

@@ -1,21 +1,13 @@
 """Whether file system, array and its members are whole after a fault."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from raidproof.core.blame import Blame, Culprit
+from raidproof.record.observation import ArraySeen, MembersSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import Identity, stale
+from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
-
-UNREADABLE = frozenset({"latent-sector-during-rebuild", "second-member-fails"})
-"""Faults that md answers with a list of blocks which it cannot read: a drive gave errors that a rebuild met."""
-ROTTEN = frozenset({"silent-corruption", "corrupted-at-rest"})
-"""Faults that leave stripes which differ and that no resync knows of.
-
-A power cut or a panic is none. Copies and parity may differ after it, but that is what the resync is for, which has
-ended when the check begins (`Array.scrub`); nor is the write hole, which spoils what a rebuild then makes consistent.
-"""
 
 COPIES = "copies of a mirror"
 """The class of differences that md allows, and that nothing in a scrub tells from those that it does not."""
@@ -24,18 +16,18 @@ Identities = Mapping[str, Identity]
 """What each disk said of the array that it belongs to, by its serial."""
 
 
-def judge_filesystem(check: dict[str, Any] | None, conditions: Conditions) -> Verdict:
+def judge_filesystem(check: FilesystemCheck | None, conditions: Conditions) -> Verdict:
     """Judge what `xfs_repair -n` or `e2fsck -fn` found."""
     name = "file system"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
-    if check["outcome"] == "clean":
+    if check.outcome == "clean":
         return Verdict(checker=name, outcome=Outcome.PASS, reason="its own checker finds nothing")
-    reason = f"its own checker says {check['outcome']}: {'; '.join(check['reasons'][:3])}"
+    reason = f"its own checker says {check.outcome}: {'; '.join(check.reasons[:3])}"
     return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
 
 
-def judge_array(check: dict[str, Any] | None, conditions: Conditions, mirrors: Collection[str] = ()) -> Verdict:
+def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collection[str] = ()) -> Verdict:
     """Judge what a scrub after the resync found; levels without redundancy have nothing to compare.
 
     ``mirrors``: the devices of which each holds copies, and no parity.
@@ -43,29 +35,29 @@ def judge_array(check: dict[str, Any] | None, conditions: Conditions, mirrors: C
     name = "array"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
-    if missing := check["degraded"]:
+    if missing := check.degraded:
         reason = f"members missing: {missing}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
-    if unreadable := check.get("bad_blocks"):
+    if unreadable := check.bad_blocks:
         # Neither degraded nor mismatch_cnt tells of them: a check leaves out what cannot be read.
         words = "; ".join(f"{serial}: {where}" for serial, where in unreadable.items())
         reason = f"md knows of blocks that it cannot read (first sector, count): {words}"
         # They were made unreadable on purpose: that md knows of them is then what it owes.
-        outcome = Outcome.PASS if conditions.faults & UNREADABLE else Outcome.FAIL
+        outcome = Outcome.PASS if conditions.unreadable_blocks else Outcome.FAIL
         return Verdict(checker=name, outcome=outcome, reason=reason, blame=fault_of(conditions))
-    counted: dict[str, int] = check["mismatch_cnt"]
-    if differing := {device: count for device, count in counted.items() if count}:
+    if differing := {device: count for device, count in check.mismatch_cnt.items() if count}:
         reason = f"mismatch_cnt in sectors: {differing}"
-        if left := check.get("repaired"):
+        if left := check.repaired:
             reason += f"; after a repair: {left}"
-            if conditions.faults & ROTTEN and not any(left.values()):
-                # It was made to differ, so that this is what a scrub is for.
+            if conditions.content_changed and not any(left.values()):
+                # It was made to differ, so that this is what a scrub is for. A power cut or a panic is no excuse: what
+                # differs after it the resync puts right, which has ended when the check begins (`Array.scrub`).
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
             if set(differing) <= set(mirrors) and not any(left.values()) and not conditions.broken_drives:
                 reason = f"{reason}; md allows copies to differ where a page changed under write-back (md(4))"
                 return Verdict(checker=COPIES, outcome=Outcome.INCONCLUSIVE, reason=reason)
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
-    unchecked = "".join(f"; {device} not checked: {why}" for device, why in check["unchecked"].items())
+    unchecked = "".join(f"; {device} not checked: {why}" for device, why in check.unchecked.items())
     return Verdict(checker=name, outcome=Outcome.PASS, reason=f"complete, mismatch_cnt 0{unchecked}")
 
 
@@ -74,31 +66,21 @@ def fault_of(conditions: Conditions) -> Blame:
     return conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
 
 
-def judge_members(check: Mapping[str, Any], conditions: Conditions) -> Verdict:
-    """Judge that the same array came back, each member in its place and none of them an old one.
-
-    ``check`` has what the disks said of themselves: at the ``start``, ``before`` the array was assembled again, and at
-    the ``end``; which of them were then ``active``; which may have been ``absent`` when it was assembled; and whose
-    metadata was ``renewed`` on purpose between start and end.
-    """
-    start, before, end = (identities(check.get(when)) for when in ("start", "before", "end"))
+def judge_members(seen: MembersSeen, conditions: Conditions) -> Verdict:
+    """Judge that the same array came back, each member in its place and none of them an old one."""
+    start, before, end = seen.start, seen.before, seen.end
     # What the legs of a nested array carry can be read only while they are online.
     legs = [name for name in start or {} if name.startswith("/dev/")]
-    absent, renewed = [*check.get("absent", ()), *legs], check.get("renewed", ())
+    absent = [*(seen.absent or ()), *legs]
     wrong = [f"{reason}, seen before assembly" for reason in changes(start, before, absent=absent)]
-    wrong += [f"{reason}, seen at the end" for reason in changes(start, end, renewed=renewed)]
-    wrong += taken_in(before or {}, check.get("active", ()))
+    wrong += [f"{reason}, seen at the end" for reason in changes(start, end, renewed=seen.renewed or ())]
+    wrong += taken_in(before or {}, seen.active or ())
     if wrong:
         reason = "; ".join(wrong[:5])
         return Verdict(checker="members", outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     if not start or end is None:
         return Verdict(checker="members", outcome=Outcome.INCONCLUSIVE, reason="not looked at before and after")
     return Verdict(checker="members", outcome=Outcome.PASS, reason="the same array, each member in its place")
-
-
-def identities(said: Mapping[str, Any] | None) -> dict[str, Identity] | None:
-    """Read back what a record has of one look at the disks."""
-    return None if said is None else {serial: Identity.model_validate(one) for serial, one in said.items()}
 
 
 def changes(

@@ -1,0 +1,102 @@
+"""Records of before: what they say in other words is put into the words of today, in this file alone.
+
+Before faults declared their effects, the judge knew the faults by name. Before observations had models, `checks` and
+`files` were mappings whose keys were words.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from raidproof.fault.effects import FaultEffects
+from raidproof.fault.power import PANIC
+
+_AWAY = FaultEffects(server_away=True)
+_RESTARTED = FaultEffects(nfsd_restarted=True, server_away=True)
+_MEMORY_LOST = FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True)
+_LEASE_LOST = FaultEffects(server_away=True, lease_lost=True)
+_MEMBER_MISSING = FaultEffects(member_missing=True)
+_UNREADABLE = FaultEffects(member_missing=True, unreadable_blocks=True)
+
+EFFECTS: Mapping[str, FaultEffects] = MappingProxyType(
+    {
+        "power-cut": _MEMORY_LOST,
+        "client-power-cut": FaultEffects(client_memory_lost=True),
+        "kernel-panic": _MEMORY_LOST.model_copy(update={"kernel_messages": (PANIC,)}),
+        "clean-reboot": _RESTARTED,
+        "server-restart": _RESTARTED,
+        "nfsd-restart": _RESTARTED,
+        "nfsd-killed": _RESTARTED,
+        "network-cut": _AWAY,
+        "client-network-cut": _AWAY,
+        "lease-expiry": _LEASE_LOST,
+        "missed-grace": _LEASE_LOST,
+        "degraded": _MEMBER_MISSING,
+        "rebuilding": _MEMBER_MISSING,
+        "reshaping": _MEMBER_MISSING,
+        "member-fails": _MEMBER_MISSING,
+        "member-vanishes": _MEMBER_MISSING,
+        "second-member-fails": _UNREADABLE,
+        "latent-sector-during-rebuild": _UNREADABLE,
+        "silent-corruption": FaultEffects(content_changed=True),
+        "corrupted-at-rest": _RESTARTED.model_copy(update={"content_changed": True}),
+    }
+)
+"""What the judge knew of a fault by its name; of any other it knew nothing."""
+
+
+def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a cycle with the effects of its faults, where the record has none.
+
+    The record kept beside the names: policy, errors, whose fault a loss is, and lines of the kernel to be expected.
+    """
+    new = dict(cycle)
+    known = EFFECTS.get(str(new.get("fault")), FaultEffects()).model_dump()
+    policy, errors, explanation = (new.pop(word, None) for word in ("policy", "allowed_by_fault", "explanation"))
+    checks = dict(new.get("checks") or {})
+    new["checks"] = checks
+    if new.get("fault") == "power-cut":
+        known["caches"] = policy
+    known["errors"] = errors or ()
+    known["explanation"] = explanation
+    known["kernel_messages"] = (*known["kernel_messages"], *checks.pop("alarms", ()))
+    new["effects"] = known
+    if lost := new.pop("lost_power", None):
+        new["fault_target"] = lost[0]
+    at_any_time = new.pop("allowed_errors", None) or ()
+    new["during"] = [
+        {
+            **condition,
+            "effects": {**EFFECTS.get(condition["fault"], FaultEffects()).model_dump(), "errors": at_any_time},
+        }
+        for condition in new.get("during", ())
+    ]
+    return new
+
+
+_FIELDS = {"old data": "old_data", "write back": "write_back", "write log": "write_log", "read back": "read_back"}
+_AWAY_OF, _CONSOLE_OF, _FIO = "server away ", "console ", "fio"
+
+
+def with_observations(cycle: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a cycle with what was observed, where the record has it by words."""
+    new = dict(cycle)
+    if "checks" in new:
+        new["observed"] = {_FIELDS.get(word, word): found for word, found in (new.pop("checks") or {}).items()}
+    if isinstance(files := new.get("files"), Mapping):
+        new["files"] = _files(files)
+    return new
+
+
+def _files(files: Mapping[str, Any]) -> dict[str, Any]:
+    new: dict[str, Any] = {}
+    for word, path in files.items():
+        if word.startswith(_AWAY_OF):
+            new.setdefault("away", {})[word.removeprefix(_AWAY_OF)] = path
+        elif word.startswith(_CONSOLE_OF):
+            new.setdefault("consoles", {})[word.removeprefix(_CONSOLE_OF)] = path
+        elif word.startswith(_FIO) and isinstance(path, str):
+            new.setdefault("fio", []).append(path)
+        else:
+            new[_FIELDS.get(word, word)] = path
+    return new

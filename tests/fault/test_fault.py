@@ -1,0 +1,194 @@
+"""A fault is one class: it is found by its name, declares its effects, and is judged by them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from unittest.mock import MagicMock
+
+import pytest
+
+from raidproof.core.errors import RequestError
+from raidproof.core.topology import server_and_clients
+from raidproof.disk.cache import CutPolicy
+from raidproof.fault import FAULTS, CleanReboot, Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record import CycleRecord, RunStore
+from raidproof.record.observation import Files
+from raidproof.record.older import EFFECTS
+from raidproof.record.outcome import Outcome
+from raidproof.run import campaign as module
+from raidproof.run.campaign import Campaign
+from raidproof.run.crash_test import CycleSpec
+from raidproof.storage.mount import MountSpec
+from raidproof.storage.stack import StackSpec
+from raidproof.verdict.crash_test import judge_cycle
+from tests.fault.toy import WORDS, KernelWarns
+
+TOY = Path(__file__).with_name("toy.py")
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    """What a test defines is forgotten again, and the toy is there."""
+    before = set(FAULTS) | {KernelWarns.name}
+    yield
+    for name in set(FAULTS) - before:
+        FAULTS.remove(name)
+
+
+class Nothing(Fault):
+    """What faults here have in common."""
+
+    def inject(self, context: FaultContext) -> FaultEvent:
+        raise NotImplementedError
+
+    def heal(self, context: FaultContext) -> None:
+        raise NotImplementedError
+
+
+def test_a_fault_that_does_not_say_what_it_does_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Silent: the fault 'silent' does not declare what it does: define effects"):
+
+        class Silent(Nothing):
+            name: ClassVar[str] = "silent"
+
+    assert "silent" not in FAULTS
+
+
+def test_effects_of_the_fault_that_it_is_made_from_are_not_its_own() -> None:
+    with pytest.raises(TypeError, match="'worse-cut' does not declare"):
+
+        class WorseCut(PowerCut):
+            name: ClassVar[str] = "worse-cut"
+
+
+def test_a_file_with_such_a_fault_is_not_imported(tmp_path: Path) -> None:
+    source = TOY.read_text()
+    begin, end = source.index("    def effects("), source.index("    def inject(")
+    (tmp_path / "silent.py").write_text(source[:begin] + source[end:])
+    ended = python(tmp_path, "import silent")
+    assert ended.returncode == 1
+    assert "TypeError: silent.KernelWarns: the fault 'kernel-warns' does not declare what it does" in ended.stderr
+
+
+def test_a_variant_without_a_name_of_its_own_is_the_same_fault() -> None:
+    class Tampered(PowerCut):
+        pass
+
+    assert FAULTS["power-cut"] is PowerCut
+    assert Tampered(CutPolicy.KEEP).effects(stack_of()) == PowerCut(CutPolicy.KEEP).effects(stack_of())
+
+
+def test_effects_may_be_said_once_for_several_faults() -> None:
+    class Shared(Nothing):
+        def effects(self, stack: StackSpec) -> FaultEffects:
+            return FaultEffects(server_away=True)
+
+        name: ClassVar[str] = "shared"
+
+    assert FAULTS["shared"] is Shared
+
+
+def test_two_faults_of_one_name_are_refused() -> None:
+    with pytest.raises(RequestError, match="two kinds of fault are named 'clean-reboot'"):
+
+        class Other(CleanReboot):
+            name: ClassVar[str] = "clean-reboot"
+
+            def effects(self, stack: StackSpec) -> FaultEffects:
+                return FaultEffects()
+
+
+def test_a_name_is_enough_where_policy_and_seed_are() -> None:
+    assert FAULTS["power-cut"].by_name(CutPolicy.TORN, 7) == PowerCut(CutPolicy.TORN, 7)
+    assert FAULTS["clean-reboot"].by_name(CutPolicy.TORN, 7) == CleanReboot()
+    with pytest.raises(RequestError, match=r"'member-fails' needs serial \(give MemberFails\(...\) instead"):
+        FAULTS["member-fails"].by_name(CutPolicy.DROP, 1)
+
+
+def test_what_a_fault_needs_not_say_has_a_default() -> None:
+    @dataclass(frozen=True)
+    class Plain(Nothing):
+        name: ClassVar[str] = "plain"
+
+        def effects(self, stack: StackSpec) -> FaultEffects:
+            return FaultEffects()
+
+    context = FaultContext(MagicMock(), MagicMock())
+    assert Plain().victim(context) is None
+    assert Plain().lasted(context, {}, None) is None
+
+
+def test_a_toy_fault_is_asked_by_its_name_and_judged_by_its_effects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = MagicMock()
+    monkeypatch.setattr(module, "lab_of", lambda *_, **__: lab)
+    monkeypatch.setattr(module, "environment_of", lambda _: None)
+    monkeypatch.setattr(module, "run_cycle", as_recorded)
+    campaign = Campaign("toy", tmp_path, server_and_clients())
+    spec = CycleSpec(name="toy", title="toy", stack=stack_of(), fault="kernel-warns", seed=3)
+    assert campaign.cycle(spec).outcome is Outcome.PASS
+    stored = campaign.store.load().cycles[0]
+    assert stored.effects == KernelWarns(3).effects(stack_of())
+    stored.effects = FaultEffects()
+    judge_cycle(stored, campaign.store.path)
+    assert (stored.outcome, "kernel log" in stored.reason) == (Outcome.FAIL, True)
+
+
+def as_recorded(_lab: object, _spec: CycleSpec, record: CycleRecord, _run: Path) -> None:
+    """Enter what another crash test has seen, and a warning of the server's kernel."""
+    before = RunStore(RECORDED).load().cycles[0]
+    console = Path(_run, "console.log")
+    console.write_text(f"{WORDS}\n")
+    seen = before.model_dump(exclude={"name", "title", "fault", "effects", "verdicts", "outcome", "reason"})
+    for field in seen:
+        setattr(record, field, getattr(before, field))
+    paths = {what: str(RECORDED / str(getattr(before.files, what))) for what in ("history", "on_server", "on_client")}
+    record.files = Files(**paths, consoles={"server": str(console)})
+
+
+def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "toy_faults.py").write_text(TOY.read_text())
+    installed = tmp_path / "toy_faults-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-faults\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[raidproof.faults]\ntoy = toy_faults\n")
+    program = """
+from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.run.crash_test import CycleSpec, fault_of
+fault = fault_of(CycleSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
+print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messages)
+"""
+    ended = python(tmp_path, program)
+    assert ended.stdout == "toy_faults 5 ('WARNING: .* at toy\\\\.c',)\n", ended.stderr
+
+
+def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), *(one for one in sys.path if one)])
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+SOFT = stack_of(mount=MountSpec(recovery="soft"))
+ARGUMENTS = {"serial": "disk1", "offset": 0, "other": "disk2", "holding": b"x"}
+
+
+@pytest.mark.parametrize("name", sorted(EFFECTS))
+def test_what_faults_declare_is_what_the_judge_knew_of_them_by_name(name: str) -> None:
+    kind = FAULTS[name]
+    fields = getattr(kind, "__dataclass_fields__", {})
+    fault = kind(**{word: value for word, value in ARGUMENTS.items() if word in fields})
+    # These the record kept apart from the name.
+    apart = {"caches", "errors", "explanation", "kernel_messages"}
+    assert fault.effects(SOFT).model_dump(exclude=apart) == EFFECTS[name].model_dump(exclude=apart)

@@ -1,0 +1,120 @@
+"""Records of before are read, judged the same, and written as those of today."""
+
+import json
+import shutil
+from errno import ENOSPC, ETIMEDOUT
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raidproof.core.blame import Blame, Culprit
+from raidproof.disk.cache import CutPolicy
+from raidproof.fault import FaultEffects
+from raidproof.fault.power import PANIC
+from raidproof.record import CycleRecord, RunStore
+from raidproof.record.older import EFFECTS
+from raidproof.report.html import render
+from raidproof.verdict.crash_test import conditions_of, judge_run
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+BARE = {"name": "x", "title": "x", "asked": {"export": {"sync": True}}, "cache_mode": "volatile", "seed": 1}
+JUDGED = {"verdicts", "outcome", "reason", "on_server", "on_client", "timeline", "loss_window_s"}
+
+
+def cycle(**fields: Any) -> CycleRecord:
+    return CycleRecord.model_validate({**BARE, "fault": "power-cut", **fields})
+
+
+@pytest.fixture(params=["run", "older"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> RunStore:
+    """A run that was recorded when faults were known by name, and observations by words."""
+    return RunStore(Path(shutil.copytree(DATA / request.param, tmp_path / "run")))
+
+
+def test_an_older_run_is_judged_as_it_was(store: RunStore) -> None:
+    raw = json.loads((store.path / "report.json").read_text())
+    assert all("checks" in one and "effects" not in one for one in raw["cycles"])
+    before, run = store.load(), store.load()
+    judge_run(run, store.path)
+    # The kind of promise is younger than the older of the two.
+    left_out = {"verdicts": {"__all__": {"kind"}}}
+    for was, again in zip(before.cycles, run.cycles, strict=True):
+        assert again.model_dump(include=JUDGED, exclude=left_out) == was.model_dump(include=JUDGED, exclude=left_out)
+    assert (run.outcome, run.reason) == (before.outcome, before.reason)
+
+
+def test_an_older_run_that_is_stored_again_is_the_same_run(store: RunStore) -> None:
+    run = store.load()
+    judge_run(run, store.path)
+    page = render(run)
+    store.save(run)
+    again = store.load()
+    assert again == run
+    assert render(again) == page
+    judge_run(again, store.path)
+    assert again == run
+    raw = json.loads((store.path / "report.json").read_text())
+    assert all("checks" not in one and "effects" in one for one in raw["cycles"])
+
+
+def test_every_observation_of_an_older_run_is_read() -> None:
+    raw = json.loads((DATA / "older" / "report.json").read_text())["cycles"][0]
+    (record,) = RunStore(DATA / "older").load().cycles
+    assert len(raw["checks"]) == len(record.observed.model_fields_set) + 1, "alarms are effects"
+    assert dict(record.files.by_title()) == raw["files"]
+    seen = record.observed
+    assert seen.members is not None
+    assert seen.members.start is not None
+    assert seen.members.start["disk0"].model_dump() == raw["checks"]["members"]["start"]["disk0"]
+    assert seen.calls == raw["checks"]["calls"]
+    assert seen.read_back is not None
+    assert seen.read_back.model_dump() == raw["checks"]["read back"]
+
+
+@pytest.mark.parametrize("name", sorted(EFFECTS))
+def test_a_fault_is_known_by_its_name(name: str) -> None:
+    assert cycle(fault=name).effects == EFFECTS[name]
+
+
+def test_a_fault_that_the_judge_did_not_know_excuses_nothing() -> None:
+    assert cycle(fault="clock-step").effects == FaultEffects()
+    assert cycle(fault="none").effects == FaultEffects()
+
+
+def test_only_of_a_power_cut_the_policy_counts() -> None:
+    assert cycle(policy="torn").effects.caches is CutPolicy.TORN
+    assert cycle(policy="torn").policy == "torn"
+    assert cycle(fault="kernel-panic", policy="torn").effects.caches is None
+
+
+def test_what_stood_beside_the_name_is_an_effect() -> None:
+    record = cycle(
+        fault="kernel-panic",
+        checks={"alarms": ["Disk failure on"], "export": ["sync"]},
+        allowed_errors=[ENOSPC],
+        allowed_by_fault=[ETIMEDOUT],
+        explanation="the disks: rot",
+        during=[{"fault": "lease-expiry", "target": "client2", "proof": "so", "lasted": "still so"}],
+    )
+    assert record.effects.kernel_messages == (PANIC, "Disk failure on")
+    assert record.observed.export == ["sync"]
+    assert record.during[0].lasted == "still so"
+    conditions = conditions_of(record)
+    assert conditions.allowed_errors == {ENOSPC}
+    assert conditions.allowed_by_fault == {ETIMEDOUT}
+    assert conditions.explanation == Blame(culprit=Culprit.DISKS, detail="rot")
+    assert conditions.lease_lost
+
+
+def test_a_client_without_power_is_still_named() -> None:
+    assert cycle(fault="client-power-cut", lost_power=["client2"]).lost_power == ["client2"]
+    assert cycle(fault="client-power-cut").lost_power == []
+
+
+def test_files_are_found_by_what_they_were_called() -> None:
+    files = {"fio": "a", "fio 1": "b", "server away client1": "c", "console server": "d", "write log": "e"}
+    record = cycle(files=files)
+    assert record.files.fio == ["a", "b"]
+    assert (record.files.away, record.files.consoles) == ({"client1": "c"}, {"server": "d"})
+    assert record.files.write_log == "e"
