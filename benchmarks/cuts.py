@@ -24,10 +24,10 @@ from raidproof.core.waiting import unwinding_on_signals
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.lab.lab import Lab
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.record import ControlSpec, CycleRecord
+from raidproof.record import ControlSpec, CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.demo import demo_stack, demo_topology
 
 BAR_S = 10.0
@@ -37,10 +37,10 @@ DAEMONS = 2
 """Processes of a lab beside its machines: the disk engine and the server's storage daemon."""
 
 
-def spec_of(kind: str, seed: int, seconds: float) -> CycleSpec:
+def spec_of(kind: str, seed: int, seconds: float) -> CrashTestSpec:
     """Return one cycle: the policies take turns with the seeds."""
     lying = kind == "lying"
-    return CycleSpec(
+    return CrashTestSpec(
         name=f"{kind}-{seed}",
         title=f"{kind} {seed}",
         stack=demo_stack(sync=kind != "async"),
@@ -52,12 +52,12 @@ def spec_of(kind: str, seed: int, seconds: float) -> CycleSpec:
     )
 
 
-def lost(record: CycleRecord) -> int:
+def lost(record: CrashTestRecord) -> int:
     """Return how many acknowledged operations are gone, on the server or through a client."""
     return max((seen.lost_total for seen in (record.on_server, record.on_client) if seen is not None), default=0)
 
 
-def as_expected(kind: str, record: CycleRecord) -> bool:
+def as_expected(kind: str, record: CrashTestRecord) -> bool:
     """Whether a cycle showed what its kind must: no loss with sync, loss with the others."""
     if record.outcome is not Outcome.PASS:
         return False
@@ -78,7 +78,7 @@ class ExplorationStats:
     expected: int = 0
     leaks: int = 0
 
-    def add(self, record: CycleRecord, leaks: int) -> None:
+    def add(self, record: CrashTestRecord, leaks: int) -> None:
         """Count one cut."""
         self.ends[record.outcome.value] += 1
         self.verified_s += [] if record.verified_s is None else [record.verified_s]

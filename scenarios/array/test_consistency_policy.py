@@ -3,7 +3,7 @@
 import pytest
 
 from raidproof.disk.cache import CacheMode
-from raidproof.pytest_plugin.fixtures import Cycle
+from raidproof.pytest_plugin.fixtures import CrashTestRunner
 from scenarios.array.stacks import raid5
 
 SLOW = pytest.mark.exhaustive
@@ -19,7 +19,7 @@ SLOW = pytest.mark.exhaustive
         pytest.param("ppl", CacheMode.NONE, marks=SLOW),
     ],
 )
-def test_policy_keeps_every_promise(cycle: Cycle, policy: str, cache_mode: CacheMode) -> None:
+def test_policy_keeps_every_promise(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode) -> None:
     ended = cycle(raid5(policy), cache_mode=cache_mode).must_keep_every_promise()
     assert ended.record.observed.array is not None
     assert ended.record.observed.array.mismatch_cnt == {"/dev/md0": 0}

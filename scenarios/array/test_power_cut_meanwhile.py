@@ -10,7 +10,7 @@ from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.fault import Fault
-from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from scenarios.array.stacks import raid5
@@ -21,7 +21,7 @@ REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
 """An array that does not start is a loss, and here it has to be one."""
 
 
-def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
+def must_have_hit(ended: CrashTestResult, condition: type[Fault]) -> None:
     """Claim that the power went while this was so, and that the array was whole in the end."""
     (said,) = ended.record.during
     assert said.fault == condition.name
@@ -39,26 +39,26 @@ def must_have_hit(ended: Ended, condition: type[Fault]) -> None:
     ],
 )
 def test_degraded_array_without_write_hole_keeps_every_promise(
-    cycle: Cycle, policy: str, cache_mode: CacheMode
+    cycle: CrashTestRunner, policy: str, cache_mode: CacheMode
 ) -> None:
     ended = cycle(raid5(policy), during=[Degraded("disk1")], cache_mode=cache_mode).must_keep_every_promise()
     must_have_hit(ended, Degraded)
 
 
 @pytest.mark.exhaustive
-def test_degraded_mirrors_keep_every_promise(cycle: Cycle) -> None:
+def test_degraded_mirrors_keep_every_promise(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
     must_have_hit(ended, Degraded)
 
 
-def test_degraded_raid5_with_a_write_hole_does_not_start_by_itself(cycle: Cycle) -> None:
+def test_degraded_raid5_with_a_write_hole_does_not_start_by_itself(cycle: CrashTestRunner) -> None:
     ended = cycle(raid5("bitmap"), during=[Degraded("disk1")], control=REFUSED).must_pass()
     assert "not enough to start the array while not clean" in str(ended.record.not_recovered)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["resync", "bitmap"])
-def test_degraded_raid5_with_a_write_hole_starts_if_that_is_asked(cycle: Cycle, policy: str) -> None:
+def test_degraded_raid5_with_a_write_hole_starts_if_that_is_asked(cycle: CrashTestRunner, policy: str) -> None:
     # What it loses, a block or the end of the file system's log, is up to the instant of the cut.
     ended = cycle(raid5(policy), during=[Degraded("disk1", starts_dirty=True)])
     assert ended.record.recovery.assemble_s is not None
@@ -67,28 +67,28 @@ def test_degraded_raid5_with_a_write_hole_starts_if_that_is_asked(cycle: Cycle, 
     assert [verdict for verdict in bad if verdict.checker in {"array", "members"}] == []
 
 
-def test_rebuild_of_raid5_keeps_every_promise(cycle: Cycle) -> None:
+def test_rebuild_of_raid5_keeps_every_promise(cycle: CrashTestRunner) -> None:
     ended = cycle(raid5("ppl"), during=[Rebuilding("disk2")], cache_mode=CacheMode.NONE).must_keep_every_promise()
     must_have_hit(ended, Rebuilding)
 
 
 @pytest.mark.exhaustive
-def test_rebuild_of_a_mirror_keeps_every_promise(cycle: Cycle) -> None:
+def test_rebuild_of_a_mirror_keeps_every_promise(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of("10"), during=[Rebuilding("disk2")]).must_keep_every_promise()
     must_have_hit(ended, Rebuilding)
 
 
-def test_resync_keeps_every_promise(cycle: Cycle) -> None:
+def test_resync_keeps_every_promise(cycle: CrashTestRunner) -> None:
     ended = cycle(raid5("resync"), during=[Resyncing()]).must_keep_every_promise()
     must_have_hit(ended, Resyncing)
 
 
-def test_reshape_keeps_every_promise(cycle: Cycle) -> None:
+def test_reshape_keeps_every_promise(cycle: CrashTestRunner) -> None:
     stack = raid5("bitmap", members=MEMBERS[:-1], spares=MEMBERS[-1:])
     ended = cycle(stack, during=[Reshaping()]).must_keep_every_promise()
     must_have_hit(ended, Reshaping)
 
 
-def test_check_keeps_every_promise(cycle: Cycle) -> None:
+def test_check_keeps_every_promise(cycle: CrashTestRunner) -> None:
     ended = cycle(raid5("bitmap"), during=[Scrubbing()]).must_keep_every_promise()
     must_have_hit(ended, Scrubbing)

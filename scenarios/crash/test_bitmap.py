@@ -12,7 +12,7 @@ from raidproof.crash.redundancy import Redundancy, bitmaps_of, judge_marks
 from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState, DiskStates, Survivor
 from raidproof.disk.writelog import Kind
-from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
 from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember
@@ -103,7 +103,9 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
 
 
 @pytest.mark.exhaustive
-def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(cycle: Cycle, campaign: Campaign) -> None:
+def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(
+    cycle: CrashTestRunner, campaign: Campaign
+) -> None:
     early_known = campaign.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
     stack = stack_of(bitmap_chunk=REGION)
     ended = cycle(stack, during=[BitmapSettled()], ledger_seconds=SECONDS).must_keep_every_promise()

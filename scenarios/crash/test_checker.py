@@ -12,7 +12,7 @@ from raidproof.crash.checker import Checker
 from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.crash.states import BLOCK, DiskStates, Patch
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
@@ -31,7 +31,7 @@ HEADS = range(512)
 @pytest.fixture(scope="module")
 def source(campaign: Campaign) -> Source:
     """Have clients work, and take what they did apart. It is only read: one recording is enough for all."""
-    ended = Cycle(campaign, "what-checkers-look-at")(stack_of()).must_pass()
+    ended = CrashTestRunner(campaign, "what-checkers-look-at")(stack_of()).must_pass()
     return source_of(campaign.store, ended.record.name)
 
 
@@ -120,7 +120,7 @@ def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -
 
 
 def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
-    campaign: Campaign, cycle: Cycle, tmp_path: Path
+    campaign: Campaign, cycle: CrashTestRunner, tmp_path: Path
 ) -> None:
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
     source = source_of(campaign.store, ended.record.name)

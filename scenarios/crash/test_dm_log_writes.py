@@ -12,7 +12,7 @@ from raidproof.disk.replay import DISCARD, MAGIC, MARK, SECTOR, VERSION, export_
 from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.writelog import Kind, WriteLog
 from raidproof.lab.lab import Lab
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.stack import Stack
 
 TOOL = "replay-log"
@@ -80,7 +80,7 @@ def test_log_of_a_member_replays_to_the_engines_own_image(lab: Lab, tmp_path: Pa
         (tmp_path / "image").unlink()
 
 
-def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: Cycle, tmp_path: Path) -> None:
+def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: CrashTestRunner, tmp_path: Path) -> None:
     path = cycle(stack_of()).observations / "write.log"
     if not path.exists():
         raise RequirementMissing("no write log is kept of these disks")

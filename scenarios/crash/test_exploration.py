@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.pytest_plugin.fixtures import Cycle, Explore, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
@@ -25,14 +25,14 @@ FEW = LedgerSpec(kinds=("fsync", "fsync"))
 
 @pytest.mark.parametrize("filesystem", [XfsSpec(), EXT4], ids=["xfs", "ext4"])
 def test_sync_export_keeps_every_promise_in_every_crash(
-    cycle: Cycle, explore: Explore, filesystem: FilesystemSpec
+    cycle: CrashTestRunner, explore: Explore, filesystem: FilesystemSpec
 ) -> None:
     explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=150).must_keep_every_promise()
     assert explored.record.judged == 150
     assert explored.record.cold.checked
 
 
-def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: Cycle, explore: Explore) -> None:
+def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: CrashTestRunner, explore: Explore) -> None:
     liars = ("disk1",)
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     ended = cycle(

@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.errors import ProductError, RequirementMissing
 from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.lab.lab import Lab
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.array import capacity, holders_of_old_data
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
 from raidproof.storage.stack import Stack
@@ -45,7 +45,7 @@ def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: 
         raise ProductError(f"{check.reasons}, {scrub.mismatches} sectors differ")
 
 
-def test_nothing_is_lost_on_used_disks(cycle: Cycle) -> None:
+def test_nothing_is_lost_on_used_disks(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of()).must_keep_every_promise()
     if not ended.record.observed.old_data:
         raise RequirementMissing("these disks have no old data of ours")

@@ -11,13 +11,13 @@ import pytest
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.units import MIB
 from raidproof.crash.exploration import Budget
-from raidproof.disk.flaw import Flaw, early_flushes, newest_unflushed, overwrites_unflushed
+from raidproof.disk.disk_fault import DiskFault, early_flushes, newest_unflushed, overwrites_unflushed
 from raidproof.fault import FaultContext
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import Options, explore_cycle, source_of
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
@@ -51,22 +51,22 @@ def own(campaign: Campaign) -> Iterator[Campaign]:
         yield one
 
 
-def planted(flaw: Flaw) -> Deed:
-    """Return what makes one member a drive with that flaw."""
+def planted(disk_fault: DiskFault) -> Deed:
+    """Return what makes one member a drive with that disk fault."""
 
     def deed(context: FaultContext, _places: Places) -> None:
-        disks_of(context).set_flaw(FLAWED, flaw)
+        disks_of(context).set_disk_fault(FLAWED, disk_fault)
 
     return deed
 
 
 def cut_at_replies(
-    own: Campaign, name: str, ledger: LedgerSpec, flaw: Flaw | None, budget: Budget
+    own: Campaign, name: str, ledger: LedgerSpec, disk_fault: DiskFault | None, budget: Budget
 ) -> ExplorationRecord:
-    """Record what clients do on drives of which one may have a flaw, and cut the power at each of the replies."""
-    during = () if flaw is None else (Before(planted(flaw)),)
+    """Record what clients do on drives of which one may have a disk fault, and cut the power at each reply."""
+    during = () if disk_fault is None else (Before(planted(disk_fault)),)
     record = own.cycle(
-        CycleSpec(
+        CrashTestSpec(
             name=name,
             title=name.replace("-", " "),
             stack=stack_of(),
@@ -105,7 +105,7 @@ def test_all_that_was_acknowledged_is_durable_when_the_reply_leaves(
 
 
 @pytest.mark.parametrize(
-    ("flaw", "ledger", "budget", "damage"),
+    ("disk_fault", "ledger", "budget", "damage"),
     [
         pytest.param(newest_unflushed(2), quiet(), Budget(STATES, MINUTES), "", id="newest"),
         pytest.param(newest_unflushed(2), EVERY_KIND, Budget(MORE_STATES, None), "", id="newest-of-many", marks=SLOW),
@@ -127,9 +127,14 @@ def test_all_that_was_acknowledged_is_durable_when_the_reply_leaves(
     ],
 )
 def test_a_drive_whose_flushes_are_late_or_leave_something_out_is_found(
-    own: Campaign, flaw: Flaw, ledger: LedgerSpec, budget: Budget, damage: str, request: pytest.FixtureRequest
+    own: Campaign,
+    disk_fault: DiskFault,
+    ledger: LedgerSpec,
+    budget: Budget,
+    damage: str,
+    request: pytest.FixtureRequest,
 ) -> None:
-    explored = cut_at_replies(own, request.node.callspec.id, ledger, flaw, budget)
+    explored = cut_at_replies(own, request.node.callspec.id, ledger, disk_fault, budget)
     assert explored.outcome is Outcome.FAIL, explored.reason
     found = [one for one in explored.failures if damage in f"{one.promise}: {one.damage}" and one.confirmed]
     assert found, explored.failures

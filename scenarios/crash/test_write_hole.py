@@ -13,7 +13,7 @@ from raidproof.core.units import KIB
 from raidproof.crash.states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, Ended, Explore, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of
@@ -47,7 +47,7 @@ def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
     return stack_of().model_copy(update={"array": array})
 
 
-def degraded(cycle: Cycle, policy: str, cache_mode: CacheMode = CacheMode.NONE) -> Ended:
+def degraded(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
     """Let clients overwrite blocks of stripes while a member is missing; disks without a cache, as PPL needs them."""
     return cycle(
         stack_with(policy),
@@ -59,17 +59,17 @@ def degraded(cycle: Cycle, policy: str, cache_mode: CacheMode = CacheMode.NONE) 
 
 
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
-def test_the_write_hole_is_found(cycle: Cycle, explore: Explore, policy: str) -> None:
+def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
     explored = explore(degraded(cycle, policy), states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
 
 
-def test_a_journal_closes_the_write_hole(cycle: Cycle, explore: Explore) -> None:
+def test_a_journal_closes_the_write_hole(cycle: CrashTestRunner, explore: Explore) -> None:
     explored = explore(degraded(cycle, "journal"), states=STATES, minutes=MINUTES, starts_dirty=True)
     explored.must_keep_every_promise()
 
 
-def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cycle, explore: Explore) -> None:
+def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: CrashTestRunner, explore: Explore) -> None:
     # One gap is documented, the other a defect of md (docs/findings.md). Whatever else breaks is new.
     explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert not explored.record.cold.differing
@@ -82,7 +82,7 @@ def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cycl
 
 @pytest.mark.exhaustive
 def test_under_a_partial_parity_log_a_flush_is_acknowledged_before_the_disks_have_done_it(
-    cycle: Cycle, explore: Explore
+    cycle: CrashTestRunner, explore: Explore
 ) -> None:
     # A defect of md (docs/findings.md): the disks' volatile caches hold what was acknowledged.
     ended = degraded(cycle, "ppl", CacheMode.VOLATILE)

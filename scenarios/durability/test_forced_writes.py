@@ -20,7 +20,7 @@ from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CutPolicy
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.pytest_plugin.fixtures import MEMBERS, Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
 from raidproof.run.campaign import Campaign
 from raidproof.storage.array import disk_path
 from scenarios.durability import nbd_guest
@@ -100,7 +100,7 @@ def forced(campaign: Campaign) -> Iterator[None]:
 
 @pytest.mark.parametrize("policy", [CutPolicy.DROP, pytest.param(CutPolicy.TORN, marks=pytest.mark.exhaustive)])
 @pytest.mark.usefixtures("forced")
-def test_what_was_forced_is_there(cycle: Cycle, policy: CutPolicy) -> None:
+def test_what_was_forced_is_there(cycle: CrashTestRunner, policy: CutPolicy) -> None:
     ended = cycle(stack_of(chunk_size=CHUNK), policy=policy).must_keep_every_promise()
     disks = ended.record.disks.values()
     fua, writes = (sum(disk[what] for disk in disks) for what in ("fua", "writes"))

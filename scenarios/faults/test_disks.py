@@ -17,7 +17,7 @@ from raidproof.fault.disk import (
     SlowMember,
 )
 from raidproof.guest.ledger_writer import MAGIC
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.run import BlockClass, ControlSpec
 
 pytestmark = pytest.mark.long
@@ -27,16 +27,18 @@ UNUSED = 250 * MIB
 
 
 @pytest.mark.parametrize("level", ["5", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("6", "10"))])
-def test_a_failed_member_costs_no_promise(cycle: Cycle, level: str) -> None:
+def test_a_failed_member_costs_no_promise(cycle: CrashTestRunner, level: str) -> None:
     ended = cycle(stack_of(level), fault=MemberFails("disk1")).must_keep_every_promise()
     assert ended.went_on("client1")
 
 
-def test_a_member_that_is_pulled_out_costs_no_promise(cycle: Cycle) -> None:
+def test_a_member_that_is_pulled_out_costs_no_promise(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fault=MemberVanishes("disk1")).must_keep_every_promise()
 
 
-def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_told_otherwise(cycle: Cycle) -> None:
+def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_told_otherwise(
+    cycle: CrashTestRunner,
+) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Cause.SECOND_MEMBER_FAILED)
     ended = cycle(stack_of(), fault=SecondMemberFails("disk2", other="disk1"), control=control).must_pass()
     assert "the array has failed" in (ended.record.not_recovered or "")
@@ -44,15 +46,15 @@ def test_a_second_failure_during_the_rebuild_is_the_end_of_raid5_and_nobody_is_t
 
 
 @pytest.mark.exhaustive
-def test_raid6_survives_a_second_failure_during_the_rebuild(cycle: Cycle) -> None:
+def test_raid6_survives_a_second_failure_during_the_rebuild(cycle: CrashTestRunner) -> None:
     cycle(stack_of("6"), fault=SecondMemberFails("disk2", other="disk1")).must_keep_every_promise()
 
 
-def test_a_sector_that_a_check_cannot_read_is_written_anew(cycle: Cycle) -> None:
+def test_a_sector_that_a_check_cannot_read_is_written_anew(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fault=LatentSectorError("disk2", UNUSED)).must_keep_every_promise()
 
 
-def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: Cycle) -> None:
+def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: CrashTestRunner) -> None:
     fault = LatentSectorDuringRebuild("disk2", UNUSED, other="disk1")
     ended = cycle(stack_of(), fault=fault).must_keep_every_promise()
     assert "md lists as bad: {" in (ended.record.fault_proof or "")
@@ -60,7 +62,7 @@ def test_a_sector_that_a_rebuild_cannot_read_costs_that_sector_alone(cycle: Cycl
     assert set(ended.record.observed.array.bad_blocks) == {"disk1", "disk2"}
 
 
-def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> None:
+def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: CrashTestRunner) -> None:
     # RAID4 keeps all its parity on the last member.
     ended = cycle(stack_of("4"), during=[SilentCorruption("disk3", UNUSED)], fault="clean-reboot")
     array = ended.must_keep_every_promise().record.observed.array
@@ -69,7 +71,7 @@ def test_a_rotten_parity_is_found_by_scrubbing_and_repaired(cycle: Cycle) -> Non
     assert array.repaired == {"/dev/md0": 0}
 
 
-def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:
+def test_rotten_data_is_found_by_the_ledger(cycle: CrashTestRunner) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Cause.CHANGED_CONTENT)
     ended = cycle(stack_of(), fault=CorruptedAtRest("disk1", MAGIC), control=control).must_pass()
     assert ended.record.on_server
@@ -77,13 +79,13 @@ def test_rotten_data_is_found_by_the_ledger(cycle: Cycle) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_slow_member_costs_time_alone(cycle: Cycle) -> None:
+def test_a_slow_member_costs_time_alone(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of(), during=[SlowMember("disk1", 5)], ledger_seconds=3.0).must_keep_every_promise()
     (slow,) = ended.record.disks["disk1"]["struck"]
     assert slow["times"] > ended.acknowledged / 4
 
 
-def test_a_member_that_drops_flushes_from_a_moment_on_is_blamed_by_name(cycle: Cycle) -> None:
+def test_a_member_that_drops_flushes_from_a_moment_on_is_blamed_by_name(cycle: CrashTestRunner) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Cause.LOST_FLUSHES)
     during = [FlushesDropped("disk1")]
     cycle(stack_of(), during=during, policy=CutPolicy.DROP, control=control).must_pass()

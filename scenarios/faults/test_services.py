@@ -3,7 +3,7 @@
 import pytest
 
 from raidproof.fault import NfsdKilled, NfsdRestart, ServerRestart
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.server import ExportSpec
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
@@ -11,15 +11,15 @@ BEYOND_S = 15.0
 """Longer than that lease."""
 
 
-def test_killed_nfs_service_takes_nothing_along(cycle: Cycle) -> None:
+def test_killed_nfs_service_takes_nothing_along(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fault=NfsdKilled()).must_keep_every_promise()
 
 
-def test_nfsd_that_is_away_for_longer_than_a_lease_loses_nothing(cycle: Cycle) -> None:
+def test_nfsd_that_is_away_for_longer_than_a_lease_loses_nothing(cycle: CrashTestRunner) -> None:
     cycle(stack_of(export=SHORT_LEASE), fault=NfsdRestart(down_s=BEYOND_S)).must_keep_every_promise()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("down_s", [0.0, BEYOND_S], ids=["within", "beyond"])
-def test_server_that_is_off_within_and_beyond_a_lease_loses_nothing(cycle: Cycle, down_s: float) -> None:
+def test_server_that_is_off_within_and_beyond_a_lease_loses_nothing(cycle: CrashTestRunner, down_s: float) -> None:
     cycle(stack_of(export=SHORT_LEASE), fault=ServerRestart(down_s=down_s)).must_keep_every_promise()

@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import pause
-from raidproof.disk.flaw import failed
+from raidproof.disk.disk_fault import failed
 from raidproof.pytest_plugin.fixtures import MEMBERS
 from raidproof.storage.filesystem import XfsSpec
 from raidproof.storage.link import LinkSpec
@@ -33,9 +33,9 @@ def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients, v
         writer.do("pour", big, SIZE, "a").require("write")
         pause(BEFORE_S)
         for serial in members:
-            disks.set_flaw(serial, failed())
+            disks.set_disk_fault(serial, failed())
         assert writer.do("fsync", big).error == "EIO"
-        disks.clear_flaws()
+        disks.clear_disk_faults()
         # Not of this file: of one with a failed write behind it, nfsd refuses all that follows until it is closed.
         other = clients.two.open(clients.path("other"))
         clients.two.do("write", other, "other").require("write")

@@ -61,7 +61,7 @@ class TwoClients:
 
         ``meanwhile`` is done before clients are served again.
         """
-        injected_on = fault.victim(self.context)
+        injected_on = fault.target(self.context)
         fault.inject(self.context)
         if injected_on is not self.server:
             meanwhile()

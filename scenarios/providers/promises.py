@@ -2,18 +2,18 @@
 
 from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 
 
-def test_sync_export_keeps_every_promise(cycle: Cycle) -> None:
+def test_sync_export_keeps_every_promise(cycle: CrashTestRunner) -> None:
     cycle(stack_of()).must_keep_every_promise()
 
 
-def test_async_export_loses_acknowledged_work(cycle: Cycle) -> None:
+def test_async_export_loses_acknowledged_work(cycle: CrashTestRunner) -> None:
     cycle(stack_of(sync=False)).must_lose_by_design()
 
 
-def test_lying_disks_are_found_out(cycle: Cycle) -> None:
+def test_lying_disks_are_found_out(cycle: CrashTestRunner) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     cycle(stack_of(), cache_mode=CacheMode.LYING, control=control).must_pass()

@@ -16,7 +16,7 @@ from raidproof.core.layer import found_in
 from raidproof.core.units import SECTOR
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
-from raidproof.disk.flaw import Flaw, FlawKind, slow_flushes
+from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, slow_flushes
 from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
 from raidproof.fault.array import place_of, struck
 from raidproof.fault.disk import BLOCK
@@ -99,7 +99,7 @@ class Before(Fault):
 
     def heal(self, context: FaultContext) -> None:
         """Let the disks be honest; what was spoilt stays so."""
-        disks_of(context).clear_flaws()
+        disks_of(context).clear_disk_faults()
 
 
 def disks_of(context: FaultContext) -> EngineClient:
@@ -154,13 +154,13 @@ def neighbours(context: FaultContext, path: str) -> tuple[Held, Held] | None:
     return next((pair for pair in pairs if pair[1].block == pair[0].block + 1), None)
 
 
-def strike(context: FaultContext, serial: str, flaw: Flaw, times: int = 1) -> None:
+def strike(context: FaultContext, serial: str, disk_fault: DiskFault, times: int = 1) -> None:
     """Let something be wrong with a drive, and wait until so many requests have met such a thing."""
-    disks_of(context).set_flaw(serial, flaw)
+    disks_of(context).set_disk_fault(serial, disk_fault)
     wait_until(
-        lambda: struck(context, serial, flaw.kind) >= times or None,
+        lambda: struck(context, serial, disk_fault.kind) >= times or None,
         Deadline.after(STRIKE_DEADLINE_S),
-        f"{flaw.kind.value} of {serial}",
+        f"{disk_fault.kind.value} of {serial}",
         0.01,
     )
 
@@ -182,8 +182,8 @@ def writes_go_astray(context: FaultContext, places: Places) -> None:
         lambda: neighbours(context, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
     )
     # The one that goes astray comes last: a round of its worker later the neighbour is written again.
-    strike(context, lost.serial, Flaw(FlawKind.LOST_WRITES, lost.at, BLOCK))
-    strike(context, astray.serial, Flaw(FlawKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
+    strike(context, lost.serial, DiskFault(DiskFaultKind.LOST_WRITES, lost.at, BLOCK))
+    strike(context, astray.serial, DiskFault(DiskFaultKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
     # The cut takes what was not flushed. One flush may have been under way.
     durable = flushes_of(context, astray.serial) + 2
     wait_until(
@@ -201,14 +201,14 @@ def flushes_are_dropped(context: FaultContext, places: Places) -> None:
     """
     context.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
     for turn in range(1, DROPPED + 1):
-        strike(context, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1), turn)
+        strike(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1), turn)
         pause(0.03)
     places["flush-dropped"] = "the disks: disk1 acknowledged flushes and kept nothing"
 
 
 def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
     """Let one member drop a single flush, and make good for it with the next one, long before anything is lost."""
-    strike(context, "disk1", Flaw(FlawKind.DROP_FLUSHES, count=1))
+    strike(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1))
     durable = flushes_of(context, "disk1") + 2
     wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
     pause(HEALED_S)
@@ -218,13 +218,13 @@ def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
 def flushes_take_long(context: FaultContext, _places: Places) -> None:
     """Let every flush take longer than the time to the cut, so that it interrupts an operation of every worker."""
     for member in context.stack.array.spec.members:
-        disks_of(context).set_flaw(member, slow_flushes(SLOW_FLUSH_MS))
+        disks_of(context).set_disk_fault(member, slow_flushes(SLOW_FLUSH_MS))
     pause(WORK_S)
 
 
 def disks_are_sound(context: FaultContext, _places: Places) -> None:
     """Let the disks be as they were."""
-    disks_of(context).clear_flaws()
+    disks_of(context).clear_disk_faults()
 
 
 def clients_go_on(context: FaultContext, _places: Places) -> None:
@@ -234,7 +234,7 @@ def clients_go_on(context: FaultContext, _places: Places) -> None:
 
 def block_rots(context: FaultContext, places: Places) -> None:
     """Let half a block change on one member, with nobody reading or writing it."""
-    disks_of(context).clear_flaws()
+    disks_of(context).clear_disk_faults()
     rotten = first_held(context, ROTS)
     disks_of(context).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
     places["silent-corruption"] = rotten.is_("garbage")
@@ -244,7 +244,7 @@ def parity_is_lost(context: FaultContext, places: Places) -> None:
     """Let the last member of a RAID4 lose all that is written to its data, which is parity."""
     path = f"{place_of(context, 'disk3').directory}/offset"
     begin = int(context.lab.server.get(path)) * SECTOR
-    disks_of(context).set_flaw("disk3", Flaw(FlawKind.LOST_WRITES, begin))
+    disks_of(context).set_disk_fault("disk3", DiskFault(DiskFaultKind.LOST_WRITES, begin))
     places["parity-not-updated"] = context.stack.array.device
 
 

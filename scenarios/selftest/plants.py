@@ -13,7 +13,7 @@ from raidproof.guest import ledger_writer as agent
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec
-from raidproof.run.crash_test import Cycle
+from raidproof.run.crash_test import CrashTest
 from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
 from raidproof.workload import ledger
@@ -84,9 +84,9 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
 
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
     """Let the client that everything is read back through have it all in its cache, and keep it there."""
-    look = Cycle._look_through_client
+    look = CrashTest._look_through_client
 
-    def planted(cycle: Cycle, work: ledger.Ledger) -> None:
+    def planted(cycle: CrashTest, work: ledger.Ledger) -> None:
         client = cycle.lab.clients[-1]
         mount = cycle.stack.mounts[client.name]
         work.scan(client, work.root)
@@ -96,7 +96,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
             inner.setattr("raidproof.run.crash_test.DROP_CACHES", "/dev/null")
             look(cycle, work)
 
-    patch.setattr(Cycle, "_look_through_client", planted)
+    patch.setattr(CrashTest, "_look_through_client", planted)
 
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:

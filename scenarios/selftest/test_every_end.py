@@ -15,7 +15,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 
 from raidproof.core import log
-from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.platform import words_of
@@ -35,7 +35,7 @@ class Trials(NamedTuple):
     junit: dict[str, TestCase]
     record: RunRecord
 
-    def cycle(self, name: str) -> CycleRecord:
+    def cycle(self, name: str) -> CrashTestRecord:
         """Return the record of a trial."""
         return next(cycle for cycle in self.record.cycles if cycle.name == name)
 

@@ -9,10 +9,10 @@ import pytest
 
 from raidproof.core.units import MIB
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.record import CycleRecord
+from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from scenarios.selftest.deeds import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 
@@ -33,7 +33,7 @@ class Cycles:
         self.planted = cache(self._planted)
         self.twin = cache(self._twin)
 
-    def _planted(self, name: str) -> tuple[CycleRecord, Places]:
+    def _planted(self, name: str) -> tuple[CrashTestRecord, Places]:
         """Carry out an experiment; return its record and what was struck."""
         experiment, places = EXPERIMENTS[name], Places()
         with pytest.MonkeyPatch.context() as patch:
@@ -45,13 +45,13 @@ class Cycles:
                 self.campaign.discard_lab()
                 raise
 
-    def _twin(self, name: str) -> CycleRecord:
+    def _twin(self, name: str) -> CrashTestRecord:
         """Carry out the cycle in which nothing is planted."""
         return self._run(f"twin-{name}", TWINS[name])
 
-    def _run(self, name: str, changes: dict[str, Any]) -> CycleRecord:
+    def _run(self, name: str, changes: dict[str, Any]) -> CrashTestRecord:
         spec = {"name": name, "title": name, "stack": stack_of(LEVEL), "ledger": LEDGER}
-        return self.campaign.cycle(CycleSpec(**{"ledger_seconds": LEDGER_SECONDS, **spec, **changes}))
+        return self.campaign.cycle(CrashTestSpec(**{"ledger_seconds": LEDGER_SECONDS, **spec, **changes}))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def cycles(campaign: Campaign) -> Iterator[Cycles]:
         yield Cycles(own)
 
 
-def all_said(record: CycleRecord) -> str:
+def all_said(record: CrashTestRecord) -> str:
     """Return what the record says, for whoever reads the failure of a scenario."""
     examples = [line for seen in (record.on_server, record.on_client) if seen for line in seen.examples]
     verdicts = [f"{one.outcome} {one.checker}: {one.reason}; {one.blame}" for one in record.verdicts]

@@ -10,7 +10,7 @@ from raidproof.core.topology import Role, Topology
 from raidproof.fault import FaultContext
 from raidproof.image import kernel
 from raidproof.pytest_plugin.fixtures import Explore
-from raidproof.record import CycleRecord
+from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.demo import demo_cycles
@@ -44,7 +44,7 @@ class Defective:
 
     campaign: Campaign
 
-    def cycle(self, defect: str) -> tuple[CycleRecord, int]:
+    def cycle(self, defect: str) -> tuple[CrashTestRecord, int]:
         """Carry out the demo's first row; return its record, and how often nfsd had broken the promise by the cut."""
         places: Places = {}
 

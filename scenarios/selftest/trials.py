@@ -15,25 +15,25 @@ from raidproof.image.kernel import Kernel
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
 from raidproof.provider.registry import lab_of
-from raidproof.pytest_plugin.fixtures import Cycle, stack_of
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from raidproof.run.campaign import Campaign
 from raidproof.workload.fio import FioSpec
 
 
-def test_lying_disks(cycle: Cycle) -> None:
+def test_lying_disks(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), cache_mode=CacheMode.LYING).must_keep_every_promise()
 
 
-def test_one_lying_disk_of_four(cycle: Cycle) -> None:
+def test_one_lying_disk_of_four(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), cache_mode=CacheMode.LYING, cache_mode_of=["disk2"]).must_keep_every_promise()
 
 
-def test_control_that_passes(cycle: Cycle) -> None:
+def test_control_that_passes(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), control=ControlSpec(expects_loss=True)).must_pass()
 
 
-def test_async_export_that_loses_nothing(cycle: Cycle) -> None:
+def test_async_export_that_loses_nothing(cycle: CrashTestRunner) -> None:
     cycle(stack_of(sync=False), fault="clean-reboot").must_lose_by_design()
 
 
@@ -46,7 +46,7 @@ def client_without_fio(campaign: Campaign) -> Iterator[Machine]:
 
 
 @pytest.mark.usefixtures("client_without_fio")
-def test_missing_tool(cycle: Cycle) -> None:
+def test_missing_tool(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fio=FioSpec()).must_pass()
 
 
@@ -55,7 +55,7 @@ def test_oops(lab: Lab) -> None:
     lab.server.put("<0>BUG: unable to handle page fault\n", "/dev/kmsg")
 
 
-def test_stuck_mount(cycle: Cycle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stuck_mount(cycle: CrashTestRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("raidproof.run.crash_test.RESUME_DEADLINE_S", 2.0)
     monkeypatch.setattr("raidproof.run.crash_test.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)

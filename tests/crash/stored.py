@@ -10,7 +10,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker, Held
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.run.exploration import Source
 from raidproof.workload.history import Recorder
 from tests.crash.conftest import write_log
@@ -37,7 +37,7 @@ def store_run(path: Path, *names: str, **changes: Any) -> RunStore:
             "seed": 1, "workload": {"ledger": {"seed": 7}}, "workers": [WORKER.model_dump()], "ledger_begun_ns": 2500,
             "files": {"write_log": f"{name}/write.log", "history": f"{name}/history"},
         }  # fmt: skip
-        record.cycles.append(CycleRecord(**{**fields, **changes}))
+        record.cycles.append(CrashTestRecord(**{**fields, **changes}))
     store.save(record)
     return store
 

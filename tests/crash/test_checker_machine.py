@@ -113,12 +113,12 @@ class Rig:
             rig.lines.append(Line(rig.answers, rig.asked, orders))
             return rig.lines[-1]
 
-        def look_cold(_lab: object, _stack: object, orders: dict[str, Any], _deadline_s: float) -> Observation:
+        def check_after_boot(_lab: object, _stack: object, orders: dict[str, Any], _deadline_s: float) -> Observation:
             rig.cold_orders.append(orders)
             return Observation(end=End.READ)
 
         for name, stand_in in {
-            "EnclosedLab": Lab, "lab_of": Lab, "PrimedLab": primed, "look_cold": look_cold,
+            "EnclosedLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
             "UmlOnFiles": lambda files: SimpleNamespace(files=files), "AgentLine": SimpleNamespace(start=start),
             "start_nfsd": lambda _: None,
         }.items():  # fmt: skip

@@ -16,7 +16,7 @@ from tests.crash.made_up import CLEAN, FakeChecker, written
 
 
 @pytest.fixture
-def roller(tmp_path: Path) -> RecordingCursor:
+def cursor(tmp_path: Path) -> RecordingCursor:
     return RecordingCursor(Recording(write_log(tmp_path / "write.log", written())))
 
 
@@ -26,21 +26,21 @@ def made() -> list[FakeChecker]:
 
 
 @pytest.fixture
-def bench(roller: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
+def bench(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
     @contextmanager
     def boot(_: int) -> Iterator[FakeChecker]:
         made.append(FakeChecker())
         yield made[-1]
 
-    with CheckerWorker(0, boot, roller) as one:
+    with CheckerWorker(0, boot, cursor) as one:
         yield one
 
 
 def look(
-    bench: CheckerWorker, roller: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
+    bench: CheckerWorker, cursor: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
 ) -> Observation:
-    roller.go(6)
-    return bench.submit(roller.job(CrashState(6), fsck=fsck, breaks=breaks)).result().observation
+    cursor.go(6)
+    return bench.submit(cursor.job(CrashState(6), fsck=fsck, breaks=breaks)).result().observation
 
 
 def test_a_job_asks_for_the_ledger_alone(bench: CheckerWorker) -> None:
@@ -50,13 +50,13 @@ def test_a_job_asks_for_the_ledger_alone(bench: CheckerWorker) -> None:
 
 
 def test_a_state_that_breaks_a_promise_is_shown_to_the_file_systems_checker_too(
-    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    assert look(bench, roller, lambda _: False).filesystem is None
+    assert look(bench, cursor, lambda _: False).filesystem is None
     assert made[0].checks == 1
-    assert look(bench, roller, lambda _: True).filesystem == CLEAN
+    assert look(bench, cursor, lambda _: True).filesystem == CLEAN
     assert made[0].checks == 3
-    assert look(bench, roller, lambda _: True, fsck=True).filesystem == CLEAN
+    assert look(bench, cursor, lambda _: True, fsck=True).filesystem == CLEAN
     assert made[0].checks == 4, "it has looked already"
 
 
@@ -68,26 +68,26 @@ def test_what_cannot_be_read_is_not_shown_to_it(bench: CheckerWorker, made: list
 
 
 def test_after_an_error_of_its_rig_a_new_checker_looks_and_has_the_whole_base(
-    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    first = look(bench, roller, lambda _: False)
+    first = look(bench, cursor, lambda _: False)
 
     def fail(_: int) -> None:
         raise RigError("it is gone")
 
     made[0].before_check = fail
-    assert look(bench, roller, lambda _: False).found == first.found
+    assert look(bench, cursor, lambda _: False).found == first.found
     assert len(made) == 2
     assert made[1].base == made[0].base != {}
 
 
 def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
-    bench: CheckerWorker, roller: RecordingCursor, made: list[FakeChecker]
+    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
     for cut in (18, 3, 3, 12):
-        roller.go(cut)
-        seen = bench.submit(roller.job(CrashState(cut))).result().observation
-        fresh = RecordingCursor(roller.recording)
+        cursor.go(cut)
+        seen = bench.submit(cursor.job(CrashState(cut))).result().observation
+        fresh = RecordingCursor(cursor.recording)
         fresh.go(cut)
         checker = FakeChecker()
         checker.advance(fresh.between(0, 1))

@@ -26,7 +26,7 @@ from raidproof.crash.judge import (
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord
+from raidproof.record.run import CrashTestRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.blame import Lies
 from raidproof.verdict.contract import OLDER, Conditions
@@ -214,7 +214,7 @@ def test_a_member_that_had_been_lost_before_is_none() -> None:
 )
 def test_since_when_an_array_may_lack_a_member(changes: dict[str, Any], since: int | None) -> None:
     fields = {"name": "x", "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
-    assert incomplete_ns(CycleRecord(**{**fields, "fault_begun_ns": 70, **changes})) == since
+    assert incomplete_ns(CrashTestRecord(**{**fields, "fault_begun_ns": 70, **changes})) == since
 
 
 def test_damage_that_only_the_file_systems_checker_sees_is_damage() -> None:

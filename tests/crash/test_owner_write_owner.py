@@ -88,8 +88,8 @@ class Mirrored:
         run.create()
         for row in range(16):
             run.write(0, DATA + row * ROW, PAGE)
-        self.roller = RecordingCursor(run.recording())
-        self.state = CrashState(len(self.roller.recording.records))
+        self.cursor = RecordingCursor(run.recording())
+        self.state = CrashState(len(self.cursor.recording.records))
         self.checker = OnServer(server)
 
     @contextmanager
@@ -98,8 +98,8 @@ class Mirrored:
         def boot(_: int) -> Iterator[FakeChecker]:
             yield self.checker
 
-        with CheckerWorker(1, boot, self.roller) as bench:
-            yield WriteOwners(bench, self.roller)
+        with CheckerWorker(1, boot, self.cursor) as bench:
+            yield WriteOwners(bench, self.cursor)
 
 
 def test_each_piece_has_its_stripe_and_its_owner(tmp_path: Path) -> None:

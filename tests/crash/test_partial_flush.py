@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from raidproof.crash.recording import Recording
 from raidproof.crash.states import CrashState, DiskStates
-from raidproof.disk.engine import Engine, clear_flaws, set_flaw
-from raidproof.disk.flaw import Flaw, drop_flushes, newest_unflushed, overwrites_unflushed
+from raidproof.disk.disk_fault import DiskFault, drop_flushes, newest_unflushed, overwrites_unflushed
+from raidproof.disk.engine import Engine, clear_disk_faults, set_disk_fault
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.writelog import WriteLog
 
 SIZE = 1 << 18
-flaws = st.one_of(
+disk_faults = st.one_of(
     st.builds(newest_unflushed, st.integers(1, 3)),
     st.builds(overwrites_unflushed, offset=st.integers(0, 8).map(lambda block: block * 4096)),
     st.builds(drop_flushes, st.integers(1, 2)),
 )
 
 
-@given(st.lists(flaws, max_size=3), st.integers(0, 9999))
-def test_a_cut_that_drops_all_leaves_what_the_drive_had_made_durable(wrong: list[Flaw], seed: int) -> None:
+@given(st.lists(disk_faults, max_size=3), st.integers(0, 9999))
+def test_a_cut_that_drops_all_leaves_what_the_drive_had_made_durable(wrong: list[DiskFault], seed: int) -> None:
     rng, ticks = Random(seed), iter(range(1000, 10**9, 10))
     with TemporaryDirectory() as folder:
         path = Path(folder, "log")
@@ -32,9 +32,9 @@ def test_a_cut_that_drops_all_leaves_what_the_drive_had_made_durable(wrong: list
         port, held = engine.connect("d0"), []
         for number in range(40):
             if number % 8 == 7 and wrong:
-                set_flaw(engine, "d0", wrong.pop())
+                set_disk_fault(engine, "d0", wrong.pop())
             if number == 30:
-                clear_flaws(engine)
+                clear_disk_faults(engine)
             offset, forced = rng.randrange(12) * 4096, rng.random() < 0.1
             match rng.randrange(4):
                 case 0:

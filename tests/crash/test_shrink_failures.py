@@ -26,7 +26,7 @@ def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRec
     exploration = made_up.begin()
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
-        replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
+        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until)
         return failures
@@ -103,7 +103,7 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
         exploration.run(Budget(None))
         for checker in made_up.checkers:
             checker.forgives = True
-        replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
+        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name])
     (failure,) = failures

@@ -15,10 +15,10 @@ NOT_MOUNTED = Damage(RECOVERY, "not mounted", "not-mounted")
 def shortened(made_up: MadeUp, damage: Damage, state: CrashState, budget: int = 200) -> ShortestRecord:
     """Shrink a state, and then its history."""
     with made_up.begin() as exploration:
-        replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
+        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
         trials = Trials(lambda one: damage in replayer.judge(one).damages, budget)
         smallest = trials.shrink(state)
-        return shorten(trials, damage, replayer, smallest, trials.missing(state, exploration.roller.window.open))
+        return shorten(trials, damage, replayer, smallest, trials.missing(state, exploration.cursor.window.open))
 
 
 def test_what_was_lost_at_once_is_shown_right_after_the_word(tmp_path: Path) -> None:

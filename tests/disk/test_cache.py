@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raidproof.disk.cache import SECTOR, CacheMode, CutPolicy, Fate, Member, PoweredOff
+from raidproof.disk.cache import SECTOR, CacheMode, CutPolicy, CutResult, Member, PoweredOff
 from raidproof.disk.sparse_image import CHUNK
 
 SECTORS = 3 * CHUNK // SECTOR + 8  # the last chunk is not a whole one
@@ -199,7 +199,7 @@ def test_a_lying_disk_takes_no_more_memory_than_the_disk(monkeypatch: pytest.Mon
     assert not any(read(member))
 
 
-def check_fate(fate: Fate, naive: Naive, policy: CutPolicy) -> None:
+def check_fate(fate: CutResult, naive: Naive, policy: CutPolicy) -> None:
     open_requests = [r for r in naive.pending if not r.durable]
     assert fate.pending == len(open_requests) == fate.kept + fate.dropped
     assert fate.torn <= fate.kept
@@ -292,7 +292,7 @@ def test_what_a_cut_keeps_has_lost_nothing() -> None:
     member = Member("d0", SECTORS * SECTOR)
     for place in range(3):
         member.write(content(place + 1, 1), place * SECTOR)
-    assert member.cut(CutPolicy.KEEP, Random(0)) == Fate("d0", 3, 3, 0, 0, 0, 0)
+    assert member.cut(CutPolicy.KEEP, Random(0)) == CutResult("d0", 3, 3, 0, 0, 0, 0)
     member.power_on()
     assert sectors(read(member))[:3] == [1, 2, 3]
 
@@ -303,7 +303,7 @@ def test_safe_modes_keep_what_a_volatile_disk_had_pending(mode: CacheMode) -> No
     member.write(content(1, 1), 0)
     member.mode = mode
     member.write(content(2, 1), SECTOR)
-    assert member.cut(CutPolicy.DROP, Random(0)) == Fate("d0", 0, 0, 0, 0, 0, 0)
+    assert member.cut(CutPolicy.DROP, Random(0)) == CutResult("d0", 0, 0, 0, 0, 0, 0)
     member.power_on()
     assert sectors(read(member))[:2] == [1, 2]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from raidproof.disk import connection as module
-from raidproof.disk import flaw
+from raidproof.disk import disk_fault
 from raidproof.disk.connection import Connection, PowerLost
-from raidproof.disk.engine import Engine, set_flaw
+from raidproof.disk.engine import Engine, set_disk_fault
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
 
@@ -49,7 +49,7 @@ def test_a_request_is_issued_when_it_comes_and_completed_when_it_took_effect(
     monkeypatch.setattr(module, "pause", clock.pause)
     engine = Engine([MemberSpec("d0", SIZE)], clock=clock)
     engine.start_log(tmp_path / "log")
-    set_flaw(engine, "d0", flaw.slow(5))
+    set_disk_fault(engine, "d0", disk_fault.slow(5))
     REQUESTS[kind](engine.connect("d0"))
     engine.stop_log()
     record = only(tmp_path / "log", kind)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import DeadlineExceeded, RigError
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
 from raidproof.disk.client import EngineClient
 from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
@@ -58,7 +58,7 @@ messages = st.one_of(
     st.builds(Show, st.text(), st.booleans()),
     st.builds(SaveImage, st.text(), st.text(), st.booleans()),
     st.builds(Done, numbers),
-    st.builds(Resolved, st.lists(st.builds(Fate, st.text(), *[numbers] * 6), max_size=3).map(tuple)),
+    st.builds(Resolved, st.lists(st.builds(CutResult, st.text(), *[numbers] * 6), max_size=3).map(tuple)),
     st.builds(CountersReply, st.lists(st.builds(Counters, st.text(), numbers), max_size=3).map(tuple)),
     st.builds(LogClosed, st.text(), numbers, numbers, st.none() | st.text()),
     st.builds(

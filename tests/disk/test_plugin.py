@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from raidproof.disk.connection import PowerLost
-from raidproof.disk.flaw import DriveError
+from raidproof.disk.disk_fault import DriveError
 
 SOURCES = Path(__file__).resolve().parents[2] / "harness"
 LOAD = """

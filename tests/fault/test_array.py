@@ -133,7 +133,7 @@ def test_what_only_a_console_can_prove_needs_one(fault: Resyncing | Scrubbing) -
 
 @pytest.mark.parametrize("fault", EVERY)
 def test_each_takes_no_machine_down_and_can_prove_that_it_lasted(fault: Any) -> None:
-    assert fault.victim(context()) is None
+    assert fault.target(context()) is None
     assert type(fault).lasted is not Fault.lasted
 
 

@@ -13,8 +13,8 @@ from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, 
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.control import ControlServer
+from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors
 from raidproof.disk.engine import Engine
-from raidproof.disk.flaw import FlawKind, bad_sectors
 from raidproof.disk.messages import MemberSpec
 from raidproof.fault import FaultContext
 from raidproof.fault import array as member_module
@@ -177,7 +177,7 @@ def test_healing_puts_a_sound_drive_in_and_expects_its_new_name(
     MemberFails("d1").inject(context)
 
     def put_in(_upkeep: object, serial: str) -> None:
-        assert engine.drives[1].flaws is None
+        assert engine.drives[1].disk_faults is None
         server.files["/sys/block/md0/md/dev-vdb/state"] = f"spare {serial}"
 
     monkeypatch.setattr(Upkeep, "put_in", put_in)
@@ -204,17 +204,17 @@ def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, serv
 @pytest.mark.parametrize(
     ("fault", "kind", "proof"),
     [
-        (SlowMember("d2", 1), FlawKind.SLOW, "2 requests took 1 ms longer"),
-        (FlushesDropped("d2", 1), FlawKind.DROP_FLUSHES, "1 flushes dropped so far"),
+        (SlowMember("d2", 1), DiskFaultKind.SLOW, "2 requests took 1 ms longer"),
+        (FlushesDropped("d2", 1), DiskFaultKind.DROP_FLUSHES, "1 flushes dropped so far"),
     ],
 )
 def test_a_flaw_must_have_struck(
-    context: FaultContext, engine: Engine, fault: SlowMember | FlushesDropped, kind: FlawKind, proof: str
+    context: FaultContext, engine: Engine, fault: SlowMember | FlushesDropped, kind: DiskFaultKind, proof: str
 ) -> None:
     assert fault.inject(context).proof == proof
     assert engine.counters()[2].struck_by(kind) > 0
     fault.heal(context)
-    assert engine.drives[2].flaws is None
+    assert engine.drives[2].disk_faults is None
 
 
 def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(context: FaultContext, engine: Engine) -> None:
@@ -233,7 +233,7 @@ def test_silent_corruption_is_seen_in_what_the_drive_gives_back(context: FaultCo
 
 def test_a_sector_that_md_did_not_write_anew_is_a_finding(context: FaultContext, engine: Engine) -> None:
     fault = LatentSectorError("d2", 8192)
-    context.lab.disks.set_flaw("d2", bad_sectors(fault.offset, fault.length))
+    context.lab.disks.set_disk_fault("d2", bad_sectors(fault.offset, fault.length))
     with pytest.raises(NotRecovered, match="left 4096 bytes at 8192 unreadable"):
         fault.heal(context)
     engine.connect("d2").write(bytes(4096), 8192, False)

@@ -16,16 +16,16 @@ from raidproof.core.topology import server_and_clients
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FAULTS, CleanReboot, Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.record import CycleRecord, RunStore
+from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.observation import Files
 from raidproof.record.older import EFFECTS
 from raidproof.record.outcome import Outcome
 from raidproof.run import campaign as module
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.crash_test import judge_cycle
+from raidproof.verdict.crash_test import judge_crash_test
 from tests.fault.toy import WORDS, KernelWarns
 
 TOY = Path(__file__).with_name("toy.py")
@@ -120,7 +120,7 @@ def test_what_a_fault_needs_not_say_has_a_default() -> None:
             return FaultEffects()
 
     context = FaultContext(MagicMock(), MagicMock())
-    assert Plain().victim(context) is None
+    assert Plain().target(context) is None
     assert Plain().lasted(context, {}, None) is None
 
 
@@ -130,18 +130,18 @@ def test_a_toy_fault_is_asked_by_its_name_and_judged_by_its_effects(
     lab = MagicMock()
     monkeypatch.setattr(module, "lab_of", lambda *_, **__: lab)
     monkeypatch.setattr(module, "environment_of", lambda _: None)
-    monkeypatch.setattr(module, "run_cycle", as_recorded)
+    monkeypatch.setattr(module, "run_crash_test", as_recorded)
     campaign = Campaign("toy", tmp_path, server_and_clients())
-    spec = CycleSpec(name="toy", title="toy", stack=stack_of(), fault="kernel-warns", seed=3)
+    spec = CrashTestSpec(name="toy", title="toy", stack=stack_of(), fault="kernel-warns", seed=3)
     assert campaign.cycle(spec).outcome is Outcome.PASS
     stored = campaign.store.load().cycles[0]
     assert stored.effects == KernelWarns(3).effects(stack_of())
     stored.effects = FaultEffects()
-    judge_cycle(stored, campaign.store.path)
+    judge_crash_test(stored, campaign.store.path)
     assert (stored.outcome, "kernel log" in stored.reason) == (Outcome.FAIL, True)
 
 
-def as_recorded(_lab: object, _spec: CycleSpec, record: CycleRecord, _run: Path) -> None:
+def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _run: Path) -> None:
     """Enter what another crash test has seen, and a warning of the server's kernel."""
     before = RunStore(RECORDED).load().cycles[0]
     console = Path(_run, "console.log")
@@ -161,8 +161,8 @@ def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: P
     (installed / "entry_points.txt").write_text("[raidproof.faults]\ntoy = toy_faults\n")
     program = """
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.crash_test import CycleSpec, fault_of
-fault = fault_of(CycleSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
+from raidproof.run.crash_test import CrashTestSpec, fault_of
+fault = fault_of(CrashTestSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
 print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messages)
 """
     ended = python(tmp_path, program)

@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
-from raidproof.disk.cache import CutPolicy, Fate
+from raidproof.disk.cache import CutPolicy, CutResult
 from raidproof.fault import CleanReboot, ClientPowerCut, FaultContext, KernelPanic, NfsdRestart, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Cut
@@ -34,7 +34,7 @@ class FakeMachine:
 
     def crash(self, policy: CutPolicy, seed: int) -> Cut:
         self.done.append(f"crash {policy.value} {seed}")
-        return Cut(42, policy, seed, (Fate("disk0", 3, 1, 0, 2, 8192, 0),))
+        return Cut(42, policy, seed, (CutResult("disk0", 3, 1, 0, 2, 8192, 0),))
 
     def start_command(self, argv: list[str]) -> FakeCommand:
         self.done.append(f"start_command {' '.join(argv)}")
@@ -98,8 +98,8 @@ def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
 def test_healing_is_switching_on_and_nothing_else(fake: FakeMachine, fault: PowerCut | CleanReboot) -> None:
     fault.heal(context(fake))
     assert fake.done == ["start"]
-    assert fault.victim(context(fake)) is fake  # type: ignore[comparison-overlap]
+    assert fault.target(context(fake)) is fake  # type: ignore[comparison-overlap]
 
 
 def test_the_last_client_is_the_one_to_lose_its_power(fake: FakeMachine) -> None:
-    assert ClientPowerCut().victim(context(FakeMachine(fake.console), fake)) is fake  # type: ignore[comparison-overlap]
+    assert ClientPowerCut().target(context(FakeMachine(fake.console), fake)) is fake  # type: ignore[comparison-overlap]

@@ -7,12 +7,12 @@ import pytest
 
 from raidproof.core.errors import Inconclusive, ProductError, RequestError, RigError
 from raidproof.pytest_plugin.fixtures import Measured
-from raidproof.record.cell import CellRecord, Repeat
+from raidproof.record.cell import CellRecord, Repetition
 from raidproof.verdict.cell import judge_cell
 
 
 def measured(name: str, *values: float, limit: str = "disks", unit: str = "write_mb_s", **changes: Any) -> Measured:
-    repeats = [Repeat(round=number, value=value, limit=limit) for number, value in enumerate(values, start=1)]
+    repeats = [Repetition(round=number, value=value, limit=limit) for number, value in enumerate(values, start=1)]
     record = CellRecord(
         name=name, settings={}, workload={}, unit=unit, asked={}, **{"repeats": repeats, **changes}
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_a_cell_that_was_measured() -> None:
     ("changes", "error"),
     [
         ({"not_effective": "wsize: found 64 KiB"}, ProductError),
-        ({"repeats": [Repeat(round=1, rig_error="no answer")]}, RigError),
+        ({"repeats": [Repetition(round=1, rig_error="no answer")]}, RigError),
         ({}, Inconclusive),
     ],
 )

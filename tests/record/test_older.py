@@ -12,7 +12,7 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.fault.power import PANIC
-from raidproof.record import CycleRecord, RunStore
+from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.older import EFFECTS
 from raidproof.report.html import render
 from raidproof.verdict.crash_test import conditions_of, judge_run
@@ -22,8 +22,8 @@ BARE = {"name": "x", "title": "x", "asked": {"export": {"sync": True}}, "cache_m
 JUDGED = {"verdicts", "outcome", "reason", "on_server", "on_client", "timeline", "loss_window_s"}
 
 
-def cycle(**fields: Any) -> CycleRecord:
-    return CycleRecord.model_validate({**BARE, "fault": "power-cut", **fields})
+def cycle(**fields: Any) -> CrashTestRecord:
+    return CrashTestRecord.model_validate({**BARE, "fault": "power-cut", **fields})
 
 
 @pytest.fixture(params=["run", "older"])

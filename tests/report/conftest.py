@@ -7,14 +7,14 @@ import pytest
 
 from raidproof.core.blame import Culprit
 from raidproof.fault import FaultEffects
-from raidproof.record.cell import CellRecord, PlanRecord, Repeat
+from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.observation import ArraySeen, Files, Observations
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import (
     BlockClass,
     ControlSpec,
-    CycleRecord,
+    CrashTestRecord,
     Evidence,
     Recovery,
     RunRecord,
@@ -75,9 +75,9 @@ def verdict(cycle_lost: int, told: int, outcome: Outcome, blame: str | None) -> 
 
 def cycle(
     name: str, title: str, *, sync: bool, cache: str, speed: tuple[float, float, float], **rest: Any
-) -> CycleRecord:
+) -> CrashTestRecord:
     sequential, fsyncs, acknowledged = speed
-    return CycleRecord(
+    return CrashTestRecord(
         name=name,
         title=title,
         asked=asked(sync=sync),
@@ -100,7 +100,7 @@ def counts(seconds: float, each: int, silent: float, after: int) -> list[int]:
     return [*before, *[0] * round(silent * 10), *[after + place % 5 for place in range(8)]]
 
 
-def sync_row() -> CycleRecord:
+def sync_row() -> CrashTestRecord:
     return cycle(
         "sync",
         "sync export, honest disks",
@@ -123,7 +123,7 @@ def sync_row() -> CycleRecord:
     )
 
 
-def async_row() -> CycleRecord:
+def async_row() -> CrashTestRecord:
     return cycle(
         "async",
         "async export, honest disks",
@@ -154,7 +154,7 @@ def async_row() -> CycleRecord:
     )
 
 
-def lying_row() -> CycleRecord:
+def lying_row() -> CrashTestRecord:
     return cycle(
         "lying",
         "sync export, lying disks",
@@ -175,7 +175,7 @@ def lying_row() -> CycleRecord:
     )
 
 
-def reboot_row() -> CycleRecord:
+def reboot_row() -> CrashTestRecord:
     return cycle(
         "reboot",
         "sync export, clean reboot",
@@ -195,8 +195,8 @@ def reboot_row() -> CycleRecord:
     )
 
 
-def error_row() -> CycleRecord:
-    return CycleRecord(
+def error_row() -> CrashTestRecord:
+    return CrashTestRecord(
         name="broken",
         title="a server that does not boot",
         asked=asked(sync=True),
@@ -290,9 +290,9 @@ DEAD, NOT_EFFECTIVE = "level=5 chunk=16KiB export=async", "level=6 chunk=64KiB e
 SPLIT = "RAID5 reads 0.9 blocks for each block written: wsize 32 KiB never fills a 192 KiB stripe"
 
 
-def visit(round_: int, number: int, value: float, limit: str, cause: str, **changes: Any) -> Repeat:
+def visit(round_: int, number: int, value: float, limit: str, cause: str, **changes: Any) -> Repetition:
     wobble = (0.92, 1.0, 1.05, 0.98, 1.03)
-    return Repeat(
+    return Repetition(
         round=round_,
         value=value,
         values={"write_mb_s": value, "fsync_p99_ms": 1800 / value},
@@ -356,7 +356,7 @@ def planned() -> RunRecord:
     broken.title = DEAD
     record.cycles = [kept, lost, broken]
     dead = cell(7, DEAD, [], 110.0, cycle="broken", unit="")
-    dead.repeats = [Repeat(round=1, visit_s=3.0, rig_error="gave up waiting for server to answer")]
+    dead.repeats = [Repetition(round=1, visit_s=3.0, rig_error="gave up waiting for server to answer")]
     cached = cell(
         4, "level=1 chunk=64KiB export=sync", [887.0, 902.4, 911.3], 110.0, "network", "all of it fits into RAM"
     )

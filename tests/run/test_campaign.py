@@ -31,10 +31,10 @@ def labs(monkeypatch: pytest.MonkeyPatch) -> list[MagicMock]:
 
 
 def fails_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def run_cycle(*_: Any) -> None:
+    def run_crash_test(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(module, "run_cycle", run_cycle)
+    monkeypatch.setattr(module, "run_crash_test", run_crash_test)
 
 
 @pytest.mark.parametrize("error", [RigError("gone"), RequestError("no such worker"), KeyboardInterrupt()])

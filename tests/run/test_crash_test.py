@@ -8,20 +8,20 @@ from pydantic import ValidationError
 from raidproof.core.errors import RequestError
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import KernelPanic, NfsdRestart, PowerCut
-from raidproof.pytest_plugin.fixtures import Cycle, Ended, name_of, stack_of
-from raidproof.record import CycleRecord
+from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, name_of, stack_of
+from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import Evidence
-from raidproof.run.crash_test import CycleFiles, CycleSpec, fault_of, protocol_s, rousing_command
+from raidproof.run.crash_test import CrashTestFiles, CrashTestSpec, fault_of, protocol_s, rousing_command
 
 
-def spec(**changes: object) -> CycleSpec:
-    return CycleSpec.model_validate({"name": "x", "title": "x", "stack": stack_of(), **changes})
+def spec(**changes: object) -> CrashTestSpec:
+    return CrashTestSpec.model_validate({"name": "x", "title": "x", "stack": stack_of(), **changes})
 
 
-def record(**fields: object) -> CycleRecord:
+def record(**fields: object) -> CrashTestRecord:
     common = {"name": "x", "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
-    return CycleRecord.model_validate(common | fields)
+    return CrashTestRecord.model_validate(common | fields)
 
 
 def test_a_fault_is_found_by_its_name() -> None:
@@ -46,7 +46,7 @@ def test_a_name_must_do_for_a_directory(name: str) -> None:
 
 
 def test_a_record_names_files_by_their_paths_in_the_run(tmp_path: Path) -> None:
-    assert CycleFiles(tmp_path, "x").write("on-server.json", "{}") == "x/on-server.json"
+    assert CrashTestFiles(tmp_path, "x").write("on-server.json", "{}") == "x/on-server.json"
     assert (tmp_path / "x" / "on-server.json").read_text() == "{}"
 
 
@@ -59,9 +59,9 @@ def test_the_name_of_a_cycle(test: str, name: str) -> None:
     assert spec(name=name)
 
 
-def ended(outcome: Outcome, lost: int = 0) -> Ended:
+def ended(outcome: Outcome, lost: int = 0) -> CrashTestResult:
     evidence = Evidence(acknowledged={"fsync": 5}, lost={"fsync": lost} if lost else {})
-    return Ended(record(outcome=outcome, reason="so", on_server=evidence.model_dump()), Path("run/x"))
+    return CrashTestResult(record(outcome=outcome, reason="so", on_server=evidence.model_dump()), Path("run/x"))
 
 
 def test_claims_hold() -> None:
@@ -73,7 +73,11 @@ def test_claims_hold() -> None:
 def test_each_other_end_has_its_error(outcome: Outcome) -> None:
     from raidproof.pytest_plugin.plugin import outcome_of  # noqa: PLC0415
 
-    for claim in (Ended.must_pass, Ended.must_keep_every_promise, Ended.must_lose_by_design):
+    for claim in (
+        CrashTestResult.must_pass,
+        CrashTestResult.must_keep_every_promise,
+        CrashTestResult.must_lose_by_design,
+    ):
         with pytest.raises(Exception, match=r"x: so \(see run/x\)") as raised:
             claim(ended(outcome))
         assert outcome_of(raised.value) is outcome
@@ -98,12 +102,12 @@ def test_a_scenario_may_run_several_cycles() -> None:
             self.path = Path("run")
             self.names: list[str] = []
 
-        def cycle(self, spec: CycleSpec) -> CycleRecord:
+        def cycle(self, spec: CrashTestSpec) -> CrashTestRecord:
             self.names.append(spec.name)
             return record()
 
     campaign = FakeCampaign()
-    cycle = Cycle(campaign, "twice")  # type: ignore[arg-type]
+    cycle = CrashTestRunner(campaign, "twice")  # type: ignore[arg-type]
     cycle(stack_of())
     cycle(stack_of(), seed=2)
     assert campaign.names == ["twice", "twice-2"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.record.run import CycleRecord, Recovery
+from raidproof.record.run import CrashTestRecord, Recovery
 from raidproof.run import crash_test as module
-from raidproof.run.crash_test import Cycle, CycleFiles, CycleSpec
+from raidproof.run.crash_test import CrashTest, CrashTestFiles, CrashTestSpec
 from raidproof.workload.ledger import LedgerSpec
 
 
@@ -68,21 +68,21 @@ class Fake:
         return SimpleNamespace(scan=scan, root="/mnt/ledger", heard_since=lambda _: True)
 
 
-def record(name: str) -> CycleRecord:
+def record(name: str) -> CrashTestRecord:
     common = {"name": name, "title": "x", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
-    return CycleRecord.model_validate(common)
+    return CrashTestRecord.model_validate(common)
 
 
-def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cycle:
-    one = Cycle.__new__(Cycle)
+def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> CrashTest:
+    one = CrashTest.__new__(CrashTest)
     one.lab = fake  # type: ignore[assignment]
-    one.spec = CycleSpec.model_validate({"name": name, "title": "x", "stack": stack_of(), **changes})
+    one.spec = CrashTestSpec.model_validate({"name": name, "title": "x", "stack": stack_of(), **changes})
     one.record = record(name)
     one.record.recovery = Recovery()
     one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
-    one.files = CycleFiles(folder, name)
+    one.files = CrashTestFiles(folder, name)
     one.stack, one.context = fake.stack(), None  # type: ignore[assignment]
-    one.victim, one.fault = fake.server, None
+    one.target, one.fault = fake.server, None
     one.members = SimpleNamespace(  # type: ignore[assignment]
         before_assembly=fake.note("members before"), after_assembly=fake.note("members after")
     )
@@ -138,7 +138,7 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
         raise Stop
 
     monkeypatch.setattr(module, "Ledger", ledger)
-    monkeypatch.setattr(Cycle, "_endured", lambda _: ())
+    monkeypatch.setattr(CrashTest, "_endured", lambda _: ())
     asked = LedgerSpec()
     for name in ("one", "two", "one"):
         with pytest.raises(Stop):

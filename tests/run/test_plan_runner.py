@@ -13,16 +13,16 @@ from raidproof.fault import FaultEffects
 from raidproof.plan.cell import Cell, Matrix, matrix_of
 from raidproof.plan.forecast import CUT_S
 from raidproof.plan.plan import read_plan
-from raidproof.record import CycleRecord, RunRecord, RunStore
-from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
+from raidproof.record import CrashTestRecord, RunRecord, RunStore
+from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, record_of, stack_of_controls
 from raidproof.verdict.crash_test import conclude_run
 
 CONTROLS = ["control-lying-disks", "control-clean-reboot"]
-Happens = Callable[[Cell, Repeat], None]
+Happens = Callable[[Cell, Repetition], None]
 
 
 class FakeLab:
@@ -64,11 +64,11 @@ class FakeCampaign:
     def discard_lab(self) -> None:
         self._lab = None
 
-    def cycle(self, spec: CycleSpec) -> CycleRecord:
+    def cycle(self, spec: CrashTestSpec) -> CrashTestRecord:
         self.cut.append(spec.name)
         (self.store.path / spec.name).mkdir()
         failed = "the lab burned down" if self.cycle_ends is Outcome.ERROR else None
-        one = CycleRecord(
+        one = CrashTestRecord(
             name=spec.name, title=spec.title, asked={}, cache_mode="volatile", fault="power-cut", seed=1,
             effects=FaultEffects(),
             outcome=self.control_ends if spec.control else self.cycle_ends, rig_error=failed, control=spec.control,
@@ -105,7 +105,7 @@ class House:
         monkeypatch.setattr("raidproof.run.plan_runner.step", lambda _said: None)
 
     def _visit(
-        self, _deployer: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+        self, _deployer: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
     ) -> None:
         assert directory.is_dir()
         # What is on disk now is what a killed run would leave.
@@ -162,7 +162,7 @@ def test_what_was_visited_is_not_visited_again(house: House) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
-    def interrupt(_cell: Cell, _repeat: Repeat) -> None:
+    def interrupt(_cell: Cell, _repeat: Repetition) -> None:
         if len(house.visited) == 3:
             raise KeyboardInterrupt
 
@@ -183,7 +183,7 @@ def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
     ids=["rig", "request", "several"],
 )
 def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> None:
-    def fail(cell: Cell, _repeat: Repeat) -> None:
+    def fail(cell: Cell, _repeat: Repetition) -> None:
         if "level=5" in cell.name:
             raise error
 
@@ -201,7 +201,7 @@ def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> 
 
 
 def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: House) -> None:
-    def fail(_cell: Cell, _repeat: Repeat) -> None:
+    def fail(_cell: Cell, _repeat: Repetition) -> None:
         raise RigError("no answer")
 
     house.happens = fail
@@ -219,7 +219,7 @@ def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: Ho
     ids=["one client", "several"],
 )
 def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: House, error: Exception) -> None:
-    def refuse(cell: Cell, _repeat: Repeat) -> None:
+    def refuse(cell: Cell, _repeat: Repetition) -> None:
         if "level=5" in cell.name:
             raise error
 
@@ -233,7 +233,7 @@ def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: Ho
 
 
 def test_an_error_of_the_harness_ends_the_run(house: House) -> None:
-    def fail(_cell: Cell, _repeat: Repeat) -> None:
+    def fail(_cell: Cell, _repeat: Repetition) -> None:
         raise ZeroDivisionError
 
     house.happens = fail
@@ -396,7 +396,7 @@ def test_nothing_is_cut_unless_asked(house: House) -> None:
 
 
 def test_what_was_never_measured_is_not_cut(house: House) -> None:
-    def refuse(cell: Cell, _repeat: Repeat) -> None:
+    def refuse(cell: Cell, _repeat: Repetition) -> None:
         if "level=5" in cell.name:
             raise NotEffective("no")
 

@@ -10,7 +10,7 @@ from raidproof.core.units import MIB
 from raidproof.monitor import Monitor
 from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import read_plan
-from raidproof.record.cell import Repeat
+from raidproof.record.cell import Repetition
 from raidproof.run.repetition import fill, keep, memory_of, run_within
 from raidproof.workload.regime import Memory
 from raidproof.workload.workload import Place, Point, Sample, Workload
@@ -24,7 +24,7 @@ def sample(**changes: Any) -> Sample:
 
 
 def test_what_a_tool_measured_is_entered() -> None:
-    repeat = Repeat(round=1)
+    repeat = Repetition(round=1)
     fill(repeat, sample(series=(Point(at_s=1, value=90),)), 1.0)
     assert (repeat.value, repeat.timed_s, repeat.series) == (100.0, 3.0, [(1.0, 90.0)])
     fill(repeat, sample(), 4.0)

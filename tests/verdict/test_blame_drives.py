@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.disk.flaw import FlawKind
+from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
@@ -64,7 +64,9 @@ def test_too_few_operations_prove_nothing() -> None:
     assert judge_flushes(BEFORE, after(disk1={"flushes": 9}), LEAST_SYNCS - 1).of_the_stack
 
 
-@pytest.mark.parametrize("kind", [FlawKind.MISDIRECTED, FlawKind.MISDIRECTED.value], ids=["fresh", "read back"])
+@pytest.mark.parametrize(
+    "kind", [DiskFaultKind.MISDIRECTED, DiskFaultKind.MISDIRECTED.value], ids=["fresh", "read back"]
+)
 def test_drives_that_spoilt_writes_are_named(kind: object) -> None:
     disks: dict[str, Any] = {"disk0": {"struck": [{"kind": kind, "times": 3}]}, "disk1": {"struck": []}}
     assert spoilt_by(disks) == MISPLACED

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from raidproof.core.waiting import wall_clock
-from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repeat
+from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 from raidproof.verdict.cell import conclude_plan, judge_cell, judge_cells
 
 
 def cell(name: str = "a", *values: float | None, sync: bool = True, **changes: Any) -> CellRecord:
     repeats = [
-        Repeat(round=number, value=value, limit="disks", cause=f"cause of {value}")
+        Repetition(round=number, value=value, limit="disks", cause=f"cause of {value}")
         if value is not None
-        else Repeat(round=number, rig_error="the lab burned down")
+        else Repetition(round=number, rig_error="the lab burned down")
         for number, value in enumerate(values, start=1)
     ]
     return CellRecord(
@@ -29,9 +29,9 @@ def cell(name: str = "a", *values: float | None, sync: bool = True, **changes: A
     )
 
 
-def cut(lost: int, outcome: Outcome = Outcome.PASS, **changes: Any) -> CycleRecord:
+def cut(lost: int, outcome: Outcome = Outcome.PASS, **changes: Any) -> CrashTestRecord:
     evidence = Evidence.model_construct(lost={"fsync": lost}, acknowledged={"fsync": 100})
-    return CycleRecord.model_construct(
+    return CrashTestRecord.model_construct(
         name="cut-a", outcome=outcome, reason="because", on_server=evidence, not_recovered=None, **changes
     )
 

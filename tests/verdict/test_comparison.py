@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.record.cell import CellRecord, Repeat
+from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.comparison import ComparisonRecord, Finding, compare, finding_of, why_nothing_is_compared
@@ -28,7 +28,7 @@ def comparable(sides: Sides, base: Sequence[float] = (10, 11), new: Sequence[flo
     for run, values in zip(sides, (base, new), strict=True):
         for cell in run.cells:
             cell.repeats = [
-                Repeat(round=number, value=value, limit="disks") for number, value in enumerate(values, start=1)
+                Repetition(round=number, value=value, limit="disks") for number, value in enumerate(values, start=1)
             ]
         conclude_run(run)
     return sides
@@ -39,7 +39,7 @@ def compared(sides: Sides) -> ComparisonRecord:
 
 
 def cell(*values: float, limit: str = "disks") -> CellRecord:
-    repeats = [Repeat(round=number, value=value, limit=limit) for number, value in enumerate(values, start=1)]
+    repeats = [Repetition(round=number, value=value, limit=limit) for number, value in enumerate(values, start=1)]
     return CellRecord(name="a", settings={}, workload={}, unit="iops", asked={}, repeats=repeats, limit=limit)
 
 
@@ -167,7 +167,7 @@ def test_an_a_a_run_whose_sides_differ_is_none(sides: Sides) -> None:
 
 
 def fail_on_new(run: RunRecord) -> None:
-    run.cells[0].repeats = [Repeat(round=1, rig_error="no answer")]
+    run.cells[0].repeats = [Repetition(round=1, rig_error="no answer")]
 
 
 def break_on_new(run: RunRecord) -> None:

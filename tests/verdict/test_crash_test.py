@@ -15,14 +15,14 @@ from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.fault import ClientPowerCut, Fault, FaultEffects, KernelPanic, PowerCut
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.record import ControlSpec, CycleRecord, RunRecord, RunStore
+from raidproof.record import ControlSpec, CrashTestRecord, RunRecord, RunStore
 from raidproof.record.observation import Files, MembersSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import Evidence
 from raidproof.storage.array import Identity
 from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
 from raidproof.verdict.contract import Conditions
-from raidproof.verdict.crash_test import conclude, conclude_control, conditions_of, judge_cycle, judge_run
+from raidproof.verdict.crash_test import conclude, conclude_control, conditions_of, judge_crash_test, judge_run
 from raidproof.workload.history import Ended, History, write_replies
 from tests.crash.conftest import Did, write_log
 
@@ -40,11 +40,11 @@ def run(store: RunStore) -> RunRecord:
 
 
 @pytest.fixture
-def cycle(run: RunRecord) -> CycleRecord:
+def cycle(run: RunRecord) -> CrashTestRecord:
     return run.cycles[0]
 
 
-def change(store: RunStore, cycle: CycleRecord, place: str, tamper: Callable[[dict[str, Any]], None]) -> None:
+def change(store: RunStore, cycle: CrashTestRecord, place: str, tamper: Callable[[dict[str, Any]], None]) -> None:
     path = store.path / str(getattr(cycle.files, place))
     found = json.loads(path.read_text())
     tamper(found)
@@ -65,43 +65,43 @@ def test_judging_again_says_the_same(store: RunStore, run: RunRecord) -> None:
     assert run.outcome is Outcome.PASS
 
 
-def test_judging_twice_says_the_same(store: RunStore, cycle: CycleRecord) -> None:
-    judge_cycle(cycle, store.path)
+def test_judging_twice_says_the_same(store: RunStore, cycle: CrashTestRecord) -> None:
+    judge_crash_test(cycle, store.path)
     once = cycle.model_dump()
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.model_dump() == once
 
 
 @pytest.mark.parametrize("place", ["on_server", "on_client"])
-def test_a_lost_block_turns_pass_into_fail(store: RunStore, cycle: CycleRecord, place: str) -> None:
+def test_a_lost_block_turns_pass_into_fail(store: RunStore, cycle: CrashTestRecord, place: str) -> None:
     change(store, cycle, place, lose_a_block)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "blamed on the stack" in cycle.reason
     assert place.replace("_", " the ") in cycle.reason
 
 
-def test_the_same_loss_under_an_async_export_is_measured(store: RunStore, cycle: CycleRecord) -> None:
+def test_the_same_loss_under_an_async_export_is_measured(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.asked["export"]["sync"] = False
     change(store, cycle, "on_server", lose_a_block)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.PASS
     assert cycle.reason.startswith("measured loss: ")
     assert cycle.loss_window_s
     assert cycle.loss_window_s > 0
 
 
-def test_the_same_loss_is_blamed_on_a_disk_that_lied(store: RunStore, cycle: CycleRecord) -> None:
+def test_the_same_loss_is_blamed_on_a_disk_that_lied(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.disks["disk2"]["broken_promises"] = 3
     change(store, cycle, "on_server", lose_a_block)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "the disks: disk2" in cycle.reason
 
 
-def test_no_loss_under_an_async_export_is_inconclusive(store: RunStore, cycle: CycleRecord) -> None:
+def test_no_loss_under_an_async_export_is_inconclusive(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.asked["export"]["sync"] = False
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.INCONCLUSIVE
 
 
@@ -121,16 +121,16 @@ def test_a_control_is_held_to_what_it_must_show(
     assert run.outcome is outcome
 
 
-def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_control_that_loses_by_the_wrong_part_is_invalid(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     change(store, cycle, "on_server", lose_a_block)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
 
 
 @pytest.mark.parametrize(("of_the_stack", "outcome"), [(True, Outcome.INVALID), (False, Outcome.PASS)])
 def test_a_control_of_disks_has_not_behaved_where_the_stack_is_in_doubt(
-    cycle: CycleRecord, of_the_stack: bool, outcome: Outcome
+    cycle: CrashTestRecord, of_the_stack: bool, outcome: Outcome
 ) -> None:
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     doubt = Verdict(checker="x", outcome=Outcome.INCONCLUSIVE, reason="too few", of_the_stack=of_the_stack)
@@ -138,20 +138,20 @@ def test_a_control_of_disks_has_not_behaved_where_the_stack_is_in_doubt(
     assert conclude_control(cycle, Evidence(lost={"fsync": 1}), conditions, [doubt])[0] is outcome
 
 
-def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.not_recovered = "mount: bad superblock"
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert cycle.reason.endswith("blamed on the stack")
 
 
 def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(
-    store: RunStore, cycle: CycleRecord
+    store: RunStore, cycle: CrashTestRecord
 ) -> None:
     cycle.not_recovered = "mount: bad superblock"
     cycle.disks["disk0"]["broken_promises"] = 1
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.PASS
 
 
@@ -164,31 +164,31 @@ def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(
     ],
 )
 def test_what_ended_early_needs_no_observation(
-    cycle: CycleRecord, field: str, outcome: Outcome, tmp_path: Path
+    cycle: CrashTestRecord, field: str, outcome: Outcome, tmp_path: Path
 ) -> None:
     setattr(cycle, field, "why")
-    judge_cycle(cycle, tmp_path)
+    judge_crash_test(cycle, tmp_path)
     assert (cycle.outcome, cycle.reason) == (outcome, "why")
 
 
-def test_a_kernel_that_complained_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_kernel_that_complained_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     with (store.path / cycle.files.consoles["server"]).open("a") as console:
         console.write("BUG: unable to handle page fault for address: 0000000000001000\n")
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "kernel log" in cycle.reason
 
 
-def change_effects(cycle: CycleRecord, **fields: Any) -> FaultEffects:
+def change_effects(cycle: CrashTestRecord, **fields: Any) -> FaultEffects:
     return cycle.effects.model_copy(update=fields)
 
 
-def judged(cycle: CycleRecord, store: RunStore) -> Outcome:
-    judge_cycle(cycle, store.path)
+def judged(cycle: CrashTestRecord, store: RunStore) -> Outcome:
+    judge_crash_test(cycle, store.path)
     return cycle.outcome
 
 
-def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CycleRecord) -> None:
+def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle: CrashTestRecord) -> None:
     with (store.path / cycle.files.consoles["server"]).open("a") as console:
         console.write("md/raid:md0: Disk failure on vdb, disabling device.\n")
     assert judged(cycle, store) is Outcome.FAIL
@@ -196,7 +196,7 @@ def test_what_a_fault_made_the_kernel_say_is_not_alarming(store: RunStore, cycle
     assert judged(cycle, store) is Outcome.PASS
 
 
-def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     was = {
         "array_uuid": "a",
         "created": "x",
@@ -212,21 +212,21 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CycleRecord)
     assert "members: disk0: the array was re-created" in cycle.reason
 
 
-def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     assert judged(cycle, store) is Outcome.FAIL
     assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
 
 
-def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CycleRecord) -> None:
+def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CrashTestRecord) -> None:
     change(store, cycle, "on_server", lose_a_block)
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "not there; blamed on the server: its export was changed" in cycle.reason
 
 
-def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.observed.disks = {
         serial: Counters(serial, writes=counted["writes"], flushes=counted["flushes"], fua=counted["fua"])
         for serial, counted in cycle.disks.items()
@@ -240,25 +240,25 @@ def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CycleRecor
     assert "no flush reached disk1 (9 writes)" in cycle.reason
     # Under an async export nobody waits for a flush.
     cycle.asked["export"]["sync"] = False
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert "flushes reach the disks" not in {verdict.checker for verdict in cycle.verdicts}
 
 
-def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, cycle: CycleRecord) -> None:
+def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.not_recovered = "it does not mount"
     cycle.observed.export = ["async"]
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
     assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients worked"
 
 
-def test_a_damaged_file_system_fails(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_damaged_file_system_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.observed.filesystem = FilesystemCheck(outcome="corrupt", status=1, reasons=("bad magic",))
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
 
 
-def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: CrashTestRecord) -> None:
     path = store.path / (cycle.files.history or "none")
     whole = History.read(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2 + 3])
@@ -294,28 +294,30 @@ def test_a_run_that_was_interrupted_has_not_passed(store: RunStore, run: RunReco
     assert run.outcome is Outcome.ERROR
 
 
-def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_broken_promise_stands_though_the_rig_failed_later(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.rig_error = "a client hung"
     ends = []
     for lost in (False, True):
         if lost:
             change(store, cycle, "on_server", lose_a_block)
-        judge_cycle(cycle, store.path)
+        judge_crash_test(cycle, store.path)
         ends.append(cycle.outcome)
     assert ends == [Outcome.ERROR, Outcome.FAIL]
     assert "a client hung" in cycle.reason
 
 
-def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(store: RunStore, cycle: CycleRecord) -> None:
+def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(
+    store: RunStore, cycle: CrashTestRecord
+) -> None:
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     cycle.rig_error = "a client hung"
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "sync was asked" in str(cycle.reason)
 
 
 @pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
-def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: Fault) -> None:
+def test_only_the_servers_power_cut_tears(cycle: CrashTestRecord, fault: Fault) -> None:
     cycle.effects = fault.effects(stack_of())
     assert conditions_of(cycle).torn is (fault.name == PowerCut.name)
 
@@ -332,7 +334,7 @@ def test_only_the_servers_power_cut_tears(cycle: CycleRecord, fault: Fault) -> N
     ],
 )
 def test_where_a_session_outlives_a_fault_each_request_is_done_once(
-    cycle: CycleRecord, restarted: bool, vers: str, away_s: int, once: bool
+    cycle: CrashTestRecord, restarted: bool, vers: str, away_s: int, once: bool
 ) -> None:
     for mount in cycle.effective["mounts"].values():
         mount["vers"] = vers
@@ -341,7 +343,7 @@ def test_where_a_session_outlives_a_fault_each_request_is_done_once(
     assert conditions_of(cycle).exactly_once is once
 
 
-def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.asked["export"]["sync"] = False
     change(store, cycle, "on_server", lose_a_block)
     cycle.observed.write_back = WriteBackState(expire_s=30, wake_s=5, commit_s=30)
@@ -354,28 +356,28 @@ def test_a_loss_older_than_write_back_allows_is_not_measured(store: RunStore, cy
 OOPS = "BUG: unable to handle page fault for address: 0000000000001000\nCall Trace:\n xlog_recover+0x10/0x20\n"
 
 
-def say(store: RunStore, cycle: CycleRecord, machine: str, text: str) -> None:
+def say(store: RunStore, cycle: CrashTestRecord, machine: str, text: str) -> None:
     with (store.path / cycle.files.consoles[machine]).open("a") as console:
         console.write(text)
 
 
-def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.rig_error = "server: no answer"
     say(store, cycle, "server", OOPS)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
     assert [str(one.blame) for one in cycle.verdicts] == ["kernel"]
 
 
-def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_client_that_waits_proves_nothing_where_the_rig_failed(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.rig_error = "server: no answer"
     say(store, cycle, "client1", "INFO: task agent.py:77 blocked for more than 120 seconds.\n")
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.ERROR
 
 
-def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.disks["disk0"]["broken_promises"] = 1
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     change(store, cycle, "on_server", lose_a_block)
@@ -387,7 +389,7 @@ def test_a_control_passes_over_no_broken_stack(store: RunStore, cycle: CycleReco
 
 @pytest.mark.parametrize(("lies", "blame"), [(True, "the disks: disk0"), (False, "the stack")])
 def test_a_disk_is_blamed_for_what_its_lie_covers(
-    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, lies: bool, blame: str
+    store: RunStore, cycle: CrashTestRecord, monkeypatch: pytest.MonkeyPatch, lies: bool, blame: str
 ) -> None:
     cycle.disks["disk0"]["broken_promises"] = 1
     change(store, cycle, "on_server", lose_a_block)
@@ -402,7 +404,7 @@ def test_a_disk_is_blamed_for_what_its_lie_covers(
 
 @pytest.mark.parametrize(("generations", "outcome"), [(100, Outcome.PASS), (0, Outcome.INVALID)])
 def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
-    store: RunStore, cycle: CycleRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
+    store: RunStore, cycle: CrashTestRecord, monkeypatch: pytest.MonkeyPatch, generations: int, outcome: Outcome
 ) -> None:
     monkeypatch.setattr("raidproof.verdict.blame.BEGUN_LATE_NS", 1 << 62)
     cycle.not_recovered = "mount: bad superblock"
@@ -421,26 +423,26 @@ def test_what_reached_no_disk_is_not_lost_by_one_that_lied(
     assert (str(cycle.verdicts[0].blame) == "the stack") == (outcome is Outcome.INVALID)
 
 
-def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_kernel_that_failed_in_recovery_passes_for_no_control(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.not_recovered = "mount: killed"
     cycle.disks["disk0"]["broken_promises"] = 1
     cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     say(store, cycle, "server", OOPS)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
     assert cycle.reason.endswith("blamed on kernel")
 
 
 @pytest.mark.parametrize(("away", "outcome"), [(True, Outcome.PASS), (False, Outcome.FAIL)])
 def test_clients_may_wait_for_a_server_that_a_fault_keeps_away(
-    store: RunStore, cycle: CycleRecord, away: bool, outcome: Outcome
+    store: RunStore, cycle: CrashTestRecord, away: bool, outcome: Outcome
 ) -> None:
     waits = "[  181.200000] INFO: task agent.py:77 blocked for more than 120 seconds.\n"
     say(store, cycle, "client1", waits)
     (store.path / "away.log").write_text(waits)
     cycle.files.away["client1"] = "away.log"
     cycle.effects = change_effects(cycle, server_away=away)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is outcome
 
 
@@ -457,22 +459,22 @@ def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, r
     assert run.reason.endswith("; ended early: SIGINT")
 
 
-def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CycleRecord) -> None:
+def test_a_control_that_was_not_as_asked_voids_the_run(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.not_effective, cycle.control = "wsize", ControlSpec(expects_loss=False)
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.INVALID
 
 
 def test_what_the_server_acknowledged_before_the_cut_binds_though_the_report_came_after_it(
-    store: RunStore, cycle: CycleRecord
+    store: RunStore, cycle: CrashTestRecord
 ) -> None:
     cycle.fault_at_ns = fault_ns = (cycle.fault_at_ns or 0) + 1
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.on_server is not None
     before = cycle.on_server.acknowledged_total
     history = History.read(store.path / (cycle.files.history or "none"))
     later = next(one for one in history.operations if one.ended is Ended.OK and (one.ended_ns or 0) > fault_ns)
     cycle.files.replies = "replies"
     write_replies(store.path / "replies", {(later.worker, later.sequence): fault_ns - 1})
-    judge_cycle(cycle, store.path)
+    judge_crash_test(cycle, store.path)
     assert cycle.on_server.acknowledged_total == before + 1

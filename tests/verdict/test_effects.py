@@ -15,11 +15,11 @@ from raidproof.crash.judge import Oracle
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.guest.ledger_writer import GARBAGE
-from raidproof.record import ControlSpec, CycleRecord, RunStore
+from raidproof.record import ControlSpec, CrashTestRecord, RunStore
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.verdict import crash_test as module
-from raidproof.verdict.crash_test import judge_cycle
+from raidproof.verdict.crash_test import judge_crash_test
 from raidproof.workload.history import Ended, History, Operation
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -32,14 +32,14 @@ class Judged:
 
     def __init__(self, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
-        self.cycle: CycleRecord = store.load().cycles[0]
+        self.cycle: CrashTestRecord = store.load().cycles[0]
         self.cycle.effects = FaultEffects()
         self._monkeypatch = monkeypatch
 
     def ends(self, **effects: Any) -> Outcome:
         """Judge it as after a fault of these effects."""
         self.cycle.effects = FaultEffects(**effects)
-        judge_cycle(self.cycle, self.store.path)
+        judge_crash_test(self.cycle, self.store.path)
         return self.cycle.outcome
 
     def hold(self, key: str, state: int) -> None:

@@ -57,7 +57,7 @@ def not_shown(provider: str) -> RequestError:
     )
 
 
-class PrimedLab(EnclosedLab):
+class PreloadedLab(EnclosedLab):
     """As any lab of its topology, on disks that are not blank.
 
     ``state`` is a write log with all that they hold; once they hold it, the file is gone.
@@ -109,7 +109,7 @@ def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str
     }
 
 
-def look_cold(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], deadline_s: float) -> Observation:
+def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], deadline_s: float) -> Observation:
     """Look at what a lab has booted with.
 
     Raises:
@@ -303,7 +303,7 @@ class Checker:
             RigError: the rig failed, not what it looks at.
         """
         with self._primed(patch) as lab:
-            return look_cold(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
+            return check_after_boot(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
 
     def hold(self, patch: Patch) -> Held:
         """Boot a lab that has a state on its disks, ready to bring it up, and let it go on without us."""
@@ -312,7 +312,7 @@ class Checker:
                 lab.server.put(value, path)
             return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
 
-    def _primed(self, patch: Patch, *, keep: bool = False) -> PrimedLab:
+    def _primed(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
         self._labs += 1
         # An earlier checker may have left its own here.
         while (folder := self._logs / f"cold{self._labs}").exists():
@@ -320,7 +320,7 @@ class Checker:
         folder.mkdir(parents=True)
         state = folder / "state.log"
         self._members.save(patch, state)
-        return PrimedLab(self.topology, state, logs=folder, keep=keep)
+        return PreloadedLab(self.topology, state, logs=folder, keep=keep)
 
     def _boot(self) -> AgentLine:
         self.reboots += 1

@@ -129,12 +129,12 @@ class RecordingCursor:
 class CheckerWorker:
     """One checker. A context manager: leaving it ends the checker."""
 
-    def __init__(self, number: int, boot: Factory, roller: RecordingCursor) -> None:
+    def __init__(self, number: int, boot: Factory, cursor: RecordingCursor) -> None:
         self.number = number
         self.waiting = 0
         """Jobs that were given to it and have not ended."""
         self._boot = boot
-        self._roller = roller
+        self._roller = cursor
         self._checker: Checks | None = None
         self._undo = ExitStack()
         self._at = (0, 0)

@@ -257,8 +257,8 @@ class Exploration:
         self.choices = choices
         self.tally = tally
         self.journal = journal
-        self.roller = RecordingCursor(choices.recording)
-        self.benches = [CheckerWorker(number, boot, self.roller) for number in range(1, checkers + 1)]
+        self.cursor = RecordingCursor(choices.recording)
+        self.benches = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
         self.seconds = 0.0
         """Spent looking, this time."""
         self.out_of_time = False
@@ -329,9 +329,9 @@ class Exploration:
             if self._time_is_up(looking):
                 self.out_of_time = True
                 break
-            self.roller.go(choice.cut)
-            state = self.choices.state(choice, self.roller.window.open)
-            digest = self.roller.window.digest(state)
+            self.cursor.go(choice.cut)
+            state = self.choices.state(choice, self.cursor.window.open)
+            digest = self.cursor.window.digest(state)
             if digest in self._seen and not self._lacks_a_check(state, self._seen[digest]):
                 self._judge(choice, state, digest)
             elif digest in self._waiting:
@@ -361,7 +361,7 @@ class Exploration:
         bench = min(self.benches, key=lambda one: one.waiting)
         bench.waiting += 1
         number = len(self._seen) + len(self._running)
-        job = self.roller.job(
+        job = self.cursor.job(
             state,
             cold=number % COLD_EVERY == 0,
             nfsd=number % NFSD_EVERY == 0,

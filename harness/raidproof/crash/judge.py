@@ -11,7 +11,7 @@ from raidproof.core.blame import Blame
 from raidproof.core.errors import RigError
 from raidproof.crash.check import End, Observation, ThroughNfsd
 from raidproof.record.outcome import Outcome, Verdict, worst
-from raidproof.record.run import CycleRecord
+from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.blame import Lost, blamed
 from raidproof.verdict.contract import (
     OLDER,
@@ -144,8 +144,8 @@ class Oracle:
     """The same of what drives did wrong."""
 
     @classmethod
-    def of(cls, cycle: CycleRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
-        """Return the oracle of a stored cycle; ``spoilt_ns`` is when its first drive got a flaw, where that is known.
+    def of(cls, cycle: CrashTestRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
+        """Return the oracle of a stored crash test; ``spoilt_ns`` is when its first drive got a disk fault, if known.
 
         Raises:
             RigError: its history cannot be read.
@@ -280,7 +280,7 @@ class Oracle:
         )
 
 
-def incomplete_ns(cycle: CycleRecord) -> int | None:
+def incomplete_ns(cycle: CrashTestRecord) -> int | None:
     """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
     built = cycle.effective.get("array", {}).get("devices", ())
     if any(one["degraded"] for one in built) or any(one.effects.member_missing for one in cycle.during):

@@ -49,19 +49,19 @@ Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
 class WriteOwners:
     """Asks the superblocks of a state, and a checker on whose disks it is."""
 
-    def __init__(self, bench: CheckerWorker, roller: RecordingCursor) -> None:
+    def __init__(self, bench: CheckerWorker, cursor: RecordingCursor) -> None:
         self.bench = bench
-        self.roller = roller
+        self.cursor = cursor
 
     def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
         """Tell of some pieces; what cannot be found out is left open."""
-        self.roller.go(state.cut)
-        places = {piece: placed(self.roller.window, state, piece) for piece in dict.fromkeys(pieces)}
+        self.cursor.go(state.cut)
+        places = {piece: placed(self.cursor.window, state, piece) for piece in dict.fromkeys(pieces)}
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
             # Where all that was asked is there: a broken state may not even mount.
-            full = CrashState(state.cut, tuple(map(Survivor, self.roller.window.open)))
-            self.bench.submit(self.roller.job(full)).result()
+            full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
+            self.bench.submit(self.cursor.job(full)).result()
             owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
         except RaidproofError:
             logger.exception("owners in state %s", state.name)

@@ -36,7 +36,7 @@ class Recording:
         """Changes that the run's own cut left unanswered."""
         self.end_ns = log.opened_ns
         self.spoilt_ns: int | None = None
-        """When a drive got its first flaw, or had something changed; None: none was marked."""
+        """When a drive got its first disk fault, or had something changed; None: none was marked."""
         self._read()
 
     def _read(self) -> None:

@@ -40,9 +40,9 @@ LOOKS = 200
 class Replayer:
     """Shows single states on one checker, and judges them."""
 
-    def __init__(self, bench: CheckerWorker, roller: RecordingCursor, tally: ExplorationStats) -> None:
+    def __init__(self, bench: CheckerWorker, cursor: RecordingCursor, tally: ExplorationStats) -> None:
         self.bench = bench
-        self.roller = roller
+        self.cursor = cursor
         self.tally = tally
         self._known: dict[str, Observation] = {}
         self._also: dict[str, frozenset[str]] = {}
@@ -53,8 +53,8 @@ class Replayer:
         Raises:
             RigError: the checker failed twice.
         """
-        self.roller.go(state.cut)
-        looked = self.bench.submit(self.roller.job(state, cold=True)).result()
+        self.cursor.go(state.cut)
+        looked = self.bench.submit(self.cursor.job(state, cold=True)).result()
         if looked.cold is not None:
             self.tally.compare(choice, state, looked.observation, looked.cold)
 
@@ -64,11 +64,11 @@ class Replayer:
         Raises:
             RigError: the checker failed twice.
         """
-        self.roller.go(state.cut)
-        digest = self.roller.window.digest(state)
+        self.cursor.go(state.cut)
+        digest = self.cursor.window.digest(state)
         also = frozenset(word for word, asked in (("nfsd", nfsd), ("fsck", fsck)) if asked)
         if anew or digest not in self._known or not also <= self._also[digest]:
-            looked = self.bench.submit(self.roller.job(state, nfsd=nfsd, fsck=fsck)).result()
+            looked = self.bench.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
             self._known[digest], self._also[digest] = looked.observation, also
         return self.tally.judge(state, self._known[digest])
 
@@ -241,9 +241,9 @@ def shorten(
     Raises:
         RigError: the checker failed twice.
     """
-    recording, tally, roller = replayer.tally.recording, replayer.tally, replayer.roller
+    recording, tally, cursor = replayer.tally.recording, replayer.tally, replayer.cursor
     missing = [one for one in replayer.judge(fullest).missing if one.damage == damage]
-    lost = absent(fullest, roller.window.open)
+    lost = absent(fullest, cursor.window.open)
     word_ns = (missing[0].operation.promised_ns or 0) if missing else None
     # A word binds if it came before the latest instant of a cut, which is 1 ns before the next request's completion.
     first = recording.place(tally.oracle.created_ns if word_ns is None else word_ns + 2)
@@ -252,14 +252,14 @@ def shorten(
     before = trials.checks
 
     def there(cut: int) -> CrashState:
-        roller.go(cut)
-        return lacking(lost, fullest, cut, roller.window.open)
+        cursor.go(cut)
+        return lacking(lost, fullest, cut, cursor.window.open)
 
     cut, not_at = earliest(cuts, lambda one: trials(there(one)), CUTS)
     state = smallest
     if cut < smallest.cut:
         state = there(cut)
-        few = only(smallest, cut, roller.window.open)
+        few = only(smallest, cut, cursor.window.open)
         state = few if trials(few) else state
     judgement = replayer.judge(state)
     words = [one.operation.promised_ns for one in judgement.missing if one.damage == damage]
@@ -412,7 +412,7 @@ class Shrinker:
     def _shrunk(self, group: Group, trials: Trials) -> tuple[ShrunkRecord, CrashState, CrashState]:
         first, recording = group.first.state, self.replayer.tally.recording
         self.replayer.judge(first)
-        every = self.replayer.roller.window.open
+        every = self.replayer.cursor.window.open
         smallest, fullest = trials.shrink(first), trials.missing(first, every)
         survivors = pieces_of(recording, smallest)
         lost = pieces_of(recording, whole(absent(fullest, every), fullest.cut))

@@ -99,7 +99,7 @@ class PoweredOff(RigError):
 
 
 @dataclass(frozen=True)
-class Fate:
+class CutResult:
     """What a power cut did to the cache of one member."""
 
     serial: str
@@ -143,7 +143,7 @@ class Member:
         self.size = size
         self.powered = True
         self.pending_bytes = 0
-        self._platter = SparseImage(size, old=old)
+        self._image = SparseImage(size, old=old)
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
         self._sunk: Sunk | None = None
@@ -152,7 +152,7 @@ class Member:
         self._mode = mode
         self._loses = mode.loses
         self._lies = mode is CacheMode.LYING
-        self._hoards = self._lies
+        self._unbounded_undo = self._lies
         """Whether flushes have been lies lately: then the notes may grow without bound, and the oldest are merged."""
 
     @property
@@ -164,7 +164,7 @@ class Member:
     def mode(self, mode: CacheMode) -> None:
         """Change the behaviour from now on: what is durable stays so, and a safe mode makes all of it durable."""
         self._mode, self._loses = mode, mode.loses
-        self._lies = self._hoards = mode is CacheMode.LYING
+        self._lies = self._unbounded_undo = mode is CacheMode.LYING
         if not mode.loses:
             self._forget()
 
@@ -182,7 +182,7 @@ class Member:
         """
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
-        self._platter.read_into(buffer, offset)
+        self._image.read_into(buffer, offset)
 
     def write(self, data: Buffer, offset: int, fua: bool = False, lied: bool | None = None) -> None:
         """Take a write; with ``fua`` it is durable before it is acknowledged, or, ``lied``, is only said to be.
@@ -199,11 +199,11 @@ class Member:
             if mark != _DURABLE:
                 self.pending_bytes += len(data)
             if mark != _DURABLE or self._pending:
-                old = self._platter.copy(offset, len(data))
+                old = self._image.copy(offset, len(data))
                 self._pending.append((offset, len(data), old, mark))
-                if old is not None and self._hoards:
+                if old is not None and self._unbounded_undo:
                     self._note(len(old))
-        self._platter.write(data, offset)
+        self._image.write(data, offset)
 
     def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
         """Take a discard or write-zeroes request: cached and forced like a write, and reads as zeroes.
@@ -218,12 +218,12 @@ class Member:
             if mark != _DURABLE:
                 self.pending_bytes += length
             if mark != _DURABLE or self._pending:
-                spans = self._platter.extents(offset, offset + length)
-                old = tuple((start, bytes(self._platter.view(start, end))) for start, end in spans)
+                spans = self._image.extents(offset, offset + length)
+                old = tuple((start, bytes(self._image.view(start, end))) for start, end in spans)
                 self._pending.append((offset, length, old, mark | _Mark.ZEROES))
-                if self._hoards:
+                if self._unbounded_undo:
                     self._note(sum(len(data) for _, data in old))
-        self._platter.zero(offset, length)
+        self._image.zero(offset, length)
 
     @property
     def acknowledged(self) -> int:
@@ -243,7 +243,7 @@ class Member:
             raise PoweredOff(f"{self.serial}: no power")
         count = len(self._pending) if covered is None else max(0, covered - self._forgotten)
         if self._lies if lied is None else lied:
-            self._hoards = True
+            self._unbounded_undo = True
             self._promised = max(self._promised, min(count, len(self._pending)))
             if self._sunk:
                 self._sunk.promised = self._sunk.requests
@@ -257,7 +257,7 @@ class Member:
             self._promised = max(0, self._promised - count)
             self._sunk = None
 
-    def cut(self, policy: CutPolicy, rng: Random) -> Fate:
+    def cut(self, policy: CutPolicy, rng: Random) -> CutResult:
         """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
         self.powered = False
         return self._resolve(policy, rng)
@@ -277,25 +277,25 @@ class Member:
     @property
     def old(self) -> bool:
         """Whether it reads as old data, not zeroes, where nothing was written."""
-        return self._platter.old
+        return self._image.old
 
     def blank(self, *, old: bool = False) -> None:
         """Make the whole disk zero and durable, or full of ``old`` data."""
         self._forget()
-        if old is self._platter.old:
-            self._platter.blank(0, self.size)
+        if old is self._image.old:
+            self._image.blank(0, self.size)
         else:
-            self._platter = SparseImage(self.size, old=old)
+            self._image = SparseImage(self.size, old=old)
 
     def image(self, durable: bool = True) -> SparseImage:
         """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
         if not durable or not (self._pending or self._sunk):
-            return self._platter
+            return self._image
         twin = Member(self.serial, self.size, self._mode)
-        twin._platter = self._platter.duplicate()
+        twin._image = self._image.duplicate()
         twin._pending, twin._sunk = self._pending, self._sunk
         twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
-        return twin._platter
+        return twin._image
 
     def _keep(self, kept: Sequence[int]) -> None:
         """Make some requests durable: as a forced write, each is later than what it overwrote."""
@@ -320,7 +320,7 @@ class Member:
         self._forgotten += len(self._pending)
         self._pending, self._sunk = [], None
         self._promised = self.pending_bytes = self._noted_bytes = 0
-        self._hoards = self._lies
+        self._unbounded_undo = self._lies
 
     def _note(self, size: int) -> None:
         self._noted_bytes += size
@@ -344,11 +344,11 @@ class Member:
         if not count:
             self._noted_bytes = 0  # nothing may move: look again when as much has come
 
-    def _resolve(self, policy: CutPolicy, rng: Random) -> Fate:
+    def _resolve(self, policy: CutPolicy, rng: Random) -> CutResult:
         pending, total = self._pending, self.pending
         if policy is CutPolicy.KEEP:
             self._forget()
-            return Fate(self.serial, total, total, 0, 0, 0, 0)
+            return CutResult(self.serial, total, total, 0, 0, 0, 0)
         verdicts = list(self._survivors(policy, rng))
         kept = torn = 0
         lost, broken = (self._sunk.bytes, self._sunk.promised) if self._sunk else (0, 0)
@@ -363,27 +363,27 @@ class Member:
         redo: list[tuple[int, int, bytes | None]] = []
         for (offset, length, old, mark), pieces in zip(reversed(pending), reversed(verdicts), strict=True):
             for start, end in reversed(pieces):
-                redo.append((start, end, None if mark & _Mark.ZEROES else self._platter.copy(start, end - start)))
+                redo.append((start, end, None if mark & _Mark.ZEROES else self._image.copy(start, end - start)))
             self._undo(offset, length, old)
         if self._sunk:
-            self._sunk.undo(self._platter)
+            self._sunk.undo(self._image)
         for start, end, data in reversed(redo):
             if data is None:
-                self._platter.zero(start, end - start)
+                self._image.zero(start, end - start)
             else:
-                self._platter.write(data, start)
+                self._image.write(data, start)
         self._forget()
-        return Fate(self.serial, total, kept, torn, total - kept, lost, broken)
+        return CutResult(self.serial, total, kept, torn, total - kept, lost, broken)
 
     def _undo(self, offset: int, length: int, old: bytes | _Pieces | None) -> None:
         if old is None:
-            self._platter.blank(offset, length)
+            self._image.blank(offset, length)
         elif isinstance(old, bytes):
-            self._platter.write(old, offset)
+            self._image.write(old, offset)
         else:
-            self._platter.blank(offset, length)
+            self._image.blank(offset, length)
             for start, data in old:
-                self._platter.write(data, start)
+                self._image.write(data, start)
 
     def _survivors(self, policy: CutPolicy, rng: Random) -> Iterator[tuple[tuple[int, int], ...]]:
         share = rng.random()

@@ -9,10 +9,10 @@ from typing import Self, TypeVar
 
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline, pause
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate
-from raidproof.disk.flaw import Flaw
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
+from raidproof.disk.disk_fault import DiskFault
 from raidproof.disk.messages import (
-    ClearFlaws,
+    ClearDiskFaults,
     Corrupt,
     Counters,
     CountersReply,
@@ -31,7 +31,7 @@ from raidproof.disk.messages import (
     Resolve,
     Resolved,
     SaveImage,
-    SetFlaw,
+    SetDiskFault,
     SetMode,
     SetTiming,
     Show,
@@ -87,7 +87,7 @@ class EngineClient:
         """Stop serving all members at one instant; return it in monotonic ns. The guest must be killed next."""
         return self._ask(Freeze(), Done).at_ns
 
-    def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[Fate, ...]:
+    def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[CutResult, ...]:
         """Decide what the cut leaves; the guest must be dead. Returns what happened to each member's cache."""
         return self._ask(Resolve(policy, seed), Resolved, SLOW).fates
 
@@ -156,13 +156,13 @@ class EngineClient:
         """
         self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
 
-    def set_flaw(self, serial: str, flaw: Flaw) -> None:
-        """Let something be wrong with a drive from now on; see `raidproof.disk.flaw`. `counters` tell what struck."""
-        self._ask(SetFlaw(serial, flaw), Done)
+    def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
+        """Set a disk fault of a drive; see `raidproof.disk.disk_fault`. `counters` count its effects."""
+        self._ask(SetDiskFault(serial, disk_fault), Done)
 
-    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+    def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
         """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
-        self._ask(ClearFlaws(None if serials is None else tuple(serials)), Done)
+        self._ask(ClearDiskFaults(None if serials is None else tuple(serials)), Done)
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
         """Change every byte of a region of a drive, durably and silently."""

@@ -7,8 +7,8 @@ from threading import Timer
 from typing import TYPE_CHECKING
 
 from raidproof.core.waiting import pause
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member
-from raidproof.disk.flaw import Cached, Flaw, Flaws
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
+from raidproof.disk.disk_fault import Cached, DiskFault, DiskFaults
 from raidproof.disk.messages import Counters, MemberSpec, Struck
 from raidproof.disk.sparse_image import Buffer
 from raidproof.disk.timing.request import Op
@@ -25,7 +25,7 @@ class Drive:
         self.index = index
         self.spec = spec
         self.member = Member(spec.serial, spec.size, spec.mode)
-        self.flaws: Flaws | None = None
+        self.disk_faults: DiskFaults | None = None
         """What is wrong with it; None where nothing is, which is all that a sound drive's requests look at."""
         self.clear_counters()
 
@@ -33,18 +33,18 @@ class Drive:
         """Begin to count anew, on a drive with which nothing is wrong."""
         self.reads = self.writes = self.flushes = self.fua = self.discards = self.zeroes = self.lied = 0
         self.read_bytes = self.written_bytes = self.discarded_bytes = 0
-        self._history = Flaws(self.spec.serial, self.spec.size)
-        self.flaws = None
+        self._history = DiskFaults(self.spec.serial, self.spec.size)
+        self.disk_faults = None
 
-    def set_flaw(self, flaw: Flaw) -> None:
+    def set_disk_fault(self, disk_fault: DiskFault) -> None:
         """Let something be wrong from now on."""
-        self.flaws = self._history
-        self.flaws.add(flaw)
+        self.disk_faults = self._history
+        self.disk_faults.add(disk_fault)
 
-    def clear_flaws(self) -> None:
+    def clear_disk_faults(self) -> None:
         """Let nothing be wrong any more; how often it struck is still counted."""
         self._history.clear()
-        self.flaws = None
+        self.disk_faults = None
 
     def exchange(self, other: "Drive") -> None:
         """Take what another drive holds, and give it this one's; each keeps its serial and its mode."""
@@ -75,12 +75,12 @@ class Drive:
             struck=tuple(Struck(kind, times) for kind, times in self._history.struck.items() if times),
         )
 
-    def cut(self, policy: CutPolicy, seed: int) -> Fate:
+    def cut(self, policy: CutPolicy, seed: int) -> CutResult:
         """Take the power away; what is left depends on the seed, the serial and what was pending."""
         return cut(self.member, policy, seed)
 
 
-def cut(member: Member, policy: CutPolicy, seed: int) -> Fate:
+def cut(member: Member, policy: CutPolicy, seed: int) -> CutResult:
     """Cut the power of a member; what is left depends on the seed and the serial only."""
     return member.cut(policy, Random(f"{seed}/{member.serial}"))  # noqa: S311  a seeded choice, no secret
 
@@ -109,18 +109,18 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a flaw makes it fail.
+            DriveError: a disk fault makes it fail.
         """
         engine, drive = self.engine, self.drive
-        if (flaws := drive.flaws) is not None:
-            self._linger(flaws)
+        if (disk_faults := drive.disk_faults) is not None:
+            self._linger(disk_faults)
         self._take_time(Op.READ, (offset, len(buffer)))
         with engine.lock:
             if engine.serving != self.epoch:
                 engine.wait_for_the_cut(self.epoch)
                 raise PowerLost(self.serial)
-            if flaws is not None:
-                flaws.read(offset, len(buffer))
+            if disk_faults is not None:
+                disk_faults.read(offset, len(buffer))
             drive.member.read_into(buffer, offset)
             drive.reads += 1
             drive.read_bytes += len(buffer)
@@ -130,12 +130,12 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a flaw makes it fail.
+            DriveError: a disk fault makes it fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
-        if (flaws := drive.flaws) is not None:
-            self._linger(flaws)
+        if (disk_faults := drive.disk_faults) is not None:
+            self._linger(disk_faults)
         self._take_time(Op.WRITE, (offset, len(data)), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
@@ -143,15 +143,15 @@ class Connection:
             drive.writes += 1
             drive.written_bytes += len(data)
             lied = None
-            if flaws is not None:
-                landing = flaws.write(offset, len(data))
-                lied = self._lies(flaws) if fua else None
+            if disk_faults is not None:
+                landing = disk_faults.write(offset, len(data))
+                lied = self._lies(disk_faults) if fua else None
                 if landing != offset:
                     self._tell_of(offset, len(data), landing)
                     if landing is None:
                         return
                     offset = landing
-            self._taken(flaws, (offset, len(data)), forced=fua and not lied)
+            self._taken(disk_faults, (offset, len(data)), forced=fua and not lied)
             drive.member.write(data, offset, fua, lied)
             flags = self._promised(lied) if fua else 0
             if engine.log is not None:
@@ -163,21 +163,21 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a flaw makes it fail.
+            DriveError: a disk fault makes it fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
-        if (flaws := drive.flaws) is not None:
-            self._linger(flaws, flush=True)
+        if (disk_faults := drive.disk_faults) is not None:
+            self._linger(disk_faults, flush=True)
         covered = self._take_time(Op.FLUSH, (0, 0))
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(Kind.FLUSH, False, (0, 0), issued)
             drive.flushes += 1
-            lied = drive.member.mode is CacheMode.LYING if flaws is None else self._lies(flaws)
+            lied = drive.member.mode is CacheMode.LYING if disk_faults is None else self._lies(disk_faults)
             kept: Sequence[Cached] = ()
-            if flaws is not None and not lied:
-                lied, kept = self._lies_in_part(flaws)
+            if disk_faults is not None and not lied:
+                lied, kept = self._lies_in_part(disk_faults)
             drive.member.flush(covered, lied, [one.number for one in kept])
             drive.lied += lied
             flags, times = Flag.LIED if lied else 0, (issued, engine.clock())
@@ -190,7 +190,7 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a flaw makes it fail.
+            DriveError: a disk fault makes it fail.
         """
         self._zero(Kind.DISCARD, offset, length, fua)
 
@@ -199,24 +199,24 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a flaw makes it fail.
+            DriveError: a disk fault makes it fail.
         """
         self._zero(Kind.ZERO, offset, length, fua)
 
     def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
         engine, drive = self.engine, self.drive
         issued = engine.clock()
-        if (flaws := drive.flaws) is not None:
-            self._linger(flaws)
+        if (disk_faults := drive.disk_faults) is not None:
+            self._linger(disk_faults)
         self._take_time(Op.TRIM, (offset, length), fua=fua)
         with engine.lock:
             if engine.serving != self.epoch:
                 self._refuse(kind, fua, (offset, length), issued)
             lied = None
-            if flaws is not None:
-                flaws.zero(offset, length)
-                lied = self._lies(flaws) if fua else None
-            self._taken(flaws, (offset, length), forced=fua and not lied)
+            if disk_faults is not None:
+                disk_faults.zero(offset, length)
+                lied = self._lies(disk_faults) if fua else None
+            self._taken(disk_faults, (offset, length), forced=fua and not lied)
             drive.member.zero(offset, length, fua, lied)
             flags = self._promised(lied) if fua else 0
             drive.discards += kind is Kind.DISCARD
@@ -242,31 +242,31 @@ class Connection:
             engine.timekeeper.account(ticket)
         return covered
 
-    def _linger(self, flaws: Flaws, *, flush: bool = False) -> None:
+    def _linger(self, disk_faults: DiskFaults, *, flush: bool = False) -> None:
         """Take longer, without keeping anybody else from being served."""
         with self.engine.lock:
-            ms = flaws.delay_ms(flush=flush)
+            ms = disk_faults.delay_ms(flush=flush)
         if ms:
             pause(ms / 1000)
 
-    def _lies(self, flaws: Flaws) -> bool:
-        """Whether a flush now is a lie, by a flaw or by the mode."""
-        return flaws.flush() or self.drive.member.mode is CacheMode.LYING
+    def _lies(self, disk_faults: DiskFaults) -> bool:
+        """Whether a flush now is a lie, by a disk fault or by the mode."""
+        return disk_faults.flush() or self.drive.member.mode is CacheMode.LYING
 
-    def _taken(self, flaws: Flaws | None, span: tuple[int, int], *, forced: bool) -> None:
-        """Note a change that is about to be made, where a flaw needs it."""
-        if flaws is not None:
+    def _taken(self, disk_faults: DiskFaults | None, span: tuple[int, int], *, forced: bool) -> None:
+        """Note a change that is about to be made, where a disk fault needs it."""
+        if disk_faults is not None:
             sequence = self.engine.log.records if self.engine.log is not None else -1
-            flaws.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
+            disk_faults.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
 
-    def _lies_in_part(self, flaws: Flaws) -> tuple[bool, Sequence[Cached]]:
-        """Return whether a flaw makes less durable than a flush owes, and what it makes durable now."""
-        if us := flaws.early_us():
+    def _lies_in_part(self, disk_faults: DiskFaults) -> tuple[bool, Sequence[Cached]]:
+        """Return whether a disk fault makes less durable than a flush owes, and what it makes durable now."""
+        if us := disk_faults.early_us():
             effect = Timer(us / 1e6, self._flush_late)
             effect.daemon = True
             effect.start()
             return True, ()
-        kept = flaws.partly()
+        kept = disk_faults.partly()
         return kept is not None, kept or ()
 
     def _flush_late(self) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from raidproof.core.errors import RigError
-from raidproof.disk.engine import Engine, clear_flaws, corrupt, set_flaw, swap
+from raidproof.disk.engine import Engine, clear_disk_faults, corrupt, set_disk_fault, swap
 from raidproof.disk.messages import (
-    ClearFlaws,
+    ClearDiskFaults,
     Corrupt,
     CountersReply,
     Describe,
@@ -27,7 +27,7 @@ from raidproof.disk.messages import (
     Resolve,
     Resolved,
     SaveImage,
-    SetFlaw,
+    SetDiskFault,
     SetMode,
     SetTiming,
     Show,
@@ -59,8 +59,8 @@ class ControlServer:
             Reset: lambda m: self._done(lambda: engine.reset(m.old)),
             SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
             Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
-            SetFlaw: lambda m: self._done(lambda: set_flaw(engine, m.serial, m.flaw)),
-            ClearFlaws: lambda m: self._done(lambda: clear_flaws(engine, m.serials)),
+            SetDiskFault: lambda m: self._done(lambda: set_disk_fault(engine, m.serial, m.disk_fault)),
+            ClearDiskFaults: lambda m: self._done(lambda: clear_disk_faults(engine, m.serials)),
             Corrupt: lambda m: self._done(lambda: corrupt(engine, m.serial, m.offset, m.length, m.seed)),
             Swap: lambda m: self._done(lambda: swap(engine, m.one, m.other)),
         }

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.disk.flaw import Flaw
+from raidproof.disk.disk_fault import DiskFault
 from raidproof.disk.messages import Counters, Description, LogClosed, Use
 
 
@@ -53,10 +53,10 @@ class Disks(Protocol):
     def log_stop(self) -> LogClosed | None:
         """End the write log; None if none can be written here."""
 
-    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+    def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
         """Let something be wrong with a drive from now on."""
 
-    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+    def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
         """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:

@@ -9,44 +9,44 @@ from random import Random
 
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate, Member
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
 from raidproof.disk.connection import Connection, Drive
-from raidproof.disk.flaw import PARTIAL, Flaw, FlawKind
+from raidproof.disk.disk_fault import PARTIAL, DiskFault, DiskFaultKind
 from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
 from raidproof.disk.sparse_image import Buffer, save_platter
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
 
-_OF_FLUSHES = PARTIAL | {FlawKind.DROP_FLUSHES, FlawKind.EARLY_FLUSHES}
+_OF_FLUSHES = PARTIAL | {DiskFaultKind.DROP_FLUSHES, DiskFaultKind.EARLY_FLUSHES}
 
 _CHANGES = {Kind.WRITE, Kind.ZERO, Kind.DISCARD}
 
 
-def set_flaw(engine: "Engine", serial: str, flaw: Flaw) -> None:
+def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None:
     """Let something be wrong with a drive from now on, beside what is wrong already.
 
     Raises:
         RigError: no such member; bytes that it does not have; or dropped flushes of a disk that needs none.
     """
     drive = engine.drive(serial)
-    end = flaw.offset + (flaw.length or 0)
-    if not 0 <= flaw.offset <= end <= drive.spec.size:
-        raise RigError(f"{serial} has {drive.spec.size} bytes, the flaw concerns {flaw.offset} to {end}")
+    end = disk_fault.offset + (disk_fault.length or 0)
+    if not 0 <= disk_fault.offset <= end <= drive.spec.size:
+        raise RigError(f"{serial} has {drive.spec.size} bytes, the disk fault concerns {disk_fault.offset} to {end}")
     with engine.lock:
         mode = drive.member.mode
-        if flaw.kind in _OF_FLUSHES and mode is not CacheMode.VOLATILE:
+        if disk_fault.kind in _OF_FLUSHES and mode is not CacheMode.VOLATILE:
             raise RigError(f"{serial} has no cache that an honest flush would empty: it is {mode.value}")
-        if flaw.kind in PARTIAL:
+        if disk_fault.kind in PARTIAL:
             # Of what comes from now on it is known what a flush has left out.
             drive.member.flush(lied=False)
             at = engine.clock()
             engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (at, at))
-        drive.set_flaw(flaw)
-        engine.note(Kind.MARK, data=f"{serial}: {flaw.kind.value} from now on".encode())
+        drive.set_disk_fault(disk_fault)
+        engine.note(Kind.MARK, data=f"{serial}: {disk_fault.kind.value} from now on".encode())
 
 
-def clear_flaws(engine: "Engine", serials: Iterable[str] | None = None) -> None:
+def clear_disk_faults(engine: "Engine", serials: Iterable[str] | None = None) -> None:
     """Let nothing be wrong any more with some drives, or all; what was spoilt stays so.
 
     Raises:
@@ -55,9 +55,9 @@ def clear_flaws(engine: "Engine", serials: Iterable[str] | None = None) -> None:
     drives = engine.drives if serials is None else [engine.drive(serial) for serial in serials]
     with engine.lock:
         for drive in drives:
-            if drive.flaws is not None:
-                drive.clear_flaws()
-                engine.note(Kind.MARK, data=f"{drive.spec.serial}: no flaws from now on".encode())
+            if drive.disk_faults is not None:
+                drive.clear_disk_faults()
+                engine.note(Kind.MARK, data=f"{drive.spec.serial}: no disk faults from now on".encode())
 
 
 def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) -> None:
@@ -277,7 +277,7 @@ class Engine:
                     self.timekeeper.stop()
             return self._frozen_at
 
-    def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
+    def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
         """Decide what the cut leaves on each member, and refuse the requests that wait.
 
         Raises:

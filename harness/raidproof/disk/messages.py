@@ -8,8 +8,8 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from raidproof.core.errors import RigError
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate
-from raidproof.disk.flaw import Flaw, FlawKind
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
+from raidproof.disk.disk_fault import DiskFault, DiskFaultKind
 from raidproof.disk.profile import Profile
 from raidproof.disk.timing.hardware import ControllerSpec
 from raidproof.disk.timing.rotational import Placement
@@ -149,15 +149,15 @@ class Show:
 
 
 @dataclass(frozen=True)
-class SetFlaw:
+class SetDiskFault:
     """Let something be wrong with a drive from now on."""
 
     serial: str
-    flaw: Flaw
+    disk_fault: DiskFault
 
 
 @dataclass(frozen=True)
-class ClearFlaws:
+class ClearDiskFaults:
     """Let nothing be wrong any more with some drives, or all (``None``)."""
 
     serials: tuple[str, ...] | None
@@ -192,14 +192,14 @@ class Done:
 class Resolved:
     """What the cut did to each member."""
 
-    fates: tuple[Fate, ...]
+    fates: tuple[CutResult, ...]
 
 
 @dataclass(frozen=True)
 class Struck:
-    """How many requests the flaws of one kind have struck."""
+    """How many requests the disk faults of one kind have struck."""
 
-    kind: FlawKind
+    kind: DiskFaultKind
     times: int
 
 
@@ -224,11 +224,11 @@ class Counters:
     pending: int = 0
     pending_bytes: int = 0
     errors: int = 0
-    """Requests that a flaw made fail."""
+    """Requests that a disk fault made fail."""
     struck: tuple[Struck, ...] = ()
 
-    def struck_by(self, kind: FlawKind) -> int:
-        """Return how many requests a flaw of this kind has struck."""
+    def struck_by(self, kind: DiskFaultKind) -> int:
+        """Return how many requests a disk fault of this kind has struck."""
         return sum(one.times for one in self.struck if one.kind is kind)
 
 
@@ -313,8 +313,8 @@ Request = (
     | Reset
     | SaveImage
     | Show
-    | SetFlaw
-    | ClearFlaws
+    | SetDiskFault
+    | ClearDiskFaults
     | Corrupt
     | Swap
 )

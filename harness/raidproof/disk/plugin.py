@@ -14,8 +14,8 @@ import nbdkit
 from raidproof.core.errors import RigError
 from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.control import ControlServer
+from raidproof.disk.disk_fault import DriveError
 from raidproof.disk.engine import Engine
-from raidproof.disk.flaw import DriveError
 from raidproof.disk.messages import load_disks
 
 API_VERSION = 2

@@ -82,7 +82,7 @@ class Flag(IntFlag):
 
     FUA = 1
     LIED = 2
-    """The disk acknowledged a FLUSH or FUA and kept nothing, or a FLUSH and kept a part: by its mode, or by a flaw."""
+    """The disk acknowledged a FLUSH or FUA and kept nothing, or a FLUSH and kept a part."""
     IN_FLIGHT = 4
     """The request was never answered and never took effect: the power went away."""
     NO_DATA = 8

@@ -9,7 +9,7 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.disk.flaw import FlawKind
+from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.fault.effects import FaultEffects
 from raidproof.fault.fault import Fault, FaultContext, FaultEvent
 from raidproof.storage.array import ExpectedDeviation, Identity, Level, stale
@@ -67,8 +67,8 @@ def place_of(context: FaultContext, serial: str) -> Place:
     return Place(md.name, found.strip().removeprefix("/dev/"))
 
 
-def struck(context: FaultContext, serial: str, kind: FlawKind) -> int:
-    """Return how many requests to a disk a flaw has struck."""
+def struck(context: FaultContext, serial: str, kind: DiskFaultKind) -> int:
+    """Return how many requests to a disk a disk fault has struck."""
     return context.lab.disks.counters()[serial].struck_by(kind)
 
 

@@ -12,7 +12,7 @@ from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
 from raidproof.core.layer import read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
-from raidproof.disk.flaw import FlawKind, bad_sectors, drop_flushes, failed, slow
+from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, failed, slow
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
 from raidproof.fault.effects import FaultEffects
 from raidproof.fault.fault import Fault, FaultContext, FaultEvent
@@ -53,9 +53,9 @@ class MemberFails(_Member):
         """Let it fail, and wait until md has noticed."""
         place = place_of(context, self.serial)
         begun_ns = now_ns()
-        context.lab.disks.set_flaw(self.serial, failed())
+        context.lab.disks.set_disk_fault(self.serial, failed())
         provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
-        errors = struck(context, self.serial, FlawKind.FAILED)
+        errors = struck(context, self.serial, DiskFaultKind.FAILED)
         if not errors:
             raise RigError(f"{self.serial} is faulty, yet no request to it has failed")
         proof = (
@@ -136,7 +136,7 @@ class SecondMemberFails(_Member):
         begin_rebuild(context, self.other)
         reached = upkeep.wait_for("recover")
         place = place_of(context, self.serial)
-        context.lab.disks.set_flaw(self.serial, failed())
+        context.lab.disks.set_disk_fault(self.serial, failed())
         provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
         at_ns = now_ns()
         degraded = place.degraded(context)
@@ -177,15 +177,15 @@ class SlowMember(_Member):
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Slow it down, and see that it is slow."""
-        context.lab.disks.set_flaw(self.serial, slow(self.ms))
+        context.lab.disks.set_disk_fault(self.serial, slow(self.ms))
         at_ns = now_ns()
-        provoke(context, lambda: struck(context, self.serial, FlawKind.SLOW) > 0, f"a request to {self.serial}")
-        times = struck(context, self.serial, FlawKind.SLOW)
+        provoke(context, lambda: struck(context, self.serial, DiskFaultKind.SLOW) > 0, f"a request to {self.serial}")
+        times = struck(context, self.serial, DiskFaultKind.SLOW)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
 
     def heal(self, context: FaultContext) -> None:
         """Let it be as fast as the others."""
-        context.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)
@@ -201,22 +201,24 @@ class FlushesDropped(_Member):
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let it lie, and see that it has."""
-        context.lab.disks.set_flaw(self.serial, drop_flushes(self.count))
+        context.lab.disks.set_disk_fault(self.serial, drop_flushes(self.count))
         at_ns = now_ns()
-        provoke(context, lambda: struck(context, self.serial, FlawKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}")
-        times = struck(context, self.serial, FlawKind.DROP_FLUSHES)
+        provoke(
+            context, lambda: struck(context, self.serial, DiskFaultKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}"
+        )
+        times = struck(context, self.serial, DiskFaultKind.DROP_FLUSHES)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
 
     def heal(self, context: FaultContext) -> None:
         """Let it be honest from now on."""
-        context.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_disk_faults([self.serial])
 
 
 def begin_rebuild(context: FaultContext, serial: str) -> None:
     """Put a sound drive in the place of a member that has failed; md begins to rebuild it."""
     array = context.stack.array
     drop(context, serial)
-    context.lab.disks.clear_flaws([serial])
+    context.lab.disks.clear_disk_faults([serial])
     array.expected_deviation = array.expected_deviation.plus(renewed=frozenset({serial}))
     Upkeep.with_member(array, serial).put_in(serial)
     wait_until(
@@ -243,12 +245,12 @@ class LatentSectorError(Fault):
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let sectors go bad, and let md read everything."""
         at_ns = now_ns()
-        context.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
+        context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
         upkeep = Upkeep.with_member(context.stack.array, self.serial)
         with fast(context, self.serial):
             upkeep.begin("check")
             wait_idle(upkeep, "to end its check")
-        times = struck(context, self.serial, FlawKind.BAD_SECTORS)
+        times = struck(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the check has not read the {self.length} bytes at {self.offset}")
         return FaultEvent(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
@@ -286,9 +288,9 @@ class LatentSectorDuringRebuild(LatentSectorError):
         fails = MemberFails(self.other)
         first = fails.inject(context)
         at_ns = now_ns()
-        context.lab.disks.set_flaw(self.serial, bad_sectors(self.offset, self.length))
+        context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
         fails.heal(context)
-        times = struck(context, self.serial, FlawKind.BAD_SECTORS)
+        times = struck(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the rebuild has not read the {self.length} bytes at {self.offset}")
         known = {serial: listed for serial in (self.serial, self.other) if (listed := bad_blocks(context, serial))}
@@ -297,7 +299,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
 
     def heal(self, context: FaultContext) -> None:
         """Let the drive read again what it could not; what md gave up stays on its list."""
-        context.lab.disks.clear_flaws([self.serial])
+        context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, cast
 
 from raidproof.core.errors import RequestError
 from raidproof.core.registry import Registry
-from raidproof.disk.cache import CutPolicy, Fate
+from raidproof.disk.cache import CutPolicy, CutResult
 from raidproof.fault.effects import FaultEffects
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
@@ -38,7 +38,7 @@ class FaultEvent:
     target: str
     at_ns: int
     proof: str
-    fates: tuple[Fate, ...] = ()
+    fates: tuple[CutResult, ...] = ()
     """What became of the cache of each member disk, if the machine lost its power."""
 
 
@@ -92,7 +92,7 @@ class Fault(ABC):
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return what it does in a stack of this configuration, before anything has been built."""
 
-    def victim(self, context: FaultContext) -> Machine | None:  # noqa: ARG002
+    def target(self, context: FaultContext) -> Machine | None:  # noqa: ARG002
         """Return the machine that it takes down, so that all on it has to be activated again; None if none."""
         return None
 

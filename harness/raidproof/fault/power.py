@@ -30,20 +30,20 @@ class PowerCut(Fault):
         """Return what it does."""
         return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
 
-    def victim(self, context: FaultContext) -> Machine:
+    def target(self, context: FaultContext) -> Machine:
         """Return the server."""
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Take the power away; nothing runs in the machine for it."""
-        machine = self.victim(context)
+        machine = self.target(context)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed, caches resolved by {cut.policy.value}"
         return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.fates)
 
     def heal(self, context: FaultContext) -> None:
         """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
-        self.victim(context).start()
+        self.target(context).start()
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ClientPowerCut(PowerCut):
         """Return what it does."""
         return FaultEffects(client_memory_lost=True)
 
-    def victim(self, context: FaultContext) -> Machine:
+    def target(self, context: FaultContext) -> Machine:
         """Return the last client."""
         return context.lab.clients[-1]
 
@@ -71,19 +71,19 @@ class CleanReboot(Fault):
         """Return what it does."""
         return FaultEffects(nfsd_restarted=True, server_away=True)
 
-    def victim(self, context: FaultContext) -> Machine:
+    def target(self, context: FaultContext) -> Machine:
         """Return the server."""
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shut it down. All that was acknowledged until it was off counts."""
-        machine = self.victim(context)
+        machine = self.target(context)
         machine.shutdown()
         return FaultEvent(self.name, machine.name, now_ns(), "powered off by itself")
 
     def heal(self, context: FaultContext) -> None:
         """Switch it on again."""
-        self.victim(context).start()
+        self.target(context).start()
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class KernelPanic(Fault):
         """Return what it does."""
         return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
 
-    def victim(self, context: FaultContext) -> Machine:
+    def target(self, context: FaultContext) -> Machine:
         """Return the server."""
         return context.lab.server
 
@@ -107,7 +107,7 @@ class KernelPanic(Fault):
             RequirementMissing: it has no console.
             RigError: the console does not say so.
         """
-        machine = self.victim(context)
+        machine = self.target(context)
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
         # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
@@ -121,4 +121,4 @@ class KernelPanic(Fault):
 
     def heal(self, context: FaultContext) -> None:
         """Switch it on again."""
-        self.victim(context).start()
+        self.target(context).start()

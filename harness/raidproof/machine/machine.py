@@ -11,7 +11,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.log import logger
 from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.disk.cache import CutPolicy, Fate
+from raidproof.disk.cache import CutPolicy, CutResult
 from raidproof.disk.client import EngineClient
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
@@ -143,7 +143,7 @@ class Cut:
     at_ns: int
     policy: CutPolicy
     seed: int
-    fates: tuple[Fate, ...] = ()
+    fates: tuple[CutResult, ...] = ()
     """What became of each member's cache."""
 
 
@@ -186,7 +186,7 @@ class MemberDisks:
             self.engine.power_on()
             self._lost_power = False
 
-    def resolve(self, policy: CutPolicy, seed: int) -> tuple[Fate, ...]:
+    def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
         """Decide what the caches kept, once nobody writes any more."""
         fates = self.engine.resolve(policy, seed)
         self._lost_power = True

@@ -31,13 +31,13 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.monitor.bottleneck import Limit
 from raidproof.plan.cell import PlannedCell
-from raidproof.record import CycleRecord
+from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run import doctor
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import STATES, STEM, Options, Source, explore_cycle, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
@@ -108,10 +108,10 @@ def stack_of(
     )
 
 
-class Ended:
+class CrashTestResult:
     """A cycle that has ended, and what a scenario may claim about it."""
 
-    def __init__(self, record: CycleRecord, observations: Path) -> None:
+    def __init__(self, record: CrashTestRecord, observations: Path) -> None:
         self.record = record
         self.observations = observations
 
@@ -176,7 +176,7 @@ class Ended:
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
 
-class Cycle:
+class CrashTestRunner:
     """Runs crash cycles for one scenario, under its name."""
 
     def __init__(self, campaign: Campaign, name: str) -> None:
@@ -184,20 +184,20 @@ class Cycle:
         self._name = name
         self._turns = 0
 
-    def __call__(self, stack: StackSpec, **changes: Any) -> Ended:
+    def __call__(self, stack: StackSpec, **changes: Any) -> CrashTestResult:
         """Run one cycle on a stack. ``changes`` are other fields of a CycleSpec than its name and title."""
         self._turns += 1
         name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
         title = name.replace("-", " ")
         return self.run(
-            CycleSpec.model_validate(
+            CrashTestSpec.model_validate(
                 {"name": name, "title": title, "stack": stack, "ledger_seconds": LEDGER_SECONDS, **changes}
             )
         )
 
-    def run(self, spec: CycleSpec) -> Ended:
+    def run(self, spec: CrashTestSpec) -> CrashTestResult:
         """Run one cycle as it is described."""
-        return Ended(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
+        return CrashTestResult(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
 
 
 class Measured:
@@ -383,9 +383,9 @@ def measure(plans: Plans) -> Measure:
 
 
 @pytest.fixture
-def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> Cycle:
+def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> CrashTestRunner:
     """Runs crash cycles on the shared lab; each builds its stack on blank disks."""
-    return Cycle(campaign, name_of(request.node.name))
+    return CrashTestRunner(campaign, name_of(request.node.name))
 
 
 @pytest.fixture
@@ -468,7 +468,7 @@ class Explore:
 
     def __call__(
         self,
-        cycle: Ended | CycleRecord,
+        cycle: CrashTestResult | CrashTestRecord,
         states: int | None = DEFAULT_STATES,
         seed: int = 1,
         *,
@@ -486,7 +486,7 @@ class Explore:
         Raises:
             RequirementMissing: its disks cannot show a crash state.
         """
-        record = cycle.record if isinstance(cycle, Ended) else cycle
+        record = cycle.record if isinstance(cycle, CrashTestResult) else cycle
         if (provider := self._campaign.topology.provider) not in SHOW:
             raise RequirementMissing(str(not_shown(provider)))
         source = source_of(self._campaign.store, record.name, starts_dirty=starts_dirty)

@@ -1,12 +1,12 @@
 """What a run leaves behind: one directory, one versioned schema, complete before anything is judged."""
 
 from raidproof.record.environment import Environment, MachineRecord
-from raidproof.record.run import ControlSpec, CycleRecord, FaultRecord, Recovery, RunRecord, Throughput, Timeline
+from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Recovery, RunRecord, Throughput, Timeline
 from raidproof.record.store import RunStore
 
 __all__ = [
     "ControlSpec",
-    "CycleRecord",
+    "CrashTestRecord",
     "Environment",
     "FaultRecord",
     "MachineRecord",

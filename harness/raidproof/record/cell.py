@@ -17,7 +17,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Repeat(Strict):
+class Repetition(Strict):
     """One visit to a cell: what the workload measured, and what was seen of everything below it meanwhile."""
 
     round: int
@@ -77,7 +77,7 @@ class CellRecord(Strict):
     resync: Literal["waited for", "skipped: blank members agree"] = "waited for"
     expected: dict[str, Any] | None = None
     """What the hardware should have given, with the formula; None where no formula is honest."""
-    repeats: list[Repeat] = Field(default_factory=list)
+    repeats: list[Repetition] = Field(default_factory=list)
     cycle: str | None = None
     """Name of the cycle in which this configuration lost its power."""
     explored: Explored | None = None

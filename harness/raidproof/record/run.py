@@ -183,7 +183,7 @@ class FaultRecord(Strict):
     effects: FaultEffects = FaultEffects()
 
 
-class CycleRecord(Strict):
+class CrashTestRecord(Strict):
     """One cycle: build, measure, write, break, recover, look. And what that is judged to mean."""
 
     name: str
@@ -283,7 +283,7 @@ class RunRecord(Strict):
     command: list[str]
     environment: Environment | None = None
     topology: dict[str, Any] = Field(default_factory=dict)
-    cycles: list[CycleRecord] = Field(default_factory=list)
+    cycles: list[CrashTestRecord] = Field(default_factory=list)
     plan: PlanRecord | None = None
     cells: list[CellRecord] = Field(default_factory=list)
     suites: list[SuiteRecord] = Field(default_factory=list)

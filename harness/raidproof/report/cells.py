@@ -12,7 +12,7 @@ from rich.text import Text
 from raidproof.record.cell import CellRecord
 from raidproof.record.environment import flat
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.configuration import value
 from raidproof.report.figures_table import comparison_table, published_figures
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
@@ -200,7 +200,7 @@ def value_names(cell: CellRecord) -> list[str]:
     return [*(name for name in names if name == cell.unit), *(name for name in names if name != cell.unit)]
 
 
-def note(record: RunRecord, cycle: CycleRecord) -> str:
+def note(record: RunRecord, cycle: CrashTestRecord) -> str:
     """Return what has to stand beside a verdict for it not to be misread; empty if nothing has to."""
     if cycle.control is not None:
         return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
@@ -209,13 +209,13 @@ def note(record: RunRecord, cycle: CycleRecord) -> str:
     return ""
 
 
-def blames(cycle: CycleRecord) -> list[str]:
+def blames(cycle: CrashTestRecord) -> list[str]:
     """Return whom the verdicts of a cycle blame, each once, but for those whom its reason names already."""
     named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
     return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
 
 
-def losses(cycle: CycleRecord) -> str:
+def losses(cycle: CrashTestRecord) -> str:
     """Say how many whole files and bytes are gone; empty if nothing was looked at."""
     balance = cycle.on_server
     if balance is None:
@@ -225,13 +225,13 @@ def losses(cycle: CycleRecord) -> str:
     return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
 
 
-def happening(cycle: CycleRecord) -> str:
+def happening(cycle: CrashTestRecord) -> str:
     """Name the fault, what the disks' caches kept where that was a choice, and what was wrong all the while."""
     named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
     return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
 
 
-def conditions(cycle: CycleRecord) -> str:
+def conditions(cycle: CrashTestRecord) -> str:
     """Say what was wrong from before the clients began, with the proofs; empty if nothing was."""
     return "; ".join(
         f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raidproof.record.cell import CellRecord
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.axis import Axis, Frame
 from raidproof.report.cells import Ranking, expected_value, spread
 from raidproof.report.columns.crash_test import export, sequential_write
@@ -121,7 +121,7 @@ class Scatter:
         return f"{one.number} {one.title}: {one.speed} {words.speed_unit}, {one.lost} {words.lost_unit} lost"
 
 
-def scatter(cycles: Sequence[CycleRecord], frame: Frame = WIDE) -> Scatter:
+def scatter(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> Scatter:
     """Lay the chart out; a cycle of which a value is unknown has no point, and is named instead."""
     known: list[Known] = []
     missing = []
@@ -317,7 +317,7 @@ def row(cell: CellRecord, place: int, ranking: Ranking, x: Axis, number_: int) -
 
 
 def speed_and_loss(
-    ranking: Ranking, cycles: Sequence[CycleRecord], numbers: dict[str, int], frame: Frame = WIDE
+    ranking: Ranking, cycles: Sequence[CrashTestRecord], numbers: dict[str, int], frame: Frame = WIDE
 ) -> Scatter | None:
     """Lay out the medians over what a power cut cost; None where none was made."""
     cut = {cycle.name: cycle for cycle in cycles if cycle.on_server is not None}

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import cells, cells_chart, exploration, terminal, timeline, words
 from raidproof.report.columns import columns
@@ -120,7 +120,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
     )
 
 
-def observed(cycle: CycleRecord) -> dict[str, Any]:
+def observed(cycle: CrashTestRecord) -> dict[str, Any]:
     """Return what was seen of a cycle by the words of the page, with the alarming lines that its faults explain."""
     found = _known(cycle.observed.model_dump(mode="json"))
     # Of these not every part is there: a server that stayed up was not assembled again, a capture may be impossible.
@@ -162,7 +162,7 @@ def sections_of(
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"
-    yield "repeat", "Repeat"
+    yield "repeat", "Repetition"
 
 
 def rows_of(rows: Sequence[int], of: int, noun: str) -> str:
@@ -188,7 +188,7 @@ def duration(record: RunRecord) -> str:
     return words.number(None if record.ended is None else (record.ended - record.started).total_seconds())
 
 
-def counters(cycle: CycleRecord) -> list[str]:
+def counters(cycle: CrashTestRecord) -> list[str]:
     """Return the names of all counters that any member disk of a cycle has, in order of appearance."""
     return list(dict.fromkeys(name for disk in cycle.disks.values() for name in disk if name != "serial"))
 

@@ -7,7 +7,7 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped,
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report.cells import blames, losses
 from raidproof.report.words import printable
@@ -42,7 +42,7 @@ def render(record: RunRecord) -> str:
     return str(xml.tostring().decode())  # type: ignore[no-untyped-call]
 
 
-def case_of(record: RunRecord, cycle: CycleRecord) -> TestCase:
+def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     """Return the test case of a cycle."""
     title = f"control: {cycle.title}" if cycle.control else cycle.title
     # A plan has a case of the same name for the cell whose power this was.

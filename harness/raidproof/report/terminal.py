@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CycleRecord, Evidence, RunRecord, SuiteRecord
+from raidproof.record.run import CrashTestRecord, Evidence, RunRecord, SuiteRecord
 from raidproof.report.cells import blames, happening, losses, note, shares, show_cells
 from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     """How often the clients sent the calls that it needs, for all promises together; empty if there are no counts."""
 
 
-def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
+def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
     """Return the promises of a cycle in the order of the README's table."""
     sent = total(cycle.observed.calls or {})
     by = {"WRITE": stability(cycle)}
@@ -63,13 +63,13 @@ def rows(cycle: CycleRecord, balance: Evidence) -> list[Row]:
     return found
 
 
-def stability(cycle: CycleRecord) -> str:
+def stability(cycle: CrashTestRecord) -> str:
     """Return of how many WRITEs the clients asked what stability, in parentheses; empty if it was not captured."""
     writes = cycle.observed.replies.writes if cycle.observed.replies is not None else {}
     return f" ({', '.join(f'{count:,} {how}' for how, count in sorted(writes.items()))})" if writes else ""
 
 
-def dated(cycle: CycleRecord) -> str:
+def dated(cycle: CrashTestRecord) -> str:
     """Return a sentence on the operations that the server's replies on the wire date; empty if none was captured."""
     replies = cycle.observed.replies
     if replies is None or not (replies.dated and replies.of and replies.reported_later_ms):
@@ -81,7 +81,7 @@ def dated(cycle: CycleRecord) -> str:
     )
 
 
-def left_out(cycle: CycleRecord) -> dict[str, str]:
+def left_out(cycle: CrashTestRecord) -> dict[str, str]:
     """Return what the ledger left out, and why, by kind of operation or of worker."""
     said: dict[str, str] = cycle.workload.get("left_out", {})
     return said
@@ -236,14 +236,14 @@ def narrowest(column: Column, cells: Sequence[str]) -> int:
     return max(map(len, [*header(column).split(), *cells]))
 
 
-def verdict_cell(record: RunRecord, cycle: CycleRecord) -> Text:
+def verdict_cell(record: RunRecord, cycle: CrashTestRecord) -> Text:
     """Return an outcome with what has to stand beside it."""
     cell = verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)
     remark = note(record, cycle)
     return cell.append(f"\n{remark}", style="not bold default") if remark else cell
 
 
-def line(record: RunRecord, place: int, cycle: CycleRecord) -> Text:
+def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
     """Say how a cycle ended and why, whom to blame, and what is gone."""
     remark = note(record, cycle)
     said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")

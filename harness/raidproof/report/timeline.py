@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from raidproof.record.run import CycleRecord, Timeline
+from raidproof.record.run import CrashTestRecord, Timeline
 from raidproof.report.axis import Axis, Frame
 from raidproof.report.cells import happening
 from raidproof.report.words import number, plural
@@ -67,7 +67,7 @@ class Moments:
         return f"timeline-{self.number}{self.frame.suffix}"
 
 
-def span(cycles: Sequence[CycleRecord]) -> tuple[float, float]:
+def span(cycles: Sequence[CrashTestRecord]) -> tuple[float, float]:
     """Return the seconds that hold all timelines, so that they can be compared."""
     timelines = [cycle.timeline for cycle in cycles if cycle.timeline]
     begins = [timeline.begin_s for timeline in timelines]
@@ -75,7 +75,7 @@ def span(cycles: Sequence[CycleRecord]) -> tuple[float, float]:
     return min([*begins, -1.0]), max([*ends, 1.0])
 
 
-def timelines(cycles: Sequence[CycleRecord], frame: Frame = WIDE) -> list[Moments]:
+def timelines(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> list[Moments]:
     """Lay out the timelines of all cycles that have one, on the same seconds and the same scale of counts."""
     limits = span(cycles)
     known = [cycle.timeline for cycle in cycles if cycle.timeline]
@@ -93,7 +93,7 @@ def joined_bins(timeline: Timeline, limits: tuple[float, float], frame: Frame) -
 
 
 def moments(
-    place: int, cycle: CycleRecord, limits: tuple[float, float], y: Axis, frame: Frame = WIDE
+    place: int, cycle: CrashTestRecord, limits: tuple[float, float], y: Axis, frame: Frame = WIDE
 ) -> Moments | None:
     """Lay a cycle's timeline out on the given axes; None where nothing was acknowledged or nothing broke."""
     timeline = cycle.timeline
@@ -137,7 +137,7 @@ def bar(begin_s: float, count: int, width_s: float, timeline: Timeline, x: Axis,
     return Bar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), fate, words)
 
 
-def marks(cycle: CycleRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE) -> list[Mark]:
+def marks(cycle: CrashTestRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE) -> list[Mark]:
     """Return the moments in their order, with labels in rows of their own where they would touch."""
     wanted = [("fault", 0.0, happening(cycle))]
     if timeline.last_durable_s is not None:
@@ -159,7 +159,7 @@ def marks(cycle: CycleRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE) 
     return placed
 
 
-def describe(cycle: CycleRecord, timeline: Timeline) -> str:
+def describe(cycle: CrashTestRecord, timeline: Timeline) -> str:
     """Return the timeline in words, for those who do not see it."""
     before = sum(count for begin, count in join(timeline, 1) if begin < 0)
     parts = [f"{plural(before, 'operation')} acknowledged in the {number(-timeline.begin_s)} s before: {cycle.fault}"]

@@ -22,13 +22,13 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import why_no_capture
 from raidproof.provider.registry import lab_of
-from raidproof.record import CycleRecord, RunRecord, RunStore
+from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
-from raidproof.run.crash_test import CycleSpec, fault_of, run_cycle
+from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
 from raidproof.storage.filesystem import FILESYSTEMS
-from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_cycle
+from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_crash_test
 
 PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
 """How the names of packages begin that take part beside those of the file systems' tools; nfs-utils is called so by
@@ -177,7 +177,7 @@ class Campaign:
                 f"{', '.join(one.name for one in lab.clients)}); ./raidproof gc --kept ends it"
             )
 
-    def cycle(self, spec: CycleSpec) -> CycleRecord:
+    def cycle(self, spec: CrashTestSpec) -> CrashTestRecord:
         """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
 
         Raises:
@@ -185,7 +185,7 @@ class Campaign:
         """
         spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
         fault = fault_of(spec)
-        record = CycleRecord(
+        record = CrashTestRecord(
             name=spec.name,
             title=spec.title,
             asked=spec.stack.model_dump(mode="json"),
@@ -202,7 +202,7 @@ class Campaign:
         )
         self.record.cycles.append(record)
         try:
-            run_cycle(self.lab, spec, record, self.store.path)
+            run_crash_test(self.lab, spec, record, self.store.path)
         except NotRecovered as error:
             record.not_recovered = str(error)
             self.discard_lab()
@@ -219,13 +219,13 @@ class Campaign:
                 self.discard_lab()
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
-            judge_cycle(record, self.store.path)
+            judge_crash_test(record, self.store.path)
             # The next cycle must not find a stack, or a write log, that this one has left.
             self.discard_lab()
             raise
         finally:
             self.store.save(self.record)
-        judge_cycle(record, self.store.path)
+        judge_crash_test(record, self.store.path)
         self.store.save(self.record)
         return record
 

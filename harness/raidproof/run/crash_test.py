@@ -25,7 +25,7 @@ from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.mountstats import calls
 from raidproof.monitor.recording import fetched
 from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
-from raidproof.record.run import ControlSpec, CycleRecord, FaultRecord, Throughput
+from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput
 from raidproof.run.replies import ReplyWatch
 from raidproof.storage.array import Array, holders_of_old_data, serial_of
 from raidproof.storage.array.array import Scrub
@@ -53,7 +53,7 @@ MEASUREMENTS = 3
 """Of a cycle's sequential write: one alone wavers with whatever else the host does."""
 
 
-class CycleSpec(BaseModel):
+class CrashTestSpec(BaseModel):
     """What one cycle is to be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -83,7 +83,7 @@ class CycleSpec(BaseModel):
         return self.fault if isinstance(self.fault, str) else self.fault.name
 
 
-def fault_of(spec: CycleSpec) -> Fault | None:
+def fault_of(spec: CrashTestSpec) -> Fault | None:
     """Return the fault that a cycle asks for.
 
     Raises:
@@ -98,7 +98,7 @@ def fault_of(spec: CycleSpec) -> Fault | None:
     return FAULTS[spec.fault].by_name(spec.policy, spec.seed)
 
 
-class CycleFiles:
+class CrashTestFiles:
     """The directory of one cycle's raw observations."""
 
     def __init__(self, run: Path, name: str) -> None:
@@ -123,7 +123,7 @@ class CycleFiles:
 class MemberWatch:
     """Notes in a record which disk belonged where, and what was wrong with the array from before the clients began."""
 
-    def __init__(self, context: FaultContext, record: CycleRecord) -> None:
+    def __init__(self, context: FaultContext, record: CrashTestRecord) -> None:
         self.context = context
         self.record = record
         self.seen = MembersSeen()
@@ -194,7 +194,7 @@ class MemberWatch:
         return self.context.stack.array
 
 
-def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
     """Carry out a cycle and fill its record; raw observations go to ``directory / spec.name``.
 
     Raises:
@@ -204,21 +204,21 @@ def run_cycle(lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -
         RigError: the rig failed; the record holds what was seen until then.
         NotEffective: the stack is not what was asked for.
     """
-    Cycle(lab, spec, record, directory).run()
+    CrashTest(lab, spec, record, directory).run()
 
 
-class Cycle:
+class CrashTest:
     """The steps of one cycle, in their order."""
 
-    def __init__(self, lab: Lab, spec: CycleSpec, record: CycleRecord, directory: Path) -> None:
+    def __init__(self, lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
         self.lab = lab
         self.spec = spec
         self.record = record
-        self.files = CycleFiles(directory, spec.name)
+        self.files = CrashTestFiles(directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
         self.context = FaultContext(lab, self.stack)
         self.fault = fault_of(spec)
-        self.victim = self.fault.victim(self.context) if self.fault else None
+        self.target = self.fault.target(self.context) if self.fault else None
         self.members = MemberWatch(self.context, record)
         self.replies: ReplyWatch | None = None
 
@@ -392,11 +392,11 @@ class Cycle:
     def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
         self._say("coming back")
         recovery = self.record.recovery
-        if self.victim is None:
+        if self.target is None:
             resumed_ns = self.record.resumed_ns = now_ns()
             fault.heal(self.context)
             self._end_lockd_grace()
-        elif self.victim is self.lab.server:
+        elif self.target is self.lab.server:
             recovery.boot_s = timed(partial(fault.heal, self.context))
             self.members.before_assembly()
             # Assemble and mount what is there. Nothing is created, nothing forced.
@@ -420,7 +420,7 @@ class Cycle:
             self._rouse_clients()
         else:
             recovery.boot_s = timed(partial(fault.heal, self.context))
-            recovery.mount_s = timed(partial(self.stack.activate_client, self.victim.name))
+            recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
         wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")

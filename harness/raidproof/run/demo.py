@@ -10,7 +10,7 @@ from raidproof.disk.cache import CacheMode
 from raidproof.provider.registry import prepare
 from raidproof.record import ControlSpec, RunRecord
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.mount import MountSpec
@@ -42,14 +42,16 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
     )
 
 
-def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
+def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
     """Return the four rows: two to compare, whose speed is measured, and two that decide whether they count."""
     fio = FioSpec(size=64 * MIB)
     early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
     return (
-        CycleSpec(name="sync", title="sync export", stack=demo_stack(sync=True), fio=fio, seed=seed),
-        CycleSpec(name="async", title="async export", stack=early, ledger_seconds=ASYNC_LEDGER_S, fio=fio, seed=seed),
-        CycleSpec(
+        CrashTestSpec(name="sync", title="sync export", stack=demo_stack(sync=True), fio=fio, seed=seed),
+        CrashTestSpec(
+            name="async", title="async export", stack=early, ledger_seconds=ASYNC_LEDGER_S, fio=fio, seed=seed
+        ),
+        CrashTestSpec(
             name="lying-disks",
             title="control: lying disks",
             stack=demo_stack(sync=True),
@@ -57,7 +59,7 @@ def demo_cycles(seed: int = 1) -> tuple[CycleSpec, ...]:
             seed=seed,
             control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
         ),
-        CycleSpec(
+        CrashTestSpec(
             name="clean-reboot",
             title="control: clean reboot",
             stack=demo_stack(sync=True),

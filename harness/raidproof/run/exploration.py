@@ -39,7 +39,7 @@ from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.exploration_html import write_exploration
 from raidproof.run.campaign import command_line
@@ -75,7 +75,7 @@ class Source:
 
     store: RunStore
     run: RunRecord
-    cycle: CycleRecord
+    cycle: CrashTestRecord
     recording: Recording
     oracle: Oracle
     topology: Topology
@@ -109,7 +109,7 @@ class Source:
         return partial(self.checker, logs=logs)
 
 
-def recorded(cycle: CycleRecord) -> str:
+def recorded(cycle: CrashTestRecord) -> str:
     """Return the path of a cycle's write log in the directory of its run.
 
     Raises:
@@ -120,7 +120,7 @@ def recorded(cycle: CycleRecord) -> str:
     return cycle.files.write_log
 
 
-def scan_orders(cycle: CycleRecord) -> dict[str, Any]:
+def scan_orders(cycle: CrashTestRecord) -> dict[str, Any]:
     """Return what the ledger's agent takes to read everything back on the server."""
     # As `raidproof.run.crash_test` seeds it: a block of an earlier cycle must not pass for one of this.
     seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())
@@ -162,7 +162,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
 
 
-def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CycleRecord:
+def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
     """Return the cycle of this name, or the only one that can be explored.
 
     Raises:
@@ -190,7 +190,7 @@ def said(reasons: Mapping[str, str | None]) -> str:
     return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
 
 
-def why_not(cycle: CycleRecord, run: Path) -> str | None:
+def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
     """Return why a cycle cannot be explored, as far as its record tells; None if it can."""
     if reason := cycle.requirement_missing or cycle.not_effective:
         return f"it did not take place: {reason}"
@@ -302,8 +302,8 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
 
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
     """Repeat, shrink and name the failures that were found; what is known of them is in the record at any time."""
-    replayer = Replayer(exploration.benches[0], exploration.roller, exploration.tally)
-    belongs = WriteOwners(exploration.benches[0], exploration.roller)
+    replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
+    belongs = WriteOwners(exploration.benches[0], exploration.cursor)
     explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
 
 
@@ -453,14 +453,14 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     Raises:
         RigError: the checker does not boot, or failed.
     """
-    tally, roller = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
+    tally, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
     step(f"going to cut {state.cut} of {len(source.recording.records):,}")
-    roller.go(state.cut)
+    cursor.go(state.cut)
     held: Held | None = None
     judgements = []
     with source.checker(0, logs=logs) as checker:
-        checker.advance(roller.between(0, len(roller.bases)))
-        job = roller.job(state)
+        checker.advance(cursor.between(0, len(cursor.bases)))
+        job = cursor.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
             seen = look_at(lambda: checker.check(job.patch, nfsd=True, fsck=True))

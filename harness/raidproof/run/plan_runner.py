@@ -34,12 +34,12 @@ from raidproof.plan.forecast import (
 from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repeat
+from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import ControlSpec, CycleRecord
+from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.record.store import RECORD
 from raidproof.run.campaign import Campaign
-from raidproof.run.crash_test import CycleSpec
+from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
 from raidproof.run.repetition import visit
@@ -180,7 +180,7 @@ class PlanRunner:
         Raises:
             RigError: the lab does not boot. What fails in the lab ends the lab, and the next visit has a new one.
         """
-        mine, repeat = self.records[cell.name], Repeat(round=round_)
+        mine, repeat = self.records[cell.name], Repetition(round=round_)
         # Not part of what a visit takes, nor of what may fail in it: no other visit would do better.
         deployer = self.deployer()
         begun = now_ns()
@@ -295,7 +295,7 @@ class PlanRunner:
         controls = [cycle for cycle in self.campaign.record.cycles if cycle.control is not None]
         return all(cycle.outcome is not Outcome.INVALID for cycle in controls)
 
-    def _timed_cycle(self, spec: CycleSpec, kind: str, part: str) -> CycleRecord:
+    def _timed_cycle(self, spec: CrashTestSpec, kind: str, part: str) -> CrashTestRecord:
         begun = now_ns()
         made = self.campaign.cycle(spec)
         self.forecast.ended(kind, part, (now_ns() - begun) / 1e9)
@@ -336,9 +336,9 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
     )
 
 
-def cut_of(plan: Plan, cell: Cell, name: str) -> CycleSpec:
+def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
     """Return the cycle that shows what a configuration loses."""
-    return CycleSpec(
+    return CrashTestSpec(
         name=name,
         title=cell.name,
         stack=cell.stack,
@@ -364,10 +364,10 @@ def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
     return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
 
 
-def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:
+def controls_of(plan: Plan, stack: StackSpec) -> tuple[CrashTestSpec, CrashTestSpec]:
     """Return the cycles whose ends are known beforehand: a loss that must be seen, and none."""
     ledger = LedgerSpec(seed=plan.run.seed)
-    lying = CycleSpec(
+    lying = CrashTestSpec(
         name="control-lying-disks",
         title=LYING_DISKS,
         stack=stack,
@@ -377,7 +377,7 @@ def controls_of(plan: Plan, stack: StackSpec) -> tuple[CycleSpec, CycleSpec]:
         ledger_seconds=LEDGER_SECONDS,
         control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
     )
-    clean = CycleSpec(
+    clean = CrashTestSpec(
         name="control-clean-reboot",
         title=CLEAN_REBOOT,
         stack=stack,

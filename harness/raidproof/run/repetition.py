@@ -19,7 +19,7 @@ from raidproof.monitor.model import expected
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
 from raidproof.plan.works import ARRAY
-from raidproof.record.cell import CellRecord, Repeat
+from raidproof.record.cell import CellRecord, Repetition
 from raidproof.run.stack_deployer import StackDeployer, slowed
 from raidproof.storage.array import capacity
 from raidproof.storage.link import LinkSpec
@@ -124,7 +124,7 @@ def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict
 
 
 def visit(
-    deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repeat, directory: Path
+    deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
 ) -> None:
     """Measure a cell once; what was seen goes into its record, the tools' own output into the directory.
 
@@ -206,7 +206,7 @@ def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived |
     return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
 
 
-def fill(repeat: Repeat, sample: Sample, slow_motion: float) -> None:
+def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:
     """Enter what a tool measured, in the time of the disks."""
     repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
     repeat.value = repeat.values[sample.primary]

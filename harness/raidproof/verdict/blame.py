@@ -11,12 +11,12 @@ from typing import Any
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.flaw import FlawKind
+from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
 from raidproof.guest.ledger_writer import BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.run import CycleRecord
+from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.ledger import Loss, balance_of
 from raidproof.workload.history import History, Operation, WorkerSpec
@@ -41,7 +41,7 @@ LEAST_SYNCS = 10
 """Acknowledged ones without which nothing can be said: the first of them may still be under way on some members."""
 LOGGED = ("journal", "ppl")
 """Policies under which md itself decides when which member is flushed."""
-SPOILS = {FlawKind.MISDIRECTED.value: "put elsewhere", FlawKind.LOST_WRITES.value: "never done"}
+SPOILS = {DiskFaultKind.MISDIRECTED.value: "put elsewhere", DiskFaultKind.LOST_WRITES.value: "never done"}
 
 
 class Lies:
@@ -204,7 +204,7 @@ def read_lies(path: Path) -> Lies:
     return lies
 
 
-def of_lies(cycle: CycleRecord, history: History, directory: Path, conditions: Conditions) -> Conditions:
+def of_lies(cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions) -> Conditions:
     """Return conditions in which disks that lied are blamed only if their lies explain what the server has lost.
 
     What of its caches survived a cut that kept some of it is not in the log: there all of it may be lost. Without a

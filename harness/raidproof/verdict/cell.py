@@ -10,7 +10,7 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.monitor.model import LEAST_SHARE, likely_cause
 from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome, and_errors
-from raidproof.record.run import CycleRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 
 SAYS_NOTHING = {
     Outcome.ERROR: "the rig failed",
@@ -124,7 +124,7 @@ def judge_safety(
     return Safety(word=SafetyWord.SAFE, lost=0, acknowledged=told)
 
 
-def safety_of(cycle: CycleRecord) -> Safety:
+def safety_of(cycle: CrashTestRecord) -> Safety:
     """Return whether the configuration of a cycle is safe, by itself."""
     return judge_safety(
         cycle.outcome,
@@ -137,11 +137,11 @@ def safety_of(cycle: CycleRecord) -> Safety:
     )
 
 
-def safety_in(record: RunRecord, part: CycleRecord | CellRecord) -> Safety:
+def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
     """Return whether a configuration of a run is safe; where a control misbehaved, nothing of the run counts."""
     if record.outcome is Outcome.INVALID:
         return not_shown("the run is INVALID")
-    return safety_of(part) if isinstance(part, CycleRecord) else safety_of_cell(record, part)
+    return safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
@@ -157,7 +157,7 @@ def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
     return not_shown(f"crash states: {explored.reason}")
 
 
-def configurations(record: RunRecord) -> list[CycleRecord | CellRecord]:
+def configurations(record: RunRecord) -> list[CrashTestRecord | CellRecord]:
     """Return what a run says something about: the cells of a plan, else the cycles that are no controls."""
     return [*record.cells] if record.plan else [cycle for cycle in record.cycles if cycle.control is None]
 
@@ -166,7 +166,7 @@ def by_safety(record: RunRecord) -> dict[SafetyWord, list[str]]:
     """Return the names of a run's configurations by the answer for each, in the order of the answers."""
     named: dict[SafetyWord, list[str]] = {word: [] for word in SafetyWord}
     for part in configurations(record):
-        name = part.title if isinstance(part, CycleRecord) else part.name
+        name = part.title if isinstance(part, CrashTestRecord) else part.name
         named[safety_in(record, part).word].append(name)
     return {word: names for word, names in named.items() if names}
 
@@ -187,7 +187,7 @@ def judge_cells(record: RunRecord) -> None:
         rank([cell for cell in record.cells if cell.compared_with == workload])
 
 
-def judge_cell(cell: CellRecord, cycle: CycleRecord | None, misbehaved: CycleRecord | None = None) -> None:
+def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: CrashTestRecord | None = None) -> None:
     """Say how a cell ended, what limited it, and whether it may have a rank.
 
     A control that misbehaved overrules all else: what it was to vouch for proves nothing.
@@ -219,7 +219,7 @@ def most_common_limit(cell: CellRecord) -> tuple[str, str]:
     return limit, typical.cause
 
 
-def what_was_lost(cycle: CycleRecord) -> str:
+def what_was_lost(cycle: CrashTestRecord) -> str:
     """Say what a power cut cost."""
     if cycle.not_recovered is not None:
         return "everything"
@@ -229,7 +229,7 @@ def what_was_lost(cycle: CycleRecord) -> str:
     return f"{lost:,} of {told:,}"
 
 
-def conclude_cell(cell: CellRecord, cycle: CycleRecord | None) -> tuple[Outcome, str]:
+def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outcome, str]:
     """Return how a cell ended: measured, and with its promises kept as far as they were tested."""
     if cell.not_effective is not None:
         return Outcome.FAIL, cell.not_effective
@@ -266,7 +266,7 @@ def flags(cell: CellRecord) -> list[str]:
     return said
 
 
-def why_no_rank(cell: CellRecord, cycle: CycleRecord | None) -> str | None:
+def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
     """Return why a cell cannot be compared with others, or None if it can."""
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
@@ -320,7 +320,7 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}"
 
 
-def controls_in_words(controls: Sequence[CycleRecord]) -> str:
+def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:
     """Say what the controls of a run showed; nothing where there was none."""
     missing = [f"{one.title} is not possible here: {one.reason}" for one in controls if one.outcome is Outcome.SKIP]
     return "; ".join(missing) if missing else "the controls behaved" if controls else ""

@@ -8,7 +8,7 @@ from pydantic import Field
 from raidproof.record.cell import CellRecord, Strict
 from raidproof.record.environment import Built, MachineRecord, built_differently
 from raidproof.record.outcome import Outcome, and_errors, worst
-from raidproof.record.run import CycleRecord, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
 
 BASE, NEW = "base", "new"
@@ -305,7 +305,7 @@ def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
     return list(pairs.values())
 
 
-def side_cut(cycle: CycleRecord | None) -> SideCut | None:
+def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
     """Return what a comparison needs of a power cut."""
     if cycle is None:
         return None

@@ -16,7 +16,7 @@ from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
-from raidproof.record.run import BIN_MS, CycleRecord, Evidence, RunRecord, SuiteRecord, Timeline
+from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, SuiteRecord, Timeline
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
 from raidproof.verdict.cell import conclude_plan, judge_cells
@@ -86,7 +86,7 @@ def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str
 def judge_run(record: RunRecord, directory: Path) -> None:
     """Judge every cycle from its files, then the run from its cycles."""
     for cycle in record.cycles:
-        judge_cycle(cycle, directory)
+        judge_crash_test(cycle, directory)
     for suite in record.suites:
         judge_suite_record(suite)
     conclude_run(record)
@@ -107,7 +107,7 @@ def conclude_early(record: RunRecord, why: str) -> None:
     record.outcome = outcome
 
 
-def history_of(cycle: CycleRecord, run: Path) -> History:
+def history_of(cycle: CrashTestRecord, run: Path) -> History:
     """Return what the clients did in a stored cycle, dated by the server's replies where they were seen on the wire.
 
     Raises:
@@ -119,7 +119,7 @@ def history_of(cycle: CycleRecord, run: Path) -> History:
     return history if cycle.files.replies is None else history.with_replies(read_replies(run / cycle.files.replies))
 
 
-def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
+def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     """Fill in all that is judged of one cycle, from what was recorded of it."""
     if cycle.rig_error is not None:
         judge_broken_off(cycle, directory, cycle.rig_error)
@@ -167,7 +167,9 @@ def judge_cycle(cycle: CycleRecord, directory: Path) -> None:
     cycle.outcome, cycle.reason = conclude_cycle(cycle, conditions)
 
 
-def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, conditions: Conditions) -> list[Verdict]:
+def judge_what_is_left(
+    cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions
+) -> list[Verdict]:
     """Hold the ledger against each scan that was made."""
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     # The server is read before clients are served again, where the fault took it down: later words say nothing of it.
@@ -204,7 +206,7 @@ def judge_what_is_left(cycle: CycleRecord, history: History, directory: Path, co
     return verdicts
 
 
-def judge_causes(cycle: CycleRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
+def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
     """Judge what tells why a stack lost something, also if it never came back; nothing where nobody looked."""
     verdicts = []
     if (members := cycle.observed.members) is not None:
@@ -230,7 +232,7 @@ def cause_in(verdict: Verdict) -> Blame:
     return blame if blame.detail else blame.model_copy(update={"detail": f"{verdict.checker}: {verdict.reason}"})
 
 
-def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
+def judge_broken_off(cycle: CrashTestRecord, directory: Path, error: str) -> None:
     """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before.
 
     A server's kernel that has failed is what broke it off: the rig only saw that nothing went on.
@@ -253,7 +255,7 @@ def judge_broken_off(cycle: CycleRecord, directory: Path, error: str) -> None:
         cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
 
 
-def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
+def wreck_of(cycle: CrashTestRecord, directory: Path) -> Verdict | None:
     """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
     path = directory / cycle.files.consoles.get("server", "no console")
     if not path.is_file():
@@ -261,12 +263,12 @@ def wreck_of(cycle: CycleRecord, directory: Path) -> Verdict | None:
     return judge_wrecks(path.read_text(errors="replace"), asked_for=kernel_messages(cycle))
 
 
-def kernel_messages(cycle: CycleRecord) -> list[str]:
+def kernel_messages(cycle: CrashTestRecord) -> list[str]:
     """Return patterns of the lines that the faults of a cycle make kernels say."""
     return [pattern for effects in cycle.all_effects for pattern in effects.kernel_messages]
 
 
-def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
+def lines_of_waiting(cycle: CrashTestRecord, directory: Path) -> frozenset[str]:
     """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
     if not cycle.effects.server_away:
         return frozenset()
@@ -274,7 +276,9 @@ def lines_of_waiting(cycle: CycleRecord, directory: Path) -> frozenset[str]:
     return frozenset().union(*map(blocked, logs))
 
 
-def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, wreck: Verdict | None = None) -> None:
+def judge_not_recovered(
+    cycle: CrashTestRecord, what: str, conditions: Conditions, wreck: Verdict | None = None
+) -> None:
     """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that.
 
     ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
@@ -292,7 +296,7 @@ def judge_not_recovered(cycle: CycleRecord, what: str, conditions: Conditions, w
         cycle.reason = f"{what}; blamed on {blame}"
 
 
-def measure_rates(cycle: CycleRecord, history: History) -> None:
+def measure_rates(cycle: CrashTestRecord, history: History) -> None:
     """Fill in what the clients got done a second, from the ledger's beginning to the fault or its own end."""
     begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
     told = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
@@ -313,7 +317,7 @@ def measure_rates(cycle: CycleRecord, history: History) -> None:
     cycle.throughput = cycle.throughput.model_copy(update=rates)
 
 
-def measure_first_io(cycle: CycleRecord) -> None:
+def measure_first_io(cycle: CrashTestRecord) -> None:
     """Take the time to the first success, not to the first answer; after a client's cut the others never waited."""
     if cycle.resumed_ns is None or cycle.fault_at_ns is None:
         return
@@ -324,7 +328,7 @@ def measure_first_io(cycle: CycleRecord) -> None:
     cycle.recovery = cycle.recovery.model_copy(update={"first_io_s": first})
 
 
-def conditions_of(cycle: CycleRecord) -> Conditions:
+def conditions_of(cycle: CrashTestRecord) -> Conditions:
     """Return under which conditions the clients of a cycle were given their promises."""
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     return Conditions(
@@ -346,7 +350,7 @@ def conditions_of(cycle: CycleRecord) -> Conditions:
     )
 
 
-def exactly_once(cycle: CycleRecord) -> bool:
+def exactly_once(cycle: CrashTestRecord) -> bool:
     """Return whether the server had to know each request that a client sent again.
 
     A session's reply cache does that (RFC 8881, 2.10.6.1), for as long as the server is not restarted and the client's
@@ -360,19 +364,19 @@ def exactly_once(cycle: CycleRecord) -> bool:
     return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
 
 
-def mirrors_of(cycle: CycleRecord) -> list[str]:
+def mirrors_of(cycle: CrashTestRecord) -> list[str]:
     """Return the md devices that hold copies."""
     devices = cycle.effective.get("array", {}).get("devices", ())
     return [one["device"] for one in devices if one["level"] in ("1", "10")]
 
 
-def longest_s(cycle: CycleRecord) -> float | None:
+def longest_s(cycle: CrashTestRecord) -> float | None:
     """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
     found = cycle.observed.write_back
     return None if found is None else found.longest_s
 
 
-def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome, str]:
+def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outcome, str]:
     """Return how a cycle ended and why; a control is measured by what it had to show."""
     evidence = cycle.on_server
     if evidence is None:
@@ -400,7 +404,7 @@ def conclude_cycle(cycle: CycleRecord, conditions: Conditions) -> tuple[Outcome,
 
 
 def conclude_control(
-    cycle: CycleRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
+    cycle: CrashTestRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
 ) -> tuple[Outcome, str]:
     """Judge a control: it passes by behaving as it must, and otherwise the campaign is INVALID."""
     assert cycle.control is not None  # noqa: S101  the caller's case
@@ -427,7 +431,7 @@ def conclude_control(
 def conclude(record: RunRecord) -> tuple[Outcome, str]:
     """Return how a run ended: a control that misbehaved overrules everything else."""
     cycles = record.cycles
-    parts: list[CycleRecord | SuiteRecord] = [*cycles, *record.suites]
+    parts: list[CrashTestRecord | SuiteRecord] = [*cycles, *record.suites]
     if not parts:
         return Outcome.INCONCLUSIVE, "no cycle ran"
     outcome = worst(part.outcome for part in parts)
@@ -439,7 +443,7 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
     return outcome, f"{culprit.title}: {culprit.reason}{and_errors(outcome, errors)}"
 
 
-def timeline(history: History, cycle: CycleRecord) -> Timeline | None:
+def timeline(history: History, cycle: CrashTestRecord) -> Timeline | None:
     """Count acknowledgements per bin around the fault."""
     fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
     stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)

@@ -9,7 +9,7 @@ from raidproof.core.layer import Machine, read_files
 from raidproof.core.log import step
 from raidproof.core.units import SECTOR
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.disk.flaw import Flaw
+from raidproof.disk.disk_fault import DiskFault
 from raidproof.disk.messages import Counters, Description, LogClosed, Power, Use
 from raidproof.provider.hosts.adopt import require_adopted
 from raidproof.provider.hosts.gate import Permission, Refusal, blank, digest, judge
@@ -144,15 +144,15 @@ class HostDisks:
         if not on:
             raise RequirementMissing("hosts: a real disk takes its time", remedy="uml and qemu have disks that do not")
 
-    def set_flaw(self, serial: str, flaw: Flaw) -> None:
+    def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
         """Refuse: a real drive cannot be made to fail.
 
         Raises:
             RequirementMissing: always.
         """
-        raise _unharmed(f"{serial} cannot be made to fail: {flaw.kind.value}")
+        raise _unharmed(f"{serial} cannot be made to fail: {disk_fault.kind.value}")
 
-    def clear_flaws(self, serials: Iterable[str] | None = None) -> None:
+    def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
         """Do nothing: none was set."""
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from raidproof.core.registry import Registry
-from raidproof.record.run import CycleRecord
+from raidproof.record.run import CrashTestRecord
 
 GROUPS = ("setting", "speed before the fault", "acknowledged work", "recovery")
 """From left to right; other groups follow in the order of their names."""
@@ -21,7 +21,7 @@ class Column:
     unit: str
     """Empty for words."""
     meaning: str
-    value: Callable[[CycleRecord], str]
+    value: Callable[[CrashTestRecord], str]
     order: int = 100
     """Where it stands in its group: the lower, the further left."""
 

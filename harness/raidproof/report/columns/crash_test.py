@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from statistics import median
 
-from raidproof.record.run import CycleRecord
+from raidproof.record.run import CrashTestRecord
 from raidproof.report.columns.column import Column
 from raidproof.report.words import UNKNOWN, count, number
 
 
-def export(cycle: CycleRecord) -> str:
+def export(cycle: CrashTestRecord) -> str:
     """Return whether the export was asked to be sync or async."""
     sync = cycle.asked.get("export", {}).get("sync")
     return UNKNOWN if sync is None else ("sync" if sync else "async")
 
 
-def sequential_write(cycle: CycleRecord) -> float | None:
+def sequential_write(cycle: CrashTestRecord) -> float | None:
     """Return the sequential write rate in MB/s."""
     return cycle.throughput.sequential_write_mb_s
 
@@ -28,24 +28,24 @@ def median_and_range(value: float | None, each: Sequence[float]) -> str:
     return f"{number(median(each))} ({number(min(each))}-{number(max(each))}, n={len(each)})"
 
 
-def _sequential_write(cycle: CycleRecord) -> str:
+def _sequential_write(cycle: CrashTestRecord) -> str:
     return median_and_range(sequential_write(cycle), cycle.throughput.sequential_write_each)
 
 
-def _fsyncs(cycle: CycleRecord) -> str:
+def _fsyncs(cycle: CrashTestRecord) -> str:
     return median_and_range(cycle.throughput.fsyncs_per_s, cycle.throughput.fsyncs_each_second)
 
 
-def _acknowledged(cycle: CycleRecord) -> str:
+def _acknowledged(cycle: CrashTestRecord) -> str:
     return count(cycle.on_server.acknowledged_total if cycle.on_server else None)
 
 
-def _survived(cycle: CycleRecord) -> str:
+def _survived(cycle: CrashTestRecord) -> str:
     balance = cycle.on_server
     return count(balance.acknowledged_total - balance.lost_total if balance else None)
 
 
-def _lost(cycle: CycleRecord) -> str:
+def _lost(cycle: CrashTestRecord) -> str:
     return count(cycle.on_server.lost_total if cycle.on_server else None)
 
 

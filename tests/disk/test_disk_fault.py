@@ -1,4 +1,4 @@
-"""Flawed drives: every flaw strikes what it has to, is counted, and the write log tells what the drive really did."""
+"""Faulty drives: every disk fault takes effect, is counted, and the write log says what the drive really did."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.disk.cache import CacheMode, CutPolicy, Fate
+from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
 from raidproof.disk.client import EngineClient
 from raidproof.disk.connection import Connection
 from raidproof.disk.control import ControlServer
-from raidproof.disk.engine import Engine, clear_flaws, corrupt, set_flaw, swap
-from raidproof.disk.flaw import (
+from raidproof.disk.disk_fault import (
+    DiskFault,
+    DiskFaultKind,
+    DiskFaults,
     DriveError,
-    Flaw,
-    FlawKind,
-    Flaws,
     bad_sectors,
     drop_flushes,
     early_flushes,
@@ -30,6 +29,7 @@ from raidproof.disk.flaw import (
     slow,
     slow_flushes,
 )
+from raidproof.disk.engine import Engine, clear_disk_faults, corrupt, set_disk_fault, swap
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
@@ -49,7 +49,7 @@ def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
     return bytes(buffer)
 
 
-def struck(engine: Engine, kind: FlawKind, member: int = 0) -> int:
+def struck(engine: Engine, kind: DiskFaultKind, member: int = 0) -> int:
     return engine.counters()[member].struck_by(kind)
 
 
@@ -63,7 +63,7 @@ def requests(port: Connection) -> list[Callable[[], object]]:
     ]
 
 
-def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> list[Fate]:
+def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> list[CutResult]:
     engine.freeze()
     fates = engine.resolve(policy, seed)
     engine.power_on()
@@ -73,21 +73,21 @@ def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> li
 def test_a_failed_drive_answers_everything_with_an_error_and_the_other_goes_on(engine: Engine) -> None:
     port, other = engine.connect("d0"), engine.connect("d1")
     port.write(A, 0, True)
-    set_flaw(engine, "d0", failed())
+    set_disk_fault(engine, "d0", failed())
     for request in requests(port):
         with pytest.raises(DriveError, match="d0: the drive has failed"):
             request()
     other.write(A, 0, True)
-    clear_flaws(engine, ["d0"])
+    clear_disk_faults(engine, ["d0"])
     assert read(port) == A
     counters = engine.counters()[0]
-    assert (counters.errors, counters.struck_by(FlawKind.FAILED), engine.counters()[1].errors) == (5, 5, 0)
+    assert (counters.errors, counters.struck_by(DiskFaultKind.FAILED), engine.counters()[1].errors) == (5, 5, 0)
 
 
 def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A, 0, True)
-    set_flaw(engine, "d0", bad_sectors(512, 1024))
+    set_disk_fault(engine, "d0", bad_sectors(512, 1024))
     assert read(port, 0, 512) == A[:512]
     with pytest.raises(DriveError, match="unreadable"):
         read(port)
@@ -102,18 +102,18 @@ def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.booleans()), max_size=12))
 def test_what_was_not_written_stays_bad(steps: list[tuple[int, int, bool]]) -> None:
-    flaws, bad = Flaws("d0", 64), set(range(10, 30))
-    flaws.add(bad_sectors(10, 20))
+    disk_faults, bad = DiskFaults("d0", 64), set(range(10, 30))
+    disk_faults.add(bad_sectors(10, 20))
     for offset, length, writes in steps:
         touched = set(range(offset, offset + length))
         if writes:
-            flaws.write(offset, length)
+            disk_faults.write(offset, length)
             bad -= touched
         elif bad & touched:
             with pytest.raises(DriveError):
-                flaws.read(offset, length)
+                disk_faults.read(offset, length)
         else:
-            flaws.read(offset, length)
+            disk_faults.read(offset, length)
 
 
 def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,24 +124,24 @@ def test_a_slow_drive_waits_outside_of_the_lock(engine: Engine, monkeypatch: pyt
         waited.append(seconds)
 
     monkeypatch.setattr("raidproof.disk.connection.pause", wait)
-    set_flaw(engine, "d0", slow(50))
-    set_flaw(engine, "d0", slow(25))
+    set_disk_fault(engine, "d0", slow(50))
+    set_disk_fault(engine, "d0", slow(25))
     port = engine.connect("d0")
     for request in requests(port):
         request()
     read(engine.connect("d1"))
     assert waited == [0.075] * 5
-    assert struck(engine, FlawKind.SLOW) == 5
+    assert struck(engine, DiskFaultKind.SLOW) == 5
 
 
 def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("raidproof.disk.connection.pause", waited.append)
-    set_flaw(engine, "d0", slow_flushes(4))
+    set_disk_fault(engine, "d0", slow_flushes(4))
     port = engine.connect("d0")
     for request in requests(port):
         request()
-    assert (waited, struck(engine, FlawKind.SLOW_FLUSHES)) == ([0.004], 1)
+    assert (waited, struck(engine, DiskFaultKind.SLOW_FLUSHES)) == ([0.004], 1)
 
 
 class Effects:
@@ -172,7 +172,7 @@ def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
 def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effects: Effects, tmp_path: Path) -> None:
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
-    set_flaw(engine, "d0", early_flushes(1500))
+    set_disk_fault(engine, "d0", early_flushes(1500))
     for _ in range(2):
         port.write(A, 0, False)
         port.flush()
@@ -188,23 +188,23 @@ def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effe
     engine.stop_log()
     flushes = [one.flags for one in WriteLog(tmp_path / "log") if one.kind is Kind.FLUSH]
     assert flushes == [Flag.LIED, Flag.LIED, Flag(0), Flag(0), Flag.LIED]
-    assert (struck(engine, FlawKind.EARLY_FLUSHES), engine.counters()[0].lied) == (3, 3)
+    assert (struck(engine, DiskFaultKind.EARLY_FLUSHES), engine.counters()[0].lied) == (3, 3)
 
 
 @pytest.mark.parametrize("us", [1, 2])
 def test_however_early_a_flush_is_told_it_is_counted(engine: Engine, effects: Effects, us: int) -> None:
-    set_flaw(engine, "d0", early_flushes(us))
+    set_disk_fault(engine, "d0", early_flushes(us))
     port = engine.connect("d0")
     port.write(A, 0, False)
     port.flush()
     assert effects.after_s == [us / 1e6]
-    assert struck(engine, FlawKind.EARLY_FLUSHES) == 1
+    assert struck(engine, DiskFaultKind.EARLY_FLUSHES) == 1
 
 
 def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
     port = engine.connect("d0")
-    port.write(B, 5 * 4096, False)  # before the flaw: kept by the flush that comes with it
-    set_flaw(engine, "d0", newest_unflushed(2))
+    port.write(B, 5 * 4096, False)  # before the disk fault: kept by the flush that comes with it
+    set_disk_fault(engine, "d0", newest_unflushed(2))
     for block in range(3):
         port.write(A, block * 4096, False)
     port.flush()
@@ -214,19 +214,19 @@ def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
     port.flush()
     durable = engine.drives[0].member.image()
     assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(4)] == [97, 97, 0, 0]
-    assert struck(engine, FlawKind.NEWEST_UNFLUSHED) == 2
+    assert struck(engine, DiskFaultKind.NEWEST_UNFLUSHED) == 2
     assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(2, 2), (0, 0)]
 
 
 def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> None:
     port = engine.connect("d0")
-    port.write(B, 0, True)  # before the flaw: nothing is known of it
-    set_flaw(engine, "d0", overwrites_unflushed())
+    port.write(B, 0, True)  # before the disk fault: nothing is known of it
+    set_disk_fault(engine, "d0", overwrites_unflushed())
     port.write(A, 0, False)
     port.write(A, 4096, False)
     port.write(B, 4096, False)  # what it overwrites was not durable
     port.flush()
-    assert (struck(engine, FlawKind.OVERWRITES_UNFLUSHED), engine.counters()[0].lied) == (0, 0)
+    assert (struck(engine, DiskFaultKind.OVERWRITES_UNFLUSHED), engine.counters()[0].lied) == (0, 0)
     port.write(B, 0, False)
     port.write(A, 4096, True)  # forced
     port.write(B + B, 4096, False)  # half of it is written for the first time
@@ -236,15 +236,15 @@ def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> No
     durable = engine.drives[0].member.image()
     assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(3)] == [97, 98, 98]
     assert read(port, 8192) == A
-    assert struck(engine, FlawKind.OVERWRITES_UNFLUSHED) == 2
-    clear_flaws(engine)
+    assert struck(engine, DiskFaultKind.OVERWRITES_UNFLUSHED) == 2
+    clear_disk_faults(engine)
     port.flush()
     assert engine.counters()[0].pending == 0
 
 
 def test_overwrites_elsewhere_are_flushed(engine: Engine) -> None:
     port = engine.connect("d0")
-    set_flaw(engine, "d0", overwrites_unflushed(offset=4096, length=4096))
+    set_disk_fault(engine, "d0", overwrites_unflushed(offset=4096, length=4096))
     for data in (A, B):
         port.write(data, 0, False)
         port.write(data, 4096, False)
@@ -255,7 +255,7 @@ def test_overwrites_elsewhere_are_flushed(engine: Engine) -> None:
 
 def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine) -> None:
     port = engine.connect("d0")
-    set_flaw(engine, "d0", drop_flushes(1))
+    set_disk_fault(engine, "d0", drop_flushes(1))
     port.write(A, 0, False)
     port.flush()
     assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
@@ -263,14 +263,14 @@ def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine
     port.write(A, 0, False)
     port.flush()
     assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
-    assert (struck(engine, FlawKind.DROP_FLUSHES), engine.counters()[0].lied) == (1, 1)
+    assert (struck(engine, DiskFaultKind.DROP_FLUSHES), engine.counters()[0].lied) == (1, 1)
 
 
 def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A, 0, False)
     port.flush()
-    set_flaw(engine, "d0", drop_flushes())
+    set_disk_fault(engine, "d0", drop_flushes())
     port.write(B, 0, True)
     port.write(B, 8192, False)
     port.flush()
@@ -284,7 +284,7 @@ def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> N
 
 def test_an_honest_flush_after_dropped_ones_keeps_all(engine: Engine) -> None:
     port, member = engine.connect("d0"), engine.drives[0].member
-    set_flaw(engine, "d0", drop_flushes(1))
+    set_disk_fault(engine, "d0", drop_flushes(1))
     port.write(A, 0, False)
     port.flush()
     covered = member.acknowledged
@@ -298,7 +298,7 @@ def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pyt
     monkeypatch.setattr("raidproof.disk.cache.SINK_AT", 1 << 18)
     port = engine.connect("d0")
     port.write(A * 256, 0, True)
-    set_flaw(engine, "d0", drop_flushes())
+    set_disk_fault(engine, "d0", drop_flushes())
     port.flush()
     for number in range(2000):
         port.write(B, number % 256 * 4096, False)
@@ -311,33 +311,33 @@ def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pyt
 def test_a_write_to_the_neighbour(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A * 4, 0, True)
-    set_flaw(engine, "d0", misdirected(4096, offset=4096, length=4096))
+    set_disk_fault(engine, "d0", misdirected(4096, offset=4096, length=4096))
     port.write(B, 12288, False)
     port.write(B[:512], 4096, False)
     port.write(B, 4096, False)
     port.write(B[:512], 4096, False)
     assert read(port, 0, 16384) == A + B[:512] + A[512:] + B + B
-    assert struck(engine, FlawKind.MISDIRECTED) == 1
+    assert struck(engine, DiskFaultKind.MISDIRECTED) == 1
 
 
 def test_a_write_that_would_land_beyond_the_drive_is_not_misdirected(engine: Engine) -> None:
     port = engine.connect("d0")
-    set_flaw(engine, "d0", misdirected(-4096))
+    set_disk_fault(engine, "d0", misdirected(-4096))
     port.write(A, 0, False)
     assert read(port) == A
-    assert struck(engine, FlawKind.MISDIRECTED) == 0
+    assert struck(engine, DiskFaultKind.MISDIRECTED) == 0
 
 
 def test_a_lost_write_leaves_the_old_content_for_good(engine: Engine) -> None:
     port = engine.connect("d0")
     port.write(A * 2, 0, True)
-    set_flaw(engine, "d0", lost_writes(1, offset=4096, length=4096))
+    set_disk_fault(engine, "d0", lost_writes(1, offset=4096, length=4096))
     port.write(B, 0, False)
     port.write(B, 4096, True)
     port.flush()
     assert read(port, 0, 8192) == B + A
     assert [(fate.pending, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
-    assert struck(engine, FlawKind.LOST_WRITES) == 1
+    assert struck(engine, DiskFaultKind.LOST_WRITES) == 1
 
 
 @pytest.mark.parametrize("mode", CacheMode)
@@ -388,12 +388,12 @@ def test_drives_of_different_sizes_are_not_exchanged(serials: tuple[str, str]) -
 def test_what_cannot_be_is_refused(engine: Engine) -> None:
     engine.set_mode(["d1"], CacheMode.PROTECTED)
     refused: list[tuple[Callable[[], None], str]] = [
-        (lambda: set_flaw(engine, "d7", failed()), "no member 'd7'"),
-        (lambda: set_flaw(engine, "d0", bad_sectors(SIZE, 512)), "the flaw concerns"),
-        (lambda: set_flaw(engine, "d1", drop_flushes()), "it is protected"),
-        (lambda: set_flaw(engine, "d1", early_flushes(1)), "it is protected"),
-        (lambda: set_flaw(engine, "d1", newest_unflushed()), "it is protected"),
-        (lambda: set_flaw(engine, "d1", overwrites_unflushed()), "it is protected"),
+        (lambda: set_disk_fault(engine, "d7", failed()), "no member 'd7'"),
+        (lambda: set_disk_fault(engine, "d0", bad_sectors(SIZE, 512)), "the disk fault concerns"),
+        (lambda: set_disk_fault(engine, "d1", drop_flushes()), "it is protected"),
+        (lambda: set_disk_fault(engine, "d1", early_flushes(1)), "it is protected"),
+        (lambda: set_disk_fault(engine, "d1", newest_unflushed()), "it is protected"),
+        (lambda: set_disk_fault(engine, "d1", overwrites_unflushed()), "it is protected"),
         (lambda: corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
         (lambda: swap(engine, "d0", "d0"), "two drives of one size"),
     ]
@@ -403,17 +403,17 @@ def test_what_cannot_be_is_refused(engine: Engine) -> None:
 
 
 def test_reset_makes_drives_sound(engine: Engine) -> None:
-    set_flaw(engine, "d0", failed())
+    set_disk_fault(engine, "d0", failed())
     port = engine.connect("d0")
     with pytest.raises(DriveError):
         read(port)
     engine.reset()
     assert read(port) == bytes(4096)
     assert engine.counters()[0].errors == 0
-    assert engine.drives[0].flaws is None
+    assert engine.drives[0].disk_faults is None
 
 
-flaws = st.one_of(
+disk_faults = st.one_of(
     st.just(slow(0)),
     st.builds(drop_flushes, st.none() | st.integers(1, 3)),
     st.builds(newest_unflushed, st.integers(1, 3)),
@@ -423,9 +423,9 @@ flaws = st.one_of(
 )
 
 
-@given(st.lists(flaws, max_size=4), st.integers(0, 999), st.sampled_from(list(CutPolicy)))
+@given(st.lists(disk_faults, max_size=4), st.integers(0, 999), st.sampled_from(list(CutPolicy)))
 def test_the_log_of_flawed_drives_replays_to_what_they_hold(
-    tmp_path_factory: pytest.TempPathFactory, wrong: list[Flaw], seed: int, policy: CutPolicy
+    tmp_path_factory: pytest.TempPathFactory, wrong: list[DiskFault], seed: int, policy: CutPolicy
 ) -> None:
     rng, path = Random(seed), tmp_path_factory.mktemp("log") / "log"
     engine = Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
@@ -433,7 +433,7 @@ def test_the_log_of_flawed_drives_replays_to_what_they_hold(
     port = engine.connect("d0")
     for number in range(40):
         if number % 10 == 9 and wrong:
-            set_flaw(engine, "d0", wrong.pop())
+            set_disk_fault(engine, "d0", wrong.pop())
         offset, forced = rng.randrange(16) * 4096, rng.random() < 0.2
         match rng.randrange(5):
             case 0:
@@ -457,13 +457,13 @@ def test_the_log_of_flawed_drives_replays_to_what_they_hold(
 def test_the_log_tells_of_every_harm(engine: Engine, tmp_path: Path) -> None:
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
-    for flaw in (misdirected(4096), lost_writes(1), drop_flushes(1)):
-        set_flaw(engine, "d0", flaw)
+    for disk_fault in (misdirected(4096), lost_writes(1), drop_flushes(1)):
+        set_disk_fault(engine, "d0", disk_fault)
     port.write(A, 0, False)
     port.write(A, 0, False)
     port.flush()
     corrupt(engine, "d0", 0, 512, 3)
-    clear_flaws(engine)
+    clear_disk_faults(engine)
     engine.stop_log()
     records = list(WriteLog(tmp_path / "log"))
     assert [bytes(one.data).decode() for one in records if one.kind is Kind.MARK] == [
@@ -473,7 +473,7 @@ def test_the_log_tells_of_every_harm(engine: Engine, tmp_path: Path) -> None:
         "d0: a write of 4096 bytes at 0 is lost",
         "d0: a write of 4096 bytes at 0 lands at 4096",
         "d0: 512 bytes at 0 corrupted, seed 3",
-        "d0: no flaws from now on",
+        "d0: no disk faults from now on",
     ]
     assert [(one.kind, one.offset, one.flags) for one in records if one.kind is not Kind.MARK] == [
         (Kind.WRITE, 4096, Flag(0)),
@@ -490,14 +490,17 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[EngineClient]:
 
 
 def test_harm_over_the_socket(engine: Engine, client: EngineClient) -> None:
-    for flaw in (lost_writes(2, offset=4096, length=512), slow(0), drop_flushes()):
-        client.set_flaw("d0", flaw)
+    for disk_fault in (lost_writes(2, offset=4096, length=512), slow(0), drop_flushes()):
+        client.set_disk_fault("d0", disk_fault)
     port = engine.connect("d0")
     port.write(A, 4096, False)
     port.flush()
     counters = client.counters()["d0"]
-    assert {one.kind: one.times for one in counters.struck} == {FlawKind.LOST_WRITES: 1, FlawKind.DROP_FLUSHES: 1}
-    client.clear_flaws(["d0"])
+    assert {one.kind: one.times for one in counters.struck} == {
+        DiskFaultKind.LOST_WRITES: 1,
+        DiskFaultKind.DROP_FLUSHES: 1,
+    }
+    client.clear_disk_faults(["d0"])
     port.write(A, 4096, True)
     client.corrupt("d0", 4096, 512, 1)
     assert read(port, 4096)[512:] == A[512:]
@@ -505,4 +508,4 @@ def test_harm_over_the_socket(engine: Engine, client: EngineClient) -> None:
     client.swap("d0", "d1")
     assert read(engine.connect("d1"), 4096)[512:] == A[512:]
     with pytest.raises(RigError, match="no member 'd9'"):
-        client.clear_flaws(["d9"])
+        client.clear_disk_faults(["d9"])

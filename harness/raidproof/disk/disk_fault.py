@@ -9,7 +9,7 @@ from typing import NamedTuple
 from raidproof.disk.cache import SECTOR
 
 
-class FlawKind(Enum):
+class DiskFaultKind(Enum):
     """Ways in which a drive fails."""
 
     FAILED = "failed"
@@ -34,17 +34,17 @@ class FlawKind(Enum):
     """Flushes leave out what overwrites something durable: it stays in the volatile cache."""
 
 
-PARTIAL = frozenset({FlawKind.NEWEST_UNFLUSHED, FlawKind.OVERWRITES_UNFLUSHED})
+PARTIAL = frozenset({DiskFaultKind.NEWEST_UNFLUSHED, DiskFaultKind.OVERWRITES_UNFLUSHED})
 """Flushes that cover a part of what they owe."""
 LEAST_MISDIRECTED = 4096
 """Bytes of the smallest write that is misdirected: smaller ones are metadata of md, and the array would be gone."""
 
 
 @dataclass(frozen=True)
-class Flaw:
+class DiskFault:
     """Something wrong with a drive; made by the functions below."""
 
-    kind: FlawKind
+    kind: DiskFaultKind
     offset: int = 0
     length: int | None = None
     """The bytes from ``offset`` that are concerned; None: up to the end."""
@@ -59,61 +59,61 @@ class Flaw:
     """Requests that a flush leaves out."""
 
     def touches(self, offset: int, length: int) -> bool:
-        """Whether a request concerns the bytes of this flaw."""
+        """Whether a request concerns the bytes of this disk fault."""
         return offset + length > self.offset and (self.length is None or offset < self.offset + self.length)
 
 
-def failed() -> Flaw:
+def failed() -> DiskFault:
     """Every request ends with EIO."""
-    return Flaw(FlawKind.FAILED)
+    return DiskFault(DiskFaultKind.FAILED)
 
 
-def bad_sectors(offset: int, length: int) -> Flaw:
+def bad_sectors(offset: int, length: int) -> DiskFault:
     """Reads of these bytes end with EIO until they were written."""
-    return Flaw(FlawKind.BAD_SECTORS, offset, length)
+    return DiskFault(DiskFaultKind.BAD_SECTORS, offset, length)
 
 
-def slow(ms: int) -> Flaw:
+def slow(ms: int) -> DiskFault:
     """Every request takes ``ms`` longer, of which the other drives notice nothing."""
-    return Flaw(FlawKind.SLOW, ms=ms)
+    return DiskFault(DiskFaultKind.SLOW, ms=ms)
 
 
-def drop_flushes(count: int | None = None) -> Flaw:
+def drop_flushes(count: int | None = None) -> DiskFault:
     """The next ``count`` flushes are lies, or all; a forced write (FUA) is one too."""
-    return Flaw(FlawKind.DROP_FLUSHES, count=count)
+    return DiskFault(DiskFaultKind.DROP_FLUSHES, count=count)
 
 
-def slow_flushes(ms: int) -> Flaw:
+def slow_flushes(ms: int) -> DiskFault:
     """Every flush takes ``ms`` longer, of which the other drives notice nothing."""
-    return Flaw(FlawKind.SLOW_FLUSHES, ms=ms)
+    return DiskFault(DiskFaultKind.SLOW_FLUSHES, ms=ms)
 
 
-def early_flushes(us: int) -> Flaw:
+def early_flushes(us: int) -> DiskFault:
     """Every flush is acknowledged ``us`` before it takes effect; forced writes (FUA) are honest."""
-    return Flaw(FlawKind.EARLY_FLUSHES, us=us)
+    return DiskFault(DiskFaultKind.EARLY_FLUSHES, us=us)
 
 
-def newest_unflushed(newest: int = 2) -> Flaw:
+def newest_unflushed(newest: int = 2) -> DiskFault:
     """Every flush leaves the newest writes that it owes volatile until the next one."""
-    return Flaw(FlawKind.NEWEST_UNFLUSHED, newest=newest)
+    return DiskFault(DiskFaultKind.NEWEST_UNFLUSHED, newest=newest)
 
 
-def overwrites_unflushed(*, offset: int = 0, length: int | None = None) -> Flaw:
-    """Flushes leave out writes to places among these bytes that were written, and made durable, since the flaw began.
+def overwrites_unflushed(*, offset: int = 0, length: int | None = None) -> DiskFault:
+    """Flushes leave out writes to those of these bytes that became durable since the disk fault began.
 
-    First writes are flushed. What was left out stays volatile until the flaw is gone and a flush comes.
+    First writes are flushed. What was left out stays volatile until the disk fault is gone and a flush comes.
     """
-    return Flaw(FlawKind.OVERWRITES_UNFLUSHED, offset, length)
+    return DiskFault(DiskFaultKind.OVERWRITES_UNFLUSHED, offset, length)
 
 
-def misdirected(shift: int, count: int = 1, *, offset: int = 0, length: int | None = None) -> Flaw:
+def misdirected(shift: int, count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
     """The next ``count`` writes that touch these bytes land ``shift`` bytes away, where the drive has such a place."""
-    return Flaw(FlawKind.MISDIRECTED, offset, length, count, shift)
+    return DiskFault(DiskFaultKind.MISDIRECTED, offset, length, count, shift)
 
 
-def lost_writes(count: int = 1, *, offset: int = 0, length: int | None = None) -> Flaw:
+def lost_writes(count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
     """The next ``count`` writes that touch these bytes are acknowledged and never done."""
-    return Flaw(FlawKind.LOST_WRITES, offset, length, count)
+    return DiskFault(DiskFaultKind.LOST_WRITES, offset, length, count)
 
 
 class DriveError(OSError):
@@ -124,13 +124,13 @@ class DriveError(OSError):
 
 
 class _Standing:
-    """A flaw with what is left of it."""
+    """A disk fault with what is left of it."""
 
-    def __init__(self, flaw: Flaw, size: int) -> None:
-        self.flaw = flaw
-        self.left = flaw.count
-        end = size if flaw.length is None else flaw.offset + flaw.length
-        self.bad = [(flaw.offset, end)]
+    def __init__(self, disk_fault: DiskFault, size: int) -> None:
+        self.disk_fault = disk_fault
+        self.left = disk_fault.count
+        end = size if disk_fault.length is None else disk_fault.offset + disk_fault.length
+        self.bad = [(disk_fault.offset, end)]
 
     def strikes(self) -> bool:
         """Use it up by one; False if there was nothing left."""
@@ -156,11 +156,11 @@ class Cached(NamedTuple):
     length: int
 
 
-class Flaws:
+class DiskFaults:
     """All that is wrong with one drive of ``size`` bytes, and how often each kind struck."""
 
     def __init__(self, serial: str, size: int) -> None:
-        self.struck: Counter[FlawKind] = Counter()
+        self.struck: Counter[DiskFaultKind] = Counter()
         self._serial = serial
         self._size = size
         self._standing: list[_Standing] = []
@@ -171,10 +171,10 @@ class Flaws:
         self._durable = bytearray()
         """For each sector whether it was made durable, as far as flushes that leave out overwrites need it."""
 
-    def add(self, flaw: Flaw) -> None:
+    def add(self, disk_fault: DiskFault) -> None:
         """Let something be wrong from now on."""
-        self._standing.append(_Standing(flaw, self._size))
-        if flaw.kind is FlawKind.OVERWRITES_UNFLUSHED:
+        self._standing.append(_Standing(disk_fault, self._size))
+        if disk_fault.kind is DiskFaultKind.OVERWRITES_UNFLUSHED:
             self._durable = bytearray(-(-self._size // SECTOR))
 
     def clear(self) -> None:
@@ -184,13 +184,13 @@ class Flaws:
     @property
     def errors(self) -> int:
         """Requests that ended with an error."""
-        return self.struck[FlawKind.FAILED] + self.struck[FlawKind.BAD_SECTORS]
+        return self.struck[DiskFaultKind.FAILED] + self.struck[DiskFaultKind.BAD_SECTORS]
 
     def delay_ms(self, *, flush: bool = False) -> int:
         """Return how much longer the next request takes."""
         ms = 0
-        for kind in (FlawKind.SLOW, *([FlawKind.SLOW_FLUSHES] if flush else [])):
-            more = sum(one.flaw.ms for one in self._of(kind))
+        for kind in (DiskFaultKind.SLOW, *([DiskFaultKind.SLOW_FLUSHES] if flush else [])):
+            more = sum(one.disk_fault.ms for one in self._of(kind))
             self.struck[kind] += more > 0
             ms += more
         return ms
@@ -202,9 +202,9 @@ class Flaws:
             DriveError: it fails.
         """
         self._require_alive()
-        for one in self._of(FlawKind.BAD_SECTORS):
+        for one in self._of(DiskFaultKind.BAD_SECTORS):
             if any(first < offset + length and offset < last for first, last in one.bad):
-                self.struck[FlawKind.BAD_SECTORS] += 1
+                self.struck[DiskFaultKind.BAD_SECTORS] += 1
                 raise DriveError(f"{self._serial}: unreadable sectors")
 
     def write(self, offset: int, length: int) -> int | None:
@@ -214,16 +214,16 @@ class Flaws:
             DriveError: it fails.
         """
         self._require_alive()
-        for one in self._of(FlawKind.LOST_WRITES):
-            if one.flaw.touches(offset, length) and one.strikes():
-                self.struck[FlawKind.LOST_WRITES] += 1
+        for one in self._of(DiskFaultKind.LOST_WRITES):
+            if one.disk_fault.touches(offset, length) and one.strikes():
+                self.struck[DiskFaultKind.LOST_WRITES] += 1
                 return None
         landing = offset
-        for one in self._of(FlawKind.MISDIRECTED):
-            there = offset + one.flaw.shift
+        for one in self._of(DiskFaultKind.MISDIRECTED):
+            there = offset + one.disk_fault.shift
             fits = length >= LEAST_MISDIRECTED and 0 <= there <= self._size - length
-            if fits and one.flaw.touches(offset, length) and one.strikes():
-                self.struck[FlawKind.MISDIRECTED] += 1
+            if fits and one.disk_fault.touches(offset, length) and one.strikes():
+                self.struck[DiskFaultKind.MISDIRECTED] += 1
                 landing = there
                 break
         self._remap(landing, length)
@@ -245,42 +245,42 @@ class Flaws:
             DriveError: it fails.
         """
         self._require_alive()
-        for one in self._of(FlawKind.DROP_FLUSHES):
+        for one in self._of(DiskFaultKind.DROP_FLUSHES):
             if one.strikes():
-                self.struck[FlawKind.DROP_FLUSHES] += 1
+                self.struck[DiskFaultKind.DROP_FLUSHES] += 1
                 return True
         return False
 
     def early_us(self) -> int:
         """Return how long before its effect a flush is acknowledged."""
-        us = sum(one.flaw.us for one in self._of(FlawKind.EARLY_FLUSHES))
-        self.struck[FlawKind.EARLY_FLUSHES] += us > 0
+        us = sum(one.disk_fault.us for one in self._of(DiskFaultKind.EARLY_FLUSHES))
+        self.struck[DiskFaultKind.EARLY_FLUSHES] += us > 0
         return us
 
     def taken(self, request: Cached, *, forced: bool) -> None:
         """Note a change that was acknowledged; ``forced``: it is durable already."""
         if forced:
             self._make_durable(request)
-        elif any(one.flaw.kind in PARTIAL for one in self._standing):
+        elif any(one.disk_fault.kind in PARTIAL for one in self._standing):
             self._cached.append(request)
 
     def partly(self) -> list[Cached] | None:
         """Return what a flush covers, in order; None: all that it owes."""
-        if not any(one.flaw.kind in PARTIAL for one in self._standing):
+        if not any(one.disk_fault.kind in PARTIAL for one in self._standing):
             return None
-        newest = sum(one.flaw.newest for one in self._of(FlawKind.NEWEST_UNFLUSHED))
+        newest = sum(one.disk_fault.newest for one in self._of(DiskFaultKind.NEWEST_UNFLUSHED))
         count = max(0, len(self._cached) - newest)
         owed, later = self._cached[:count], self._cached[count:]
         kept = [one for one in owed if not self._overwrites(one)]
         for one in kept:
             self._make_durable(one)
         self._cached, self._left = later, self._left + len(owed) - len(kept)
-        self.struck[FlawKind.NEWEST_UNFLUSHED] += bool(later)
-        self.struck[FlawKind.OVERWRITES_UNFLUSHED] += len(kept) < len(owed)
+        self.struck[DiskFaultKind.NEWEST_UNFLUSHED] += bool(later)
+        self.struck[DiskFaultKind.OVERWRITES_UNFLUSHED] += len(kept) < len(owed)
         return kept if self._left or later else None
 
     def _overwrites(self, request: Cached) -> bool:
-        if not any(one.flaw.touches(*request[2:]) for one in self._of(FlawKind.OVERWRITES_UNFLUSHED)):
+        if not any(one.disk_fault.touches(*request[2:]) for one in self._of(DiskFaultKind.OVERWRITES_UNFLUSHED)):
             return False
         first, last = request.offset // SECTOR, -(-(request.offset + request.length) // SECTOR)
         return self._durable.find(0, first, last) < 0
@@ -290,14 +290,14 @@ class Flaws:
             first, last = request.offset // SECTOR, -(-(request.offset + request.length) // SECTOR)
             self._durable[first:last] = b"\1" * (last - first)
 
-    def _of(self, kind: FlawKind) -> list[_Standing]:
-        return [one for one in self._standing if one.flaw.kind is kind]
+    def _of(self, kind: DiskFaultKind) -> list[_Standing]:
+        return [one for one in self._standing if one.disk_fault.kind is kind]
 
     def _remap(self, offset: int, length: int) -> None:
-        for one in self._of(FlawKind.BAD_SECTORS):
+        for one in self._of(DiskFaultKind.BAD_SECTORS):
             one.remap(offset, offset + length)
 
     def _require_alive(self) -> None:
-        if self._of(FlawKind.FAILED):
-            self.struck[FlawKind.FAILED] += 1
+        if self._of(DiskFaultKind.FAILED):
+            self.struck[DiskFaultKind.FAILED] += 1
             raise DriveError(f"{self._serial}: the drive has failed")
