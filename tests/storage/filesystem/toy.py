@@ -53,7 +53,7 @@ class ToySpec(FilesystemSpec):
         return {**super().asked(geometry), "packing": self.packing}
 
     @staticmethod
-    def commit_s(machine: Machine, options: Sequence[str]) -> float:  # noqa: ARG004
+    def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
         return 7.0
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:

@@ -194,7 +194,7 @@ class Ext4Spec(FilesystemSpec):
         return found
 
     @staticmethod
-    def commit_s(machine: Machine, options: Sequence[str]) -> float:  # noqa: ARG004
+    def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
         """Return how often the journal is committed: an option tells."""
         return commit_of(options)
 

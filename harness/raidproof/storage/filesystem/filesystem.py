@@ -62,10 +62,10 @@ def read_write_back(machine: Machine, found: Found) -> WriteBackState:
     Raises:
         RigError: a file or an option is not there.
     """
-    files = [EXPIRE, WAKE]
-    expire, wake = centiseconds("\n".join(machine.read_files(files).values()), files)
-    commit_s = FILESYSTEMS[found.type].commit_s(machine, found.options)
-    return WriteBackState(expire_s=expire, wake_s=wake, commit_s=commit_s)
+    kind = FILESYSTEMS[found.type]
+    files = [EXPIRE, WAKE, *kind.commit_files]
+    expire, wake, *own = centiseconds("\n".join(machine.read_files(files).values()), files)
+    return WriteBackState(expire_s=expire, wake_s=wake, commit_s=kind.commit_s(found.options, own))
 
 
 class Filesystem:

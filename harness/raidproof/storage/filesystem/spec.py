@@ -58,6 +58,8 @@ class FilesystemSpec(Spec):
     """A regular expression of what the kernel says when it does not know a feature of such a filesystem."""
     damage: ClassVar[str] = _NEVER
     """A regular expression of what the kernel says when it finds damage in such a filesystem, or gives it up."""
+    commit_files: ClassVar[tuple[str, ...]] = ()
+    """Files of the server's kernel that `commit_s` needs, each a number in hundredths of a second."""
     packages: ClassVar[tuple[str, ...]] = ()
     """How the names of the packages begin that its tools come from: their versions are recorded."""
 
@@ -203,10 +205,10 @@ class FilesystemSpec(Spec):
 
     @staticmethod
     @abstractmethod
-    def commit_s(machine: Machine, options: Sequence[str]) -> float:
+    def commit_s(options: Sequence[str], files: Sequence[float]) -> float:
         """Return the seconds from one commit of its log to the next, each of which flushes the disks' caches.
 
-        ``options`` are those that were found in effect.
+        ``options`` are those that were found in effect, ``files`` the seconds in each of ``commit_files``.
 
         Raises:
             RigError: it cannot be found out.

@@ -18,7 +18,6 @@ from raidproof.storage.filesystem.state import (
     FilesystemState,
     Mounted,
     Superblock,
-    centiseconds,
     few,
     state_of,
 )
@@ -73,6 +72,7 @@ class XfsSpec(FilesystemSpec):
     # In xfs_sb_validate_mount of the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
     damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
+    commit_files: ClassVar[tuple[str, ...]] = (SYNC,)
     packages: ClassVar[tuple[str, ...]] = ("xfsprogs",)
 
     type: Literal["xfs"] = "xfs"
@@ -183,9 +183,9 @@ class XfsSpec(FilesystemSpec):
         return {**super().asked(geometry), "sector_size": self.sector_size, "log_su": self.log_su}
 
     @staticmethod
-    def commit_s(machine: Machine, options: Sequence[str]) -> float:  # noqa: ARG004
+    def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
         """Return how often XFS writes its log out: a file of the kernel tells, of all of them."""
-        return centiseconds("\n".join(machine.read_files([SYNC]).values()), [SYNC])[0]
+        return files[0]
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:
         """Ask the mounted filesystem for its reverse mapping, or else xfs_db, which needs a log that is clean."""
