@@ -1,8 +1,5 @@
 """A fault is one class: it is found by its name, declares its effects, and is judged by them."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +23,7 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.crash_test import judge_crash_test
+from tests.distribution import install, python
 from tests.fault.toy import WORDS, KernelWarns
 
 TOY = Path(__file__).with_name("toy.py")
@@ -71,7 +69,7 @@ def test_a_file_with_such_a_fault_is_not_imported(tmp_path: Path) -> None:
     source = TOY.read_text()
     begin, end = source.index("    def effects("), source.index("    def inject(")
     (tmp_path / "silent.py").write_text(source[:begin] + source[end:])
-    ended = python(tmp_path, "import silent")
+    ended = python(tmp_path, "-c", "import silent")
     assert ended.returncode == 1
     assert "TypeError: silent.KernelWarns: the fault 'kernel-warns' does not declare what it does" in ended.stderr
 
@@ -154,30 +152,15 @@ def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _ru
 
 
 def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
-    (tmp_path / "toy_faults.py").write_text(TOY.read_text())
-    installed = tmp_path / "toy_faults-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-faults\nVersion: 1.0\n")
-    (installed / "entry_points.txt").write_text("[raidproof.faults]\ntoy = toy_faults\n")
+    install(tmp_path, "toy", {"toy_faults": TOY.read_text()}, {"raidproof.faults": "toy_faults"})
     program = """
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.run.crash_test import CrashTestSpec, fault_of
 fault = fault_of(CrashTestSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
 print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messages)
 """
-    ended = python(tmp_path, program)
+    ended = python(tmp_path, "-c", program)
     assert ended.stdout == "toy_faults 5 ('WARNING: .* at toy\\\\.c',)\n", ended.stderr
-
-
-def python(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(folder), *(one for one in sys.path if one)])
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 SOFT = stack_of(mount=MountSpec(recovery="soft"))

@@ -1,7 +1,6 @@
 """A kind of file system is one file, in the folder of the kinds or in a distribution of somebody else."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-import raidproof
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.units import KIB
@@ -36,6 +34,7 @@ from raidproof.storage.filesystem import (
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.kernel_log import findings
 from raidproof.workload.ledger import LedgerSpec
+from tests.distribution import install, python
 from tests.guest_files import FilesByCommands
 
 TOY = Path(__file__).with_name("toy.py")
@@ -238,11 +237,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A folder with an installed distribution that has a file system, and with a plan."""
-    shutil.copy(TOY, tmp_path / "toy_of_somebody.py")
-    about = tmp_path / "toy_of_somebody-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-of-somebody\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[raidproof.filesystems]\ntoy = toy_of_somebody\n")
+    install(tmp_path, "toy", {"toy_of_somebody": TOY.read_text()}, {"raidproof.filesystems": "toy_of_somebody"})
     (tmp_path / "plan.toml").write_text(
         '[axes]\nfilesystem = ["xfs", "toy"]\npacking = ["none", "tight"]\n\n[[workload]]\ntool = "dd"\n'
     )
@@ -250,10 +245,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def dry_run(home: Path) -> subprocess.CompletedProcess[str]:
-    package = Path(raidproof.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": f"{home}{os.pathsep}{package}", "COLUMNS": "120"}
-    command = [sys.executable, "-m", "raidproof", "run", "plan.toml", "--dry-run"]
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+    return python(home, "-m", "raidproof", "run", "plan.toml", "--dry-run")
 
 
 def test_a_plan_names_what_is_installed(installed: Path) -> None:
@@ -267,4 +259,4 @@ def test_what_is_installed_and_broken_is_named(installed: Path) -> None:
     (installed / "toy_of_somebody.py").write_text("import no_such_module\n")
     said = dry_run(installed)
     assert said.returncode != 0
-    assert "toy_of_somebody of toy-of-somebody cannot be imported" in " ".join((said.stdout + said.stderr).split())
+    assert "toy_of_somebody of toy cannot be imported" in " ".join((said.stdout + said.stderr).split())
