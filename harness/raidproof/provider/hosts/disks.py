@@ -171,7 +171,7 @@ class HostDisks:
         Raises:
             RequirementMissing: always.
         """
-        raise _unharmed(f"nobody exchanges {one} and {other}")
+        raise _unharmed(f"cannot exchange {one} and {other}")
 
     def use(self) -> Use:
         """Refuse: there is no disk engine that counts.
@@ -179,7 +179,7 @@ class HostDisks:
         Raises:
             RequirementMissing: always.
         """
-        raise RequirementMissing("hosts: no disk engine says how busy its disks and controllers have been")
+        raise RequirementMissing("hosts: no disk engine measures the utilization of disks and controllers")
 
     def describe(self) -> Description:
         """Return that nothing is served: there is no disk engine between the machine and its disks."""

@@ -132,7 +132,7 @@ def _of_device(disk: MemberDisk, facts: DiskFacts) -> Iterator[str]:
     if facts.size < SMALLEST:
         yield f"{facts.size} bytes is too small: at least {format_size(SMALLEST)}"
     if disk.size is not None and disk.size != facts.size:
-        yield f"has {format_size(facts.size)}, not the {format_size(disk.size)} that the inventory says"
+        yield f"has {format_size(facts.size)}, not the {format_size(disk.size)} of the inventory"
     if facts.unknown:
         yield f"not all of it could be found out: {', '.join(facts.unknown)}"
 
@@ -180,13 +180,13 @@ def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
             yield f"carries {signature}, and not our mark"
     if not facts.blank:
         # Encrypted or raw data has no signature, and may be valuable.
-        yield "its first or last MiB is not zero, so somebody's data may be on it: zero them if nobody needs it"
+        yield "its first or last MiB is not zero, so it may hold data: zero both if the data is not needed"
 
 
 def _of_head(facts: DiskFacts) -> Iterator[str]:
     # A log or journal of raidproof begins at byte 0. Anything else there means that another program uses the disk.
     if not facts.first_mark and not any(one.ours and one.kind != "linux_raid_member" for one in facts.signatures):
-        yield "the mark at its beginning was overwritten, and not by us: somebody else has taken the disk"
+        yield "the mark at its beginning was overwritten, and not by raidproof: another program uses the disk"
 
 
 def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ def why_unstable(path: str) -> str | None:
     if not re.fullmatch(r"[A-Za-z0-9_.:+=@#-]+", name) or name in {".", ".."}:
         return f"{path} is no name that udev makes"
     if name.startswith(OURS):
-        return f"{path} is a link that raidproof itself makes, so it says nothing of the disk"
+        return f"{path} is a link that raidproof itself makes, so it does not identify the disk"
     if re.match(r"(dm|md|lvm)-", name):
         return f"{path} names something made of disks, or what is written on one"
     return None

@@ -190,7 +190,7 @@ class IpmiSwitch:
         """Return whether the board has power. Raises as `off`."""
         said = self._request(lambda session: session.get_power()).get("powerstate")
         if said not in {"on", "off"}:
-            raise RigError(f"the BMC at {self._control.address} says of its power: {said!r}")
+            raise RigError(f"the BMC at {self._control.address} reports an unknown power state: {said!r}")
         return bool(said == "on")
 
     def _request(self, ask: Any) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class IpmiSwitch:
         except (self._ipmi.exc.PyghmiException, OSError, *_STUMBLES) as error:
             self._session = None
             raise RigError(
-                f"the BMC at {self._control.address} does not do what it is asked: {error}",
+                f"the BMC at {self._control.address} refuses a request or does not answer: {error}",
                 remedy="address, user, password and privilege are the inventory's",
             ) from error
         return answer
@@ -278,7 +278,7 @@ class RedfishSwitch:
         except (self._sushy.exceptions.SushyError, OSError) as error:
             self._found = None
             raise RigError(
-                f"{self._control.url} does not do what it is asked: {error}",
+                f"{self._control.url} refuses a request or does not answer: {error}",
                 remedy="url, user, password, system and certificate are the inventory's",
             ) from error
 
@@ -342,14 +342,14 @@ class CommandSwitch:
         self.name = f"command: {control.off[0]}"
         self.strength = f"the power is taken by a command of the user's, {control.off[0]}"
         self.cannot_prove: tuple[str, ...] = (
-            "hosts: that the user's command takes the power at once, without asking the operating system, is the "
-            "user's word",
+            "hosts: whether the user's command cuts the power at once, without involving the operating system, is not "
+            "verified",
             *(
                 ()
                 if control.cuts_disks
                 else ("hosts: the disks keep their power at a cut: what is in their volatile caches survives",)
             ),
-            *(() if control.state else ("hosts: no command tells whether the power is off",)),
+            *(() if control.state else ("hosts: no command reports whether the power is off",)),
         )
 
     def prepare(self) -> None:
@@ -429,7 +429,7 @@ class SysrqSwitch:
             ended = armed.wait(Deadline.after(RESET_S), b"b")
         except RigError:
             return  # the connection broke, or became silent
-        raise RigError(f"the machine still answers after sysrq-b: {ended.stderr.strip() or 'it said nothing'}")
+        raise RigError(f"the machine still answers after sysrq-b: {ended.stderr.strip() or 'no output'}")
 
     def on(self) -> None:
         """Do nothing: the power was not cut, and the firmware boots the machine."""
@@ -534,5 +534,5 @@ class HostPower:
         if self._asked is not None and not self._asked.passed:
             return
         if self.switch.state() is False:
-            raise RigError(f"{self._name} has no power, says its {self.switch.name}")
+            raise RigError(f"{self._name} has no power according to its {self.switch.name}")
         self._asked = Deadline.after(STATE_VALID_S)

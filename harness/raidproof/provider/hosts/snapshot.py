@@ -111,7 +111,7 @@ def settle(machine: Remote, run: str) -> None:
         daemons = ", ".join(answer["serving"]) or "nfsd"
         raise RequestError(
             f"{machine.name} is an NFS server already ({daemons}), which would have to stop for the time of the run",
-            remedy="if nobody needs it meanwhile, write stop_nfs = true into the inventory",
+            remedy="if it is not needed meanwhile, write stop_nfs = true into the inventory",
         )
     if answer["failed"]:
         raise RigError(f"{machine.name}: its own NFS server does not stop: {'; '.join(answer['failed'])}")

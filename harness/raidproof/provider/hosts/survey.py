@@ -281,7 +281,7 @@ def parse_probe(text: str) -> Probed:
     """
     lines = [line.split("\t") for line in text.splitlines()]
     if not lines or lines[-1] != ["end"]:
-        raise RigError(f"the look at the disks was cut off: {text.strip()[-200:] or 'nothing'}")
+        raise RigError(f"the output of the disk probe was cut off: {text.strip()[-200:] or 'nothing'}")
     facts: dict[str, dict[str, tuple[str, ...]]] = {}
     links, dangling, incomplete, machine_id = {}, [], [], ""
     for line in lines[:-1]:
@@ -298,7 +298,7 @@ def parse_probe(text: str) -> Probed:
                 of = facts.setdefault(number, {})
                 of[word] = (*of.get(word, ()), value)
             case _:
-                raise RigError(f"the look at the disks makes no sense: {line!r}")
+                raise RigError(f"the output of the disk probe is invalid: {line!r}")
     if not machine_id:
         incomplete.append("/etc/machine-id")
     return Probed(

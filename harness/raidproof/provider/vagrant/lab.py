@@ -166,7 +166,7 @@ class Vagrants(Provider):
         said.append(f"vagrant up took {self._up_s:.0f} s for all machines")
         said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
         said += [
-            f"{name}: its kernel says nothing on the serial console, so its complaints after a crash are not seen"
+            f"{name}: its kernel prints nothing on the serial console, so its errors after a crash are not seen"
             for name, one in self._fitted.items()
             if one.silent
         ]

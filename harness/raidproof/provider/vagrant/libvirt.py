@@ -198,7 +198,7 @@ class Libvirt:
         log = self.directory / "lv/var-log-libvirt/qemu" / f"{domain}.log"
         said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         words = [line for line in said if "qemu-system" in line and "error" in line.lower()] or said[-1:]
-        return words[-1] if words else "it said nothing"
+        return words[-1] if words else "no output"
 
 
 def pool_volume(box: str, image: Path, disk: str, version: str = "0") -> str:
