@@ -28,7 +28,7 @@ def cause_of_death(console: str) -> str:
     """Return the console line with the likely cause of the kernel's end: the first error, or the last line."""
     lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
     fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
-    return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))
+    return next(fatal, next((line for line in reversed(lines) if line), "no output"))
 
 
 @dataclass(frozen=True)
