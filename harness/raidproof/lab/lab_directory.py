@@ -131,7 +131,7 @@ def labs_directory() -> Path:
         )
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.lstat().st_uid != os.getuid():
-        raise RigError(f"{path} belongs to somebody else", remedy="set TMPDIR to a directory of your own")
+        raise RigError(f"{path} belongs to another user", remedy="set TMPDIR to a directory of your own")
     return path
 
 
@@ -251,7 +251,7 @@ def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
     if entry is None:
         if not lab.path.exists():
             return  # its harness has removed it meanwhile
-        yield f"removed lab {lab.name}: whoever began to make it was killed"
+        yield f"removed lab {lab.name}: the process that was making it was killed"
     elif not entry.running:
         ended = entry.keeper is not None and entry.keeper.kill()
         yield f"{'ended and ' * ended}removed lab {lab.name}: {_why(entry)}"
