@@ -61,7 +61,7 @@ def software_of(machine: Machine) -> Software:
     """
     completed = machine.run(["sh", "-s"], stdin=_QUERY)
     if not completed.ok:
-        raise RigError(f"{machine.name}: cannot tell its software: {completed.stderr.strip()[-300:]}")
+        raise RigError(f"{machine.name}: cannot list its software: {completed.stderr.strip()[-300:]}")
     return parse_software(completed.stdout)
 
 
@@ -93,8 +93,8 @@ def compile_library(source: Path, library: Path) -> None:
 def libraries() -> list[Path]:
     """Return the libraries to preload into every kernel of the catalogue.
 
-    They prevent lost interrupts and alarms, keep the network working when memory is short, and let disks accept
-    requests to write zeroes.
+    They prevent lost interrupts and alarms, keep the network working when memory is short, and let disks write
+    the page of zeroes.
     """
     return [_compiled("epoll"), _compiled("memory"), _compiled("receive"), _compiled("alarm")]
 

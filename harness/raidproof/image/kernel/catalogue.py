@@ -171,4 +171,4 @@ def last_words(console: str) -> str:
     """Return the console line with the likely reason of the end: the panic, or else the last line."""
     lines = [line.strip() for line in console.splitlines() if line.strip()]
     told = [line for line in lines if "panic" in line.lower() or "failed" in line]
-    return (told or lines or ["it said nothing"])[-1]
+    return (told or lines or ["no output"])[-1]
