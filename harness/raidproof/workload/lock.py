@@ -141,7 +141,7 @@ def lock_holder(client: Machine, ear: AckListener) -> Iterator[LockHolder]:
         try:
             connection, _ = listener.accept()
         except TimeoutError as error:
-            said = command.wait(Deadline.after(1)).stderr if command.ended else "it said nothing"
+            said = command.wait(Deadline.after(1)).stderr if command.ended else "no output"
             raise RigError(f"{client.name}: the lock agent did not start: {said}") from error
     with connection:
         yield LockHolder(client, connection)

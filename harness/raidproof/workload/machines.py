@@ -91,7 +91,7 @@ def require_ended_well(ended: Completed, tool: str) -> str:
     if ended.ok:
         return ended.stdout
     said = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2][-300:]
-    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'it said nothing'}")
+    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'no output'}")
 
 
 def own_directory(machine: Machine, root: str, tool: str) -> str:

@@ -137,7 +137,7 @@ class Regime(State):
 def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = False) -> Regime:
     """Return the cache nearest to the application that holds all data that a workload reads, or all that it writes."""
     if work.working_set is None:
-        return Regime(cache=None, reason="nobody knows before how much it touches", accepted=True)
+        return Regime(cache=None, reason="the working set is not known in advance", accepted=True)
     on_all = work.working_set * (route.machines if work.everywhere else 1)
     # The client cache holds the working set of one client; all behind the network holds that of all clients.
     sizes: dict[Cache, tuple[int, int]] = {

@@ -79,7 +79,7 @@ def parse_fstests(name: str, ended: Completed) -> SuiteOutcome:
     ran = [test for test in lists["Ran"] if test not in {*not_run, *bad}]
     return joined(
         [
-            *(passed(test) if test in said else unknown(test, "no line tells of it") for test in ran),
+            *(passed(test) if test in said else unknown(test, "no line about it in the output") for test in ran),
             *(failed(test, _reason(said.get(test, ""))) for test in bad),
             *(skipped(test, _reason(said.get(test, ""))) for test in not_run),
         ]

@@ -67,7 +67,7 @@ def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
 def tail(text: str, length: int = 300) -> str:
     """Return the last ``length`` characters of a tool's output, on one line."""
     words = " ".join(text.split())
-    return words[-length:] or "it said nothing"
+    return words[-length:] or "no output"
 
 
 class SuitePlace(State):
