@@ -53,5 +53,5 @@ def test_a_machine_that_fails_at_it_is_named() -> None:
     machine: Any = Mock()
     machine.name = "server"
     machine.run.return_value = Completed(("sh",), 127, "", "sh: not found", "server")
-    with pytest.raises(RigError, match="server: cannot tell its software: sh: not found"):
+    with pytest.raises(RigError, match="server: cannot list its software: sh: not found"):
         software_of(machine)

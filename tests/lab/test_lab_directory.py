@@ -125,5 +125,5 @@ def test_a_path_too_long_for_sockets_is_refused(temporary: Path, monkeypatch: py
 def test_a_folder_that_is_a_link_is_not_used(temporary: Path) -> None:
     (temporary / "elsewhere").mkdir()
     (temporary / f"raidproof-{os.getuid()}").symlink_to(temporary / "elsewhere")
-    with pytest.raises(RigError, match="somebody else"):
+    with pytest.raises(RigError, match="another user"):
         LabDirectory.create()

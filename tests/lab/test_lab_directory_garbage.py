@@ -111,7 +111,7 @@ def test_a_kept_lab_that_has_ended_is_removed(keeper: subprocess.Popen[bytes]) -
 def test_a_lab_whose_maker_did_not_get_far(temporary: Path) -> None:
     lab = LabDirectory.create()
     (lab.path / ENTRY).unlink()
-    assert list(collect()) == [f"removed lab {lab.name}: whoever began to make it was killed"]
+    assert list(collect()) == [f"removed lab {lab.name}: the process that was making it was killed"]
 
 
 def test_a_lab_of_another_version_is_left_alone() -> None:
@@ -157,4 +157,4 @@ def test_the_command_says_each_thing_or_that_there_was_none(capsys: pytest.Captu
     gc()
     gc()
     said = capsys.readouterr().out.splitlines()
-    assert said == [f"removed lab {lab.name}: whoever began to make it was killed", "nothing to do"]
+    assert said == [f"removed lab {lab.name}: the process that was making it was killed", "nothing to do"]

@@ -77,7 +77,7 @@ def test_no_room_for_memory_is_said_before_a_kernel_dies_of_it(tmp_path: Path) -
             "Kernel panic - not syncing: Fatal exception",
         ),
         ("/lab/linux: cannot execute\n\n", "/lab/linux: cannot execute"),
-        ("", "it said nothing"),
+        ("", "no output"),
     ],
 )
 def test_what_a_kernel_died_of(console: str, cause: str) -> None:

@@ -102,7 +102,7 @@ def test_the_reason_says_what_fits_into_what() -> None:
 def test_what_nobody_knows_is_not_refused() -> None:
     found = regime_of(replace(AGAIN, working_set=None), LAB, NFS)
     assert (found.cache, found.accepted) == (None, True)
-    assert "nobody knows" in found.reason
+    assert "not known in advance" in found.reason
 
 
 SIZES = st.integers(0, 4 * GIB)

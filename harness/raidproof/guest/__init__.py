@@ -1,1 +1,1 @@
-"""Programs that run in a machine: standard library only, Python 3.9 or newer, each in a file of its own."""
+"""Programs that run inside a machine: one file each, standard library only, Python 3.9 or newer."""

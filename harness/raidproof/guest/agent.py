@@ -1,27 +1,28 @@
-"""Carries out requests in a machine: runs commands, reads and writes files, over standard input and output.
+"""Agent in a machine: runs commands, reads and writes files, as requests on its standard input demand.
 
-Its source arrives on standard input (see ``START``), so nothing is written to a disk. Between requests it waits in
-one ``read``. It ends when its input ends; commands that still run then go on, as after the end of an SSH session.
-Standard library only, Python 3.9 or newer.
+The source of the agent arrives on standard input (see ``START``), so nothing is written to a disk. Between requests
+the agent blocks in one ``read``. The agent ends when its input ends; commands that still run then continue, as they do
+after an SSH session ends. Standard library only, Python 3.9 or newer.
 
-A frame, either way, is a head of two lengths (4 bytes each, network order), a JSON object, and a payload:
+A frame, in either direction, is a head of two lengths (4 bytes each, network order), a JSON object, and a payload:
 
-* ``{"id": 1, "steps": [STEP, ...]}``: carry out the steps in their order, up to the first that fails. The payload is
-  what they are given, one after the other. The answer is ``{"id": 1, "done": [RESULT, ...]}``; its payload is what
-  they have found, one after the other.
+* ``{"id": 1, "steps": [STEP, ...]}``: carry out the steps in order, up to the first that fails. The payload is the
+  concatenated input of the steps. The answer is ``{"id": 1, "done": [RESULT, ...]}``; its payload is the concatenated
+  output of the steps.
 * ``{"id": 1, "feed": true}``: the payload is input for the command; ``{"id": 1, "close": true}``: its input ends;
   ``{"id": 1, "kill": true}``: kill the command with its process group, and take no further step.
 
-Requests are carried out side by side, each in a thread of its own. The steps, and their results:
+The agent carries out requests concurrently, each in a thread. The steps and their results:
 
-* ``{"run": [WORD, ...], "given": BYTES}`` gives ``{"status": N, "found": [OUTPUT BYTES, ERROR BYTES]}``. The status
-  is that of the process, or minus the signal that ended it; any but 0 is a failure. Without ``given``, the command's
-  input is fed, and ``{"id": 1, "began": PID}`` is sent when it runs. Of much output, what comes first is sent ahead
-  in ``{"id": 1, "more": 0}`` (output) and ``{"id": 1, "more": 1}`` (errors) frames, and not counted in the result.
-* ``{"read": [PATH, ...]}`` gives ``{"found": [BYTES or ERROR TEXT, ...]}``. It cannot fail.
-* ``{"write": [[PATH, BYTES], ...], "given": BYTES}`` gives ``{"errors": [ERROR TEXT or null, ...]}``. Each file is
-  written, whatever became of those before; any error is a failure.
-* ``{"resolve": [PATH, ...]}`` gives ``{"paths": [PATH, ...]}``, without symbolic links; null where nothing is.
+* ``{"run": [WORD, ...], "given": BYTES}`` gives ``{"status": N, "found": [OUTPUT BYTES, ERROR BYTES]}``. The status is
+  the exit status of the process, or minus the signal that ended it; any status but 0 is a failure. Without ``given``,
+  ``feed`` frames bring the input of the command, and the agent sends ``{"id": 1, "began": PID}`` when the command
+  runs. If the output is large, the agent sends its beginning ahead in ``{"id": 1, "more": 0}`` (output) and ``{"id":
+  1, "more": 1}`` (errors) frames, which the byte counts of the result do not include.
+* ``{"read": [PATH, ...]}`` gives ``{"found": [BYTES or ERROR TEXT, ...]}``. This step cannot fail.
+* ``{"write": [[PATH, BYTES], ...], "given": BYTES}`` gives ``{"errors": [ERROR TEXT or null, ...]}``. The agent writes
+  every file, even if an earlier one failed; any error is a failure.
+* ``{"resolve": [PATH, ...]}`` gives ``{"paths": [PATH, ...]}``, without symbolic links; null where no file exists.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Frames:
         self._rest = bytearray()
 
     def add(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """Take more of the stream, and return object and payload of each frame that is whole now."""
+        """Add bytes of the stream; return object and payload of each frame that is now complete."""
         self._rest += data
         whole = []
         while len(self._rest) >= HEAD.size:
@@ -76,26 +77,26 @@ class Frames:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it: a write may do less than it was given."""
+    """Write all of the data: write(2) may write less than requested."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def encoded(word: str) -> bytes:
-    """Return a word as bytes, whatever the locale is."""
+    """Return a word as UTF-8 bytes, independent of the locale."""
     return word.encode("utf-8", "surrogateescape")
 
 
 def environment() -> dict[bytes, bytes]:
-    """Return the environment as this program got it: Python itself adds LC_CTYPE where there is no locale."""
+    """Return the environment that this program received: Python itself adds LC_CTYPE if no locale is set."""
     with open("/proc/self/environ", "rb") as file:
         pairs = [line.partition(b"=") for line in file.read().split(b"\0") if b"=" in line]
     return {name: value for name, _, value in pairs}
 
 
 def read_file(path: str) -> bytes | str:
-    """Return a file's content, or why it cannot be read."""
+    """Return the content of a file, or the reason why it cannot be read."""
     try:
         with open(encoded(path), "rb", buffering=0) as file:
             parts = []
@@ -107,7 +108,7 @@ def read_file(path: str) -> bytes | str:
 
 
 def write_file(path: str, content: bytes) -> str | None:
-    """Write a file, in one write: files of /proc and /sys take a value whole. Return what went wrong."""
+    """Write a file in one write(2), as /proc and /sys require; return the error, or None."""
     try:
         with open(encoded(path), "wb", buffering=0) as file:
             write_all(file.fileno(), content)
@@ -117,16 +118,16 @@ def write_file(path: str, content: bytes) -> str | None:
 
 
 def resolve(path: str) -> str | None:
-    """Return the path without symbolic links; None if nothing is there."""
+    """Return the path without symbolic links; None if no file exists there."""
     real = os.path.realpath(encoded(path))
     return real.decode("utf-8", "surrogateescape") if os.path.lexists(real) else None
 
 
 class Process:
-    """A command that runs, in a session of its own."""
+    """A running command, in its own session."""
 
     def __init__(self, words: list[str], given: bytes | None, surroundings: dict[bytes, bytes]) -> None:
-        """Start it. Without ``given``, `feed` says what its input is."""
+        """Start the command. Without ``given``, `feed` supplies its input."""
         self._lock = _thread.allocate_lock()
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.out, out = os.pipe()
@@ -149,24 +150,24 @@ class Process:
             _thread.start_new_thread(self._pass_on, (sink,))
 
     def feed(self, data: bytes | None) -> None:
-        """Give it input; None ends it."""
+        """Give the command input; None ends its input."""
         self._input.put(data)
 
     def _pass_on(self, sink: int) -> None:
-        with suppress(OSError):  # it closed its input without reading the rest
+        with suppress(OSError):  # the command closed its input without reading the rest
             while (data := self._input.get()) is not None:
                 write_all(sink, data)
         os.close(sink)
 
     def kill(self) -> None:
-        """Kill it and what it has started."""
+        """Kill the command and its process group."""
         with self._lock:
             if not self._reaped:
-                with suppress(OSError):  # it has ended just now
+                with suppress(OSError):  # it has just ended
                     os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait for its end; return its exit status, or minus the signal that ended it."""
+        """Wait until the command ends; return its exit status, or minus the signal that ended it."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
             self._reaped = True
@@ -176,13 +177,13 @@ class Process:
 
 
 def spawn(words: list[str], streams: tuple[int, int, int], surroundings: dict[bytes, bytes]) -> int:
-    """Start a command without a fork, and return its process. What is no program is the shell's to judge."""
+    """Start a command without fork(2); return its process id. The shell handles what is not an executable."""
     argv = [encoded(word) for word in words]
     options: dict[str, Any] = {
         "file_actions": [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)],
         "setsid": True,
         "setsigmask": (),
-        # Python ignores them.
+        # Python ignores these signals.
         "setsigdef": (signal.SIGPIPE, signal.SIGXFSZ),
     }
     try:
@@ -193,7 +194,7 @@ def spawn(words: list[str], streams: tuple[int, int, int], surroundings: dict[by
 
 
 class Request:
-    """Steps that are carried out."""
+    """One request: a list of steps, carried out in order."""
 
     def __init__(self, agent: Agent, number: int, steps: list[dict[str, Any]], payload: bytes) -> None:
         self._agent = agent
@@ -206,7 +207,7 @@ class Request:
         self._early: list[bytes | None] = []
 
     def feed(self, data: bytes | None) -> None:
-        """Give its command input; None ends it."""
+        """Give the request's command input; None ends its input."""
         with self._lock:
             if self._process is None:
                 self._early.append(data)
@@ -214,14 +215,14 @@ class Request:
                 self._process.feed(data)
 
     def kill(self) -> None:
-        """Kill its command, and let no other step follow."""
+        """Kill the request's command, and take no further step."""
         with self._lock:
             self._killed = True
             if self._process is not None:
                 self._process.kill()
 
     def carry_out(self) -> None:
-        """Take its steps and answer."""
+        """Carry out the steps and send the answer."""
         done: list[dict[str, Any]] = []
         found: list[bytes] = []
         said: dict[str, Any] = {"id": self._number, "done": done}
@@ -285,7 +286,7 @@ class Request:
 
 
 class Agent:
-    """Takes requests from one descriptor and answers on another."""
+    """Reads requests from one descriptor and answers on another."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
@@ -299,11 +300,11 @@ class Agent:
             write_all(self._sink, frame(said, payload))
 
     def forget(self, number: int) -> None:
-        """Note that a request is being answered."""
+        """Remove a request that is being answered."""
         self._requests.pop(number, None)
 
     def serve(self) -> None:
-        """Take requests until there are no more."""
+        """Carry out requests until the input ends."""
         self.say({"id": 0, "ready": os.getpid()})
         frames = Frames()
         while data := os.read(self._source, CHUNK):
@@ -316,7 +317,7 @@ class Agent:
             self._requests[number] = request = Request(self, number, said["steps"], payload)
             _thread.start_new_thread(request.carry_out, ())
         elif (known := self._requests.get(number)) is None:
-            return  # it has been answered meanwhile
+            return  # the agent has answered this request meanwhile
         elif "kill" in said:
             known.kill()
         else:

@@ -1,14 +1,14 @@
 # A minimal Python, where each import costs: no pathlib, no subprocess.
-"""The checker's hand in a machine: brings the array online, mounts it, reads the ledger, and takes all down again.
+"""Agent of the checker in a machine: assembles the array, mounts, reads the ledger, and takes all down again.
 
-If asked it reads the ledger a second time, through the machine's own nfsd, which serves whatever is mounted.
+On request the agent reads the ledger a second time, through the nfsd of the machine, which serves what is mounted.
 
-The file is copied into machines and runs there alone, beside the ledger's agent, on a minimal Python: standard library
-only. Run as ``check_agent.py ORDERS``. It connects to the harness, takes a line of JSON for each request (a verb and
-its words), and answers with lines: one with ``stage`` as each stage begins, which the harness stamps, and last one
-with ``answer``. So a machine that hangs has said in what.
+The harness copies this file into machines, beside the ledger's agent. It runs there on a minimal Python: standard
+library only. Run as ``check_agent.py ORDERS``. The agent connects to the harness, reads one line of JSON per request
+(a verb and its arguments), and answers with lines of JSON: one with ``stage`` as each stage begins, which the harness
+stamps, and a last one with ``answer``. If the machine hangs, the last ``stage`` line names the stage that hangs.
 
-In the guest a process start costs 7 to 20 ms and a system call 20 us: no more of them than there must be.
+In the guest a process start costs 7 to 20 ms and a system call 20 us: use as few as possible.
 """
 
 import json
@@ -23,16 +23,16 @@ from typing import Any
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 SAME, DIFFERENT = "same", "different"
 NFSD = "nfsd"
-"""The word after ``check`` that asks for nfsd, too."""
+"""Argument of ``check`` that requests a read through nfsd, too."""
 FSCK = "fsck"
-"""The word after ``check`` that asks for the file system's own checker, too."""
+"""Argument of ``check`` that requests the file system's own checker, too."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
-"""What nfsd knows of exports, and of the files in them; the second one's files are closed with it."""
+"""Flush files of nfsd's cache of exports, and its cache of file handles; the latter also closes its open files."""
 SECOND_NS = 1_000_000_000
 LONGEST = 4000
-"""Characters of a command's output that are passed on: half of them are its beginning, half its end."""
+"""Most characters of a command's output that are passed on: half from its beginning, half from its end."""
 
 Run = Callable[[list[str]], tuple[int, str]]
 Begun = Callable[[str], None]
@@ -41,7 +41,7 @@ Forget = Callable[[], None]
 
 
 class Runner:
-    """Runs commands by vfork, with their output in a file that stays open: read only if something is in it."""
+    """Runs commands by vfork(2); their output goes to a memory file that stays open, and is read only if not empty."""
 
     def __init__(self, path: str = PATH) -> None:
         self._folders = path.split(":")
@@ -49,12 +49,12 @@ class Runner:
         self._environment = {"PATH": path, "LC_ALL": "C"}
         self._output = os.memfd_create("output")
         null = os.open("/dev/null", os.O_RDONLY)
-        # Appending, as two programs may share it.
+        # In append mode, because two programs may share the file.
         writer = os.open(f"/proc/self/fd/{self._output}", os.O_WRONLY | os.O_APPEND)
         self._files = [(os.POSIX_SPAWN_DUP2, null, 0), *((os.POSIX_SPAWN_DUP2, writer, fd) for fd in (1, 2))]
 
     def run(self, argv: list[str]) -> tuple[int, str]:
-        """Return a command's status (negative: the signal that ended it) and the end of what it said."""
+        """Return a command's status (negative: the signal that ended it), and its output, shortened to `LONGEST`."""
         try:
             pid = os.posix_spawn(self._program(argv[0]), argv, self._environment, file_actions=self._files)
         except OSError as error:
@@ -78,7 +78,7 @@ class Runner:
 
 
 class CheckAgent:
-    """What is done on one state, stage by stage."""
+    """The stages of one crash state check."""
 
     def __init__(self, orders: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
         self.orders = orders
@@ -88,17 +88,17 @@ class CheckAgent:
         self.forget = forget
         self.mounted = False
         self.left = ""
-        """What could not be taken down so far."""
+        """Reason why something is still mounted or assembled; empty if nothing is."""
 
     def check(self, *also: str) -> dict[str, Any]:
-        """Go through all stages, and back to a machine on which nothing is mounted and no array runs."""
+        """Go through all stages, then unmount everything and stop the arrays."""
         answer = self.up()
         if NFSD in also and answer["end"] == READ:
             answer.update(self.through_nfsd(answer["found"]))
         return {**answer, **self.down(*also)}
 
     def up(self) -> dict[str, Any]:
-        """Assemble, mount and read the ledger, as far as it goes."""
+        """Assemble, mount and read the ledger, up to the first stage that fails."""
         self.begun("assemble")
         for device, argv in self.orders["assemble"]:
             if problem := self._try(argv):
@@ -114,12 +114,12 @@ class CheckAgent:
         return {"end": READ, "said": "", "found": self.scan(self.orders["ledger"]), **seen}
 
     def look(self, root: str) -> dict[str, Any]:
-        """Read the ledger below another folder."""
+        """Read the ledger below another directory."""
         self.begun("look")
         return {"found": self.scan({**self.orders["ledger"], "root": root})}
 
     def through_nfsd(self, direct: dict[str, Any]) -> dict[str, Any]:
-        """Mount what is mounted once more, by NFS, read the ledger there too, and compare."""
+        """Mount the file system once more, by NFS, read the ledger there too, and compare."""
         orders = self.orders["nfsd"]
         self.begun("nfsd")
         problem = next(filter(None, map(self._try, orders["mount"])), "")
@@ -135,7 +135,10 @@ class CheckAgent:
         return {"through_nfsd": SAME}
 
     def down(self, *also: str) -> dict[str, Any]:
-        """Unmount and stop, and say what is left if it cannot be done; in between the file system may be checked."""
+        """Unmount and stop the arrays; return what is left if this fails.
+
+        In between, check the file system on request.
+        """
         left, self.left = self.left, ""
         answer: dict[str, Any] = {}
         if self.mounted:
@@ -146,7 +149,7 @@ class CheckAgent:
                 self.begun("fsck")
                 answer["fsck"] = self.run(self.orders["fsck"])
         self.begun("stop")
-        # What did not assemble may be there in part, and what is not there needs no stop.
+        # An array that was not assembled may exist in part; an array that does not exist needs no stop.
         if problem := self._try(self.orders["stop"]):
             left = left or (problem if remains(self.orders) else "")
         return {**answer, "left": left}
@@ -154,7 +157,7 @@ class CheckAgent:
     def _unmount(self) -> str:
         problem = self._try(self.orders["unmount"])
         if problem and "nfsd" in self.orders:
-            # Whoever was still at work when nfsd was to forget has let go by now.
+            # Requests that still ran when nfsd was flushed have ended by now.
             self.forget()
             problem = self._try(self.orders["unmount"])
         return problem
@@ -165,15 +168,16 @@ class CheckAgent:
 
 
 def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
-    """Return the workers whose files were seen in two ways."""
+    """Return the workers whose files read differently directly and through nfsd."""
     return sorted(key for key in direct if direct[key] != seen.get(key))
 
 
 def forget(flushes: Sequence[str] = FLUSHES) -> None:
-    """Have nfsd let go of what it has served: as long as it knows an export, the file system cannot be unmounted.
+    """Flush the caches of nfsd: while nfsd caches an export, the file system cannot be unmounted.
 
-    Its caches count in whole seconds: of two flushes within one the second cleans nothing, neither now nor later
-    (write_flush and cache_clean in net/sunrpc/cache.c). So the second in which the last one was is waited out.
+    nfsd's caches count in whole seconds: of two flushes within one second the second has no effect, neither now nor
+    later (write_flush and cache_clean in net/sunrpc/cache.c). So this waits until the second of the last flush has
+    passed.
     """
     clock = os.memfd_create("clock")
     try:
@@ -189,17 +193,17 @@ def forget(flushes: Sequence[str] = FLUSHES) -> None:
 
 
 def kernel_ns(clock: int) -> int:
-    """Return the time by which the kernel counts seconds, by touching a file: time() is up to a tick ahead of it."""
+    """Return the time in ns by which the kernel counts seconds, by touching a file: time() is up to one tick ahead."""
     os.utime(clock)
     return os.fstat(clock).st_mtime_ns
 
 
 def freeze(path: str) -> None:
-    """Let no resync begin: it would change what is looked at while it is looked at, and take the disks' time."""
+    """Prevent a resync: it would change the array during the check, and occupy the disks."""
     try:
         fd = os.open(path, os.O_WRONLY)
     except OSError:
-        return  # RAID0 has none
+        return  # RAID0 has no resync
     try:
         os.write(fd, b"frozen")
     except OSError:
@@ -209,7 +213,7 @@ def freeze(path: str) -> None:
 
 
 def degraded(device: str) -> int:
-    """Return how many members an array goes on without; 0 for one without redundancy, which has no such file."""
+    """Return the number of missing members of an array; 0 for a level without redundancy, which has no such file."""
     try:
         with open(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/degraded") as file:
             return int(file.read())
@@ -218,12 +222,12 @@ def degraded(device: str) -> int:
 
 
 def remains(orders: dict[str, Any]) -> bool:
-    """Return whether an array is still assembled, or a part of it."""
+    """Return whether an array is still assembled, even in part."""
     return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in orders["assemble"])
 
 
 def state_of(name: str) -> str:
-    """Return the state of an md device; nothing if there is none."""
+    """Return md/array_state of an md device; empty if the device does not exist."""
     try:
         with open(f"{BLOCK_DEVICES}/{name}/md/array_state") as file:
             return file.read().strip()
@@ -232,7 +236,7 @@ def state_of(name: str) -> str:
 
 
 def serve(orders: dict[str, Any], scan: Scan) -> None:
-    """Answer the harness until it hangs up."""
+    """Answer requests of the harness until it closes the connection."""
     for path, target in orders["links"]:
         os.symlink(target, path)
     for path, value in orders["parameters"]:

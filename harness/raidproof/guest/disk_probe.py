@@ -1,9 +1,10 @@
 # A minimal Python, where each import costs: no pathlib.
-"""Looks at disks on the machine that has them, and changes nothing: it opens nothing for writing.
+"""Inspects disks of a machine; read-only: it opens nothing for writing.
 
-The file is sent to the machine and runs there alone, on a minimal Python, as root: ``python3 - PATH...``. It prints
-lines of words divided by tabs: ``machine ID``; ``link PATH NUMBER`` or ``dangling PATH`` for each path that exists;
-then of each block device behind them a line for each fact, as ``mount 8:16 /srv``; and ``end`` as the last line.
+The harness sends this file to the machine, where it runs on a minimal Python, as root: ``python3 - PATH...``. It
+prints lines of words separated by tabs: ``machine ID``; ``link PATH NUMBER`` or ``dangling PATH`` for each path that
+exists; then, for each block device behind these paths, a line for each fact, as ``mount 8:16 /srv``; and ``end`` as
+the last line.
 """
 
 import os
@@ -12,11 +13,11 @@ import sys
 from collections.abc import Iterator
 
 GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
-"""Whatever else goes wrong ends the program: what cannot be read is not the same as what is not there."""
+"""Errors that mean "does not exist". Any other error ends the program: unreadable is not the same as missing."""
 SPAN = 1 << 20
-"""Bytes at either end that must be zero on a disk that is blank."""
+"""Bytes at each end that must be zero on a blank disk."""
 MARK = 4096
-"""Bytes of a mark, which is nobody's data."""
+"""Size of a mark in bytes; a mark is never user data."""
 MAGIC = b"raidproof mark "
 
 
@@ -26,7 +27,7 @@ def say(*words: object) -> None:
 
 
 def content(path: str) -> str:
-    """Return a small file of the kernel's; nothing if it is not there."""
+    """Return the content of a small kernel file; empty if it does not exist."""
     try:
         with open(path, errors="replace") as file:
             return file.read().strip()
@@ -35,7 +36,7 @@ def content(path: str) -> str:
 
 
 def told(path: str) -> str:
-    """Return what a device tells of itself; nothing if it does not."""
+    """Return an attribute that a device reports; empty if it does not report one."""
     try:
         return content(path)
     except OSError:
@@ -43,7 +44,7 @@ def told(path: str) -> str:
 
 
 def listed(directory: str) -> list[str]:
-    """Return what is in a directory; nothing if there is none."""
+    """Return the names in a directory; empty if it does not exist."""
     try:
         return sorted(os.listdir(directory))
     except GONE:
@@ -51,7 +52,7 @@ def listed(directory: str) -> list[str]:
 
 
 def number_of(path: str) -> str:
-    """Return the number of the block device behind a path; nothing if there is none."""
+    """Return the number (major:minor) of the block device behind a path; empty if it is not a block device."""
     try:
         found = os.stat(path)
     except GONE:
@@ -60,7 +61,7 @@ def number_of(path: str) -> str:
 
 
 def target(path: str) -> str:
-    """Return what a link says; nothing if it is not there."""
+    """Return the target of a symbolic link; empty if it does not exist."""
     try:
         return os.readlink(path)
     except GONE:
@@ -68,7 +69,7 @@ def target(path: str) -> str:
 
 
 def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
-    """Return the names, by number, of a device, of its partitions, and of all that is made of them."""
+    """Return the names, by number, of a device, of its partitions, and of all devices that are stacked on them."""
     found: dict[str, str] = {}
     waiting = [number]
     while waiting:
@@ -85,7 +86,7 @@ def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
 
 
 def loops() -> dict[str, list[str]]:
-    """Return the loop devices that stand on block devices, which do not say so in ``holders``."""
+    """Return the loop devices on block devices, by device number: ``holders`` in sysfs does not list them."""
     found: dict[str, list[str]] = {}
     for name in listed("/sys/block"):
         behind = content(f"/sys/block/{name}/loop/backing_file")
@@ -95,45 +96,45 @@ def loops() -> dict[str, list[str]]:
 
 
 def unescaped(word: str) -> str:
-    """Return a path as the kernel's tables have it, without its octal escapes."""
+    """Return a path from a kernel table without its octal escapes."""
     for escape, character in (("\\040", " "), ("\\011", " "), ("\\012", " "), ("\\134", "\\")):
         word = word.replace(escape, character)
     return word
 
 
 def mounts() -> Iterator[tuple[str, str]]:
-    """Yield number and directory of every mount, as this process and as PID 1 see them."""
+    """Yield device number and directory of every mount, as this process and as PID 1 see them."""
     for line in f"{content('/proc/self/mountinfo')}\n{content('/proc/1/mountinfo')}".splitlines():
         before, _, after = line.partition(" - ")
         words, behind = before.split(" "), after.split(" ")
         yield words[2], unescaped(words[4])
-        # btrfs and overlays have numbers of their own: the source tells.
+        # btrfs and overlayfs have anonymous device numbers: use the mount source, too.
         if len(behind) > 1 and behind[1].startswith("/"):
             yield number_of(unescaped(behind[1])), unescaped(words[4])
 
 
 def swaps() -> Iterator[tuple[str, str]]:
-    """Yield number and path of all that is swapped to."""
+    """Yield device number and path of every swap device."""
     for line in content("/proc/swaps").splitlines()[1:]:
         path = unescaped(line.split()[0])
         yield number_of(path), path
 
 
 def openers() -> Iterator[tuple[str, str]]:
-    """Yield number and process of every block device that a process has open."""
+    """Yield device number and process of every block device that a process has open."""
     for process in listed("/proc"):
         if not process.isdecimal() or int(process) == os.getpid():
             continue
         for descriptor in listed(f"/proc/{process}/fd"):
             path = f"/proc/{process}/fd/{descriptor}"
-            # Sockets and pipes have no path; what hangs here, as a file of a dead server, meets the caller's deadline.
+            # Sockets and pipes have no path. A file that hangs, as on a dead NFS server, meets the caller's deadline.
             if target(path).startswith("/") and (number := number_of(path)):
                 yield number, f"{content(f'/proc/{process}/comm')} ({process})"
 
 
 def look(number: str, size: int) -> None:
-    """Say whether the kernel gives a device exclusively, and what its ends carry."""
-    # By number, in a directory where nobody can have put another device meanwhile.
+    """Print whether the kernel grants exclusive access to a device, and what its first and last bytes contain."""
+    # By number: a path could meanwhile lead to another device.
     name = os.path.basename(os.path.realpath(f"/sys/dev/block/{number}"))
     path = "/dev/" + name.replace("!", "/")
     try:
@@ -160,7 +161,7 @@ def look(number: str, size: int) -> None:
 
 
 def describe(number: str, loops: dict[str, list[str]], tables: dict[str, list[tuple[str, str]]]) -> None:
-    """Say all that the kernel knows of a device."""
+    """Print all that the kernel reports about a device."""
     home = f"/sys/dev/block/{number}"
     family = tree(number, loops)
     say("disk", number, family.get(number, ""))
@@ -188,7 +189,7 @@ def describe(number: str, loops: dict[str, list[str]], tables: dict[str, list[tu
 
 
 def main(paths: list[str]) -> None:
-    """Look, and say what was seen."""
+    """Inspect the disks behind the paths, and print the findings."""
     if os.geteuid() != 0:
         sys.exit("not root: who uses a disk could not be found out")
     if not content("/proc/self/mountinfo"):

@@ -1,9 +1,9 @@
 # A minimal Python, where each import costs: no pathlib.
-"""Writes marks to disks, and zeros next to them, if they still are what was judged.
+"""Writes marks to disks, and zeros next to them, if the disks are unchanged since they were inspected.
 
-The file is sent to the machine and runs there alone, on a minimal Python, as root: ``python3 - ENDS DISK...``, each
-disk five words: path, device number, size in bytes, the mark that must be on it (or ``-``), the mark to write, both in
-hexadecimal. All disks are opened and looked at before the first is written to.
+The harness sends this file to the machine, where it runs on a minimal Python, as root: ``python3 - ENDS DISK...``.
+Each disk is five words: path, device number, size in bytes, the mark that must be on the disk (or ``-``), and the mark
+to write, both in hexadecimal. The program opens and verifies all disks before it writes to the first.
 """
 
 import os
@@ -15,8 +15,8 @@ PIECE = 1 << 20
 
 
 def opened(path: str, number: str, size: str, mark: str) -> int:
-    """Open a disk that is in no use, and make sure that it is the one that was meant."""
-    # Exclusively: the kernel refuses if it is mounted, swap, or part of md or dm; and what is to be, has to wait.
+    """Open a disk exclusively, and verify that it is the expected disk."""
+    # O_EXCL: open fails if the disk is mounted, swap, or part of md or dm; while it is open, these cannot claim it.
     disk = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     found = os.fstat(disk)
     if not stat.S_ISBLK(found.st_mode) or number != f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}":
@@ -30,14 +30,14 @@ def opened(path: str, number: str, size: str, mark: str) -> int:
 
 
 def write(disk: int, data: bytes, offset: int) -> None:
-    """Write all of it."""
+    """Write all of the data."""
     while data:
         written = os.pwrite(disk, data[:PIECE], offset)
         data, offset = data[written:], offset + written
 
 
 def main(ends: int, words: list[str]) -> None:
-    """Do it."""
+    """Open and verify all disks, then write to each."""
     disks = [(opened(*words[at : at + 4]), int(words[at + 2]), words[at + 4]) for at in range(0, len(words), 5)]
     for disk, size, mark in disks:
         for at in (0, size - MARK):

@@ -1,7 +1,7 @@
-"""The ledger's program that reads back, on any machine, what `ledger_writer` has written on the clients.
+"""Reader of the ledger: reads back, on any machine, what `ledger_writer` wrote on the clients.
 
-The file is copied into machines beside ledger_writer.py: standard library only. Run as
-``ledger_reader.py CONFIG``.
+The harness copies this file into machines beside ledger_writer.py: standard library only. Run as ``ledger_reader.py
+CONFIG``.
 """
 
 import errno
@@ -12,16 +12,16 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# In a machine the two stand beside each other in a folder, in the harness in a package.
+# In a machine both files lie in one folder, in the harness in a package.
 writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
 BLOCK = writer.BLOCK
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
-    """Return the generation of a block that was read, or what is wrong with it.
+    """Return the generation of a block that was read, or the code of what is wrong with it.
 
-    ``shift``: where it begins in its first page. One that straddles two pages is two requests to the disks: if it is
-    there in two generations, it is in the older one.
+    ``shift``: where the block begins in its first page, in bytes. A block that straddles two pages is two requests to
+    the disks: if its halves have different generations, the older one counts.
     """
     found = writer.identity(data, seed)
     if found == writer.GARBAGE and shift and len(data) == BLOCK:
@@ -30,7 +30,7 @@ def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -
 
 
 def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
-    """Return the older generation of a block whose first so many bytes lie in another page than the others."""
+    """Return the older generation of a block whose first ``first`` bytes lie in another page than the rest."""
     found = []
     for start, end in ((0, first), (first, BLOCK)):
         part = data[start:end]
@@ -42,7 +42,7 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
-    """Return what identifies a block of an extents worker's file: its own place and generation, or what is wrong."""
+    """Return the signature of a block of an extents worker's file: its place and generation, or what is wrong."""
     found = writer.identity(data, seed)
     if isinstance(found, int):
         return str({writer.ABSENT: "-", writer.OLD: "old"}.get(found, writer.OTHER_CONTENT))
@@ -50,13 +50,13 @@ def signature(data: bytes, file: int, seed: int) -> str:
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what is found of every worker's files, by the worker's path, and its first block where it shares it."""
+    """Return the content of every worker's files, by the worker's path, plus its first block if the file is shared."""
     found: dict[str, Any] = {}
     seed = config["seed"]
     for worker in config["workers"]:
         path = os.path.join(config["root"], worker["path"])
         file, count, span = worker["file"], worker["blocks"], worker.get("span", 1)
-        # Workers that were recorded before there were rounds: of `close`, too, each had files of its own.
+        # Recordings from before rounds existed: each `close` worker, too, had its own files.
         if worker["kind"] in writer.TREES:
             found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
         elif worker.get("files") or worker["kind"] == "close":
@@ -81,7 +81,7 @@ def read_back(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> list[int]:
-    """Return what stands in so many blocks of one file, from that of an index on."""
+    """Return the content of ``count`` blocks of one file, from block ``index`` on."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -108,10 +108,10 @@ def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed:
 
 
 def pread_all(fd: int, size: int, position: int) -> bytes:
-    """Read that much of a file, or up to its end: one call where nothing is wrong."""
+    """Read ``size`` bytes of a file, or up to its end; one system call in the usual case."""
     data = os.pread(fd, size, position)
     while len(data) < size:
-        # A read ends early at the end of the file, and also before a page that cannot be read.
+        # A read ends early at the end of the file, and also before an unreadable page.
         more = os.pread(fd, size - len(data), position + len(data))
         if not more:
             break
@@ -120,7 +120,7 @@ def pread_all(fd: int, size: int, position: int) -> bytes:
 
 
 def records(path: str, file: int, seed: int) -> list[int]:
-    """Return the records of a file to which clients append, in their order: of this worker's their sequence from 1 on.
+    """Return the records of an append file in their order: for this worker's, their sequence number from 1 on.
 
     `MISPLACED` stands for a whole record of another worker.
     """
@@ -137,7 +137,7 @@ def records(path: str, file: int, seed: int) -> list[int]:
 
 
 def listed(path: str) -> list[str] | None:
-    """Return the names in a directory, or None if it is not there or cannot be read."""
+    """Return the names in a directory, or None if it does not exist or cannot be read."""
     try:
         return sorted(os.listdir(path))
     except OSError:
@@ -145,16 +145,16 @@ def listed(path: str) -> list[str] | None:
 
 
 def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
-    """Return what a regular file of a tree worker holds.
+    """Return the content of a regular file of a tree worker.
 
-    Of one that is at least a block long the signature of each block; else whether it is what append wrote, that and
-    zeroes behind it, or something else.
+    For a file of at least one block: the signature of each block. For a shorter file: whether it holds what append
+    wrote, the same followed by zeroes, or something else.
     """
     with writer.opened(path, os.O_RDONLY) as fd:
         if size >= BLOCK:
             data = pread_all(fd, size, 0)
             return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
-        # Of one that is longer its size tells enough.
+        # For a longer file its size is enough.
         data = os.read(fd, writer.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
@@ -163,7 +163,7 @@ def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
 
 
 def attribute(path: str) -> str | None:
-    """Return the extended attribute of a file that setxattr sets, if it has one."""
+    """Return the extended attribute that setxattr sets, or None if the file does not have it."""
     try:
         return os.getxattr(path, writer.XATTR).decode(errors="replace")
     except OSError as error:
@@ -173,9 +173,10 @@ def attribute(path: str) -> str | None:
 
 
 def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str, list[Any]]:
-    """Return every name below a directory with mode, size, links, what it holds, and an extended attribute.
+    """Return every name below a directory with mode, size, links, content, and an extended attribute.
 
-    What it holds is a symbolic link's target or a file's content. The attribute is looked at where a round sets one.
+    The content is the target of a symbolic link or what `content` returns. The attribute is read only if a round sets
+    one.
     """
     found: dict[str, list[Any]] = {}
     start = len(os.path.join(path, ""))
@@ -199,7 +200,7 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
                     entry += [attribute(full)] if attributes else []
                 found[full[start:]] = entry
             except OSError as error:
-                # os.read names no file.
+                # os.read does not name the file.
                 error.filename = full
                 unreadable(error)
     return found

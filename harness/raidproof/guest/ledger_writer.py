@@ -1,10 +1,12 @@
-"""The ledger's program in a client: it writes self-describing blocks and names, and reports each operation.
+"""Writer of the ledger in a client: writes self-describing blocks and names, and reports each operation.
 
-The file is copied into machines and runs there on a minimal Python: standard library only. The harness imports it too,
-so that format and naming have one home. Run as ``ledger_writer.py CONFIG``; `ledger_reader` reads its work back.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. The harness
+imports it too, so that format and naming are defined once. Run as ``ledger_writer.py CONFIG``; `ledger_reader` reads
+its work back.
 
-Each worker has a connection of its own to the harness, and reports an operation before it begins it and after it has
-returned. The harness stamps both at arrival, outside everything that may crash; the program's own stamps are beside.
+Each worker has its own connection to the harness. It reports an operation before it begins and after it has returned.
+The harness stamps both reports at arrival, outside of everything that may crash; the reports also carry the program's
+own stamps.
 """
 
 import errno
@@ -23,11 +25,11 @@ from time import monotonic_ns
 from typing import Any
 
 BLOCK = 4096
-"""Bytes of a ledger block: the client's page, the smallest unit that NFS writes back."""
+"""Bytes of a ledger block: the client's page size, the smallest unit that an NFS client writes back."""
 
 HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
-UNIT = struct.Struct("<QQQQ")  # what the rest repeats: file, offset, generation, all mixed with the seed, seed
-CHECKSUM = struct.Struct("<I")  # CRC-32 of all that stands before it
+UNIT = struct.Struct("<QQQQ")  # repeats up to the checksum: file, offset, generation, all XORed with the seed; seed
+CHECKSUM = struct.Struct("<I")  # CRC-32 of all bytes before it
 MAGIC = b"RAIDPRF1"
 
 FRAME = struct.Struct("<BBHIIIiQ")  # type, kind, worker, sequence, index, generation, errno, CLOCK_MONOTONIC in ns
@@ -44,8 +46,8 @@ KINDS = (
     "o_dsync",  # write to a file opened with O_DSYNC
     "o_direct",  # write to a file opened with O_DIRECT, then fsync
     "msync",  # write to a mapping, then msync with MS_SYNC
-    "pages",  # write of pages that do not follow each other, then one fsync: UNSTABLE WRITEs and a COMMIT
-    "unaligned",  # the same of blocks that straddle pages
+    "pages",  # write of pages that are not adjacent, then one fsync: UNSTABLE WRITEs and a COMMIT
+    "unaligned",  # the same with blocks that straddle pages
     "replace",  # rename over a name that exists
     "unlink",  # of a file's last name
     "rmdir", "setxattr",
@@ -55,35 +57,35 @@ KINDS = (
     "clone",  # ioctl FICLONE
     "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
 )  # fmt: skip
-# Kinds of operation that change names and attributes; the history of one directory is judged as a whole.
+# Kinds of operation that change names and attributes; the history of a directory is judged as a whole.
 METADATA = (
     *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone",
 )  # fmt: skip
-TREES = ("metadata", "extents")  # workers that take one directory after the other through a list of changes
+TREES = ("metadata", "extents")  # workers that take one directory after another through a list of changes
 APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 CREATED = 0o600  # the mode with which create makes a file
 MODE = 0o640  # what setattr sets
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # what setxattr sets
-# In blocks of a file of an extents worker: what is written, allocated, punched, and copied from its beginning.
+# In blocks of a file of an extents worker: written, allocated, punched, and copied from its beginning.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
-GROUPS = 20000  # the RPCs of a worker carry this group plus its number: in a capture it identifies whose they are
-BREATH_S = 0.05  # after an error that a worker endures: it comes at once, and the next one would too
-LOCK_S = 0.01  # between two tries to take the lock that another client has
-UNCUT = "+0"  # what the scan says of a file that holds what append wrote, zeroed from where truncate is to cut it off
-OTHER_CONTENT = "?"  # what the scan says of a file that holds anything but what append wrote
+GROUPS = 20000  # the RPCs of a worker carry this group plus its number, which identifies the worker in a capture
+BREATH_S = 0.05  # pause after an error that a worker endures: it returns at once, and the next one would too
+LOCK_S = 0.01  # pause between two attempts to take the lock that another client holds
+UNCUT = "+0"  # the scan's code for a file that holds what append wrote, zeroed beyond the length that truncate sets
+OTHER_CONTENT = "?"  # the scan's code for a file that holds anything but what append wrote
 
 BLANK = bytes(BLOCK)
-# What the scan says of a block that is not simply there in some generation.
+# The scan's codes for a block that does not simply exist in some generation.
 ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
 OLD = -4  # what the disk held before the run
 OLD_MAGIC = b"OLDDATA1"  # begins each block that was never written, where a lab's disks hold old data
 
 
 def block(file: int, offset: int, generation: int, seed: int) -> bytes:
-    """Return the block that says of itself where it belongs and how new it is."""
+    """Return the block that encodes its file, offset and generation."""
     header = HEADER.pack(MAGIC, file, offset, generation, seed)
-    # The body differs from block to block too, so that a torn block cannot pass for a whole one.
+    # The body also differs from block to block, so that a torn block cannot pass for a whole one.
     unit = UNIT.pack(file ^ seed, offset ^ seed, generation ^ seed, seed)
     rest = BLOCK - HEADER.size - CHECKSUM.size
     content = header + (unit * (rest // len(unit) + 1))[:rest]
@@ -91,7 +93,7 @@ def block(file: int, offset: int, generation: int, seed: int) -> bytes:
 
 
 def generation_of(data: bytes, start: int, seed: int) -> int:
-    """Return what the part of a block from there on says of its generation; any number if it is no such part."""
+    """Return the generation in the part of a block from ``start`` on; an arbitrary number if it is no such part."""
     if start < HEADER.size:
         return int(HEADER.unpack_from(data)[3])
     unit = HEADER.size + -(-(start - HEADER.size) // UNIT.size) * UNIT.size
@@ -111,12 +113,12 @@ def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
 
 
 def signed(place: int, generation: int) -> str:
-    """Return the signature of the block that was written at a place of a file."""
+    """Return the signature of the block that was written at a place (block index) of a file."""
     return "%d.%d" % (place, generation)
 
 
 def write_whole(fd: int, data: bytes, position: int | None = None) -> None:
-    """Write all of it: a write may do less than it was given. Without a position, where the descriptor stands."""
+    """Write all of the data (write(2) may write less than requested); without a position, at the file offset."""
     done = 0
     while done < len(data):
         rest = data[done:]
@@ -124,14 +126,14 @@ def write_whole(fd: int, data: bytes, position: int | None = None) -> None:
 
 
 def position_of(worker: dict[str, Any], index: int) -> int:
-    """Return where a block of a worker lies in its file, in bytes."""
+    """Return the position of a worker's block in its file, in bytes."""
     if worker.get("files"):
         index %= worker.get("span", 1)
     return int(index * worker.get("step", 1) * BLOCK + worker.get("shift", 0))
 
 
 class Worker:
-    """One thread that does one operation after the other, and reports each."""
+    """One thread that carries out one operation after another, and reports each."""
 
     def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
         self.worker = worker
@@ -151,7 +153,7 @@ class Worker:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self) -> Iterator[None]:
-        """Yield after each operation until stopped or done, and report that."""
+        """Yield after each operation until stopped or done, then report the end."""
         try:
             yield from self.work()
         finally:
@@ -164,11 +166,11 @@ class Worker:
         raise NotImplementedError
 
     def more(self) -> bool:
-        """Whether there is another operation to do; a worker that failed has none: what follows would mean nothing."""
+        """Return whether the worker has another operation; none after a failure, as later ones would prove nothing."""
         return self.sequence < self.limit and not self.failed and not self.stop.is_set()
 
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
-        """Report, act, and keep the result to be reported with the next operation's beginning; whether it was done."""
+        """Report the issue, act, and queue the result for the next report; return whether the action succeeded."""
         code, failure = KINDS.index(kind), 0
         said = (code, self.number, self.sequence, index, generation)
         self.pending += FRAME.pack(ISSUE, *said, 0, monotonic_ns())
@@ -182,19 +184,19 @@ class Worker:
         self.pending = FRAME.pack(ACKNOWLEDGE, *said, failure, monotonic_ns())
         self.sequence += 1
         if self.quiet_s:
-            # The next operation, and the report of its beginning, may be of another worker.
+            # The next operation, and the report of its issue, may belong to another worker.
             self.connection.sendall(self.pending)
             self.pending = b""
             self.stop.wait(self.quiet_s)
         return not failure
 
 
-FLAGS = {"o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT}  # with which a kind opens its file
-AFTER = {"o_sync": "", "o_dsync": "", "fdatasync": "fdatasync"}  # what a kind calls when it has written; else fsync
+FLAGS = {"o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT}  # open(2) flags by kind
+AFTER = {"o_sync": "", "o_dsync": "", "fdatasync": "fdatasync"}  # call after a write; default: fsync
 
 
 class Blocks(Worker):
-    """Writes blocks in generations, round after round, in one file or in a file for each operation of a round."""
+    """Writes blocks in generations, round after round, to one file or to one file for each operation of a round."""
 
     def work(self) -> Iterator[None]:
         """Write, and yield after each operation."""
@@ -222,7 +224,7 @@ class Blocks(Worker):
             yield position_of(self.worker, index), block(self.file, index * BLOCK, generation, self.seed)
 
     def write(self, place: int, generation: int) -> None:
-        """Write, and make durable what was written."""
+        """Write the blocks and make them durable."""
         path = self.name_of(place)
         if path not in self.open:
             self.open[path] = os.open(path, os.O_WRONLY | os.O_CREAT | FLAGS.get(self.kind, 0), 0o644)
@@ -233,14 +235,14 @@ class Blocks(Worker):
             getattr(os, after)(fd)
 
     def aligned(self, data: bytes) -> Any:
-        """Return data in memory that is aligned as O_DIRECT needs it."""
+        """Return the data in memory that is aligned for O_DIRECT."""
         if self.mapping is None:
             self.mapping = import_module("mmap").mmap(-1, BLOCK)
         self.mapping[:] = data
         return memoryview(self.mapping)
 
     def write_and_close(self, place: int, generation: int) -> None:
-        """Write a file; close is what makes it durable."""
+        """Write a file and close it; close makes the data durable."""
         fd = os.open(self.name_of(place), os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             for position, data in self.pieces(place, generation):
@@ -249,7 +251,7 @@ class Blocks(Worker):
             os.close(fd)
 
     def write_mapped(self, place: int, generation: int) -> None:
-        """Write to a mapping of the file, and msync what was written."""
+        """Write to a mapping of the file, and msync."""
         if self.mapping is None:
             fd = self.open[self.path] = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             size = (self.worker.get("first", 0) + self.worker["blocks"]) * BLOCK
@@ -261,7 +263,7 @@ class Blocks(Worker):
 
 
 class Appends(Worker):
-    """Appends records to a file to which other clients append too, under a lock on it."""
+    """Appends records to a file that other clients append to, too, under a lock on the file."""
 
     def work(self) -> Iterator[None]:
         """Append, and yield after each operation."""
@@ -273,12 +275,12 @@ class Appends(Worker):
                 self.do(self.kind, place, 1, lambda: self.append(fd, place))  # noqa: B023  called at once
                 self.locks.lockf(fd, self.locks.LOCK_UN)
             yield
-            # Else no other client would ever find it free.
+            # Otherwise no other client would ever get the lock.
             self.stop.wait(LOCK_S)
         os.close(fd)
 
     def take(self, fd: int) -> bool:
-        """Try to take the lock. Without waiting in the kernel, which asks the server less and less often."""
+        """Try to take the lock. Do not wait in the kernel, which retries less and less often."""
         try:
             self.locks.lockf(fd, self.locks.LOCK_EX | self.locks.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -292,7 +294,7 @@ class Appends(Worker):
 
 
 class Trees(Worker):
-    """Takes one small directory after the other through a round of changes."""
+    """Takes one small directory after another through a round of changes."""
 
     def work(self) -> Iterator[None]:
         """Change names and attributes, and yield after each operation."""
@@ -308,7 +310,7 @@ class Trees(Worker):
 
 
 class Directory:
-    """A directory, and the changes that a worker takes it through. What each leaves is in `raidproof.verdict.tree`."""
+    """A directory and the changes that a worker applies to it; `raidproof.verdict.tree` has the effect of each."""
 
     def __init__(self, path: str, file: int, number: int, seed: int) -> None:
         self.file, self.number, self.seed = file, number, seed
@@ -337,7 +339,7 @@ class Directory:
         }
 
     def create(self) -> None:
-        """Make a file: `a`, and after it `t`."""
+        """Create a file: `a` first, then `t`."""
         path = self.t if self.created else self.a
         self.created += 1
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CREATED))
@@ -356,7 +358,7 @@ class Directory:
             os.fsync(fd)
 
     def reserve(self, mode: int, first: int, count: int) -> None:
-        """Call fallocate(2) for blocks of `a`: posix_fallocate(3), which Python has, writes where it cannot."""
+        """Call fallocate(2) on blocks of `a`: Python's posix_fallocate(3) falls back to writing."""
         ctypes = import_module("ctypes")
         libc = ctypes.CDLL(None, use_errno=True)
         libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -376,14 +378,14 @@ class Directory:
             os.fsync(target)
 
     def clone(self) -> None:
-        """Let a new file, `c`, share all blocks of `a`."""
+        """Clone all blocks of `a` to a new file, `c`."""
         with opened(self.a, os.O_RDONLY) as source, opened(self.c, os.O_WRONLY | os.O_CREAT) as target:
             import_module("fcntl").ioctl(target, 0x40049409, source)  # FICLONE
 
 
 @contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file while the body runs."""
+    """Keep a file open while the body runs."""
     fd = os.open(path, flags, CREATED)
     try:
         yield fd
@@ -395,18 +397,18 @@ FORMS: dict[str, type[Worker]] = {"metadata": Trees, "extents": Trees, "o_append
 
 
 def mark_rpcs(number: int) -> None:
-    """Let the AUTH_SYS credentials of all that this thread does carry a group of the worker's own (setfsgid(2))."""
-    # It changes this thread alone, where os.setegid changes all. A minimal Python has no ctypes, and marks nothing.
+    """Give the AUTH_SYS credentials of this thread's RPCs a group that identifies the worker (setfsgid(2))."""
+    # setfsgid changes this thread only, os.setegid all. A minimal Python has no ctypes: then RPCs are not marked.
     with suppress(ImportError):
         import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
 
 
 def write(config: dict[str, Any]) -> None:
-    """Run all workers of one client until the harness says stop, on standard input, or hangs up."""
+    """Run all workers of one client until the harness closes standard input."""
     mapped = [worker for worker in config["workers"] if worker["kind"] == "msync" and not config.get("quiet_s")]
     children = []
     for worker in mapped:
-        # A page that cannot be read or written kills the process that maps it, by SIGBUS.
+        # The kernel kills a process by SIGBUS if a mapped page cannot be read or written.
         if not (child := os.fork()):
             work(config, [worker])
             os._exit(0)
@@ -417,7 +419,7 @@ def write(config: dict[str, Any]) -> None:
 
 
 def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
-    """Run some workers, side by side or, where nothing is to disturb an operation, in turn."""
+    """Run workers concurrently or, if operations must not disturb each other, in turn."""
     stop = threading.Event()
     workers = [FORMS.get(worker["kind"], Blocks)(config, worker, stop) for worker in mine]
     groups = [workers] if config.get("quiet_s") else [[worker] for worker in workers]
@@ -427,7 +429,7 @@ def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
     for thread in threads:
         while thread.is_alive() and not stop.is_set():
             thread.join(0.05)
-            # A worker may be done by itself; look in between whether all are to stop.
+            # All workers may end without a stop request, so check for both.
             if stop_asked():
                 stop.set()
         thread.join()
@@ -439,7 +441,7 @@ def stop_asked() -> bool:
 
 
 def take_turns(workers: list[Worker]) -> None:
-    """Let each worker do one operation, and so on until all are done."""
+    """Let each worker carry out one operation at a time, in turn, until all are done."""
     going = {worker.number: worker.run() for worker in workers}
     marked: int | None = None
     while going:

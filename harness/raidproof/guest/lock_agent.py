@@ -1,10 +1,10 @@
 # A minimal Python, where each import costs: no pathlib.
-"""One process of a client that holds files open and locked, and does with them what the harness says.
+"""One process of a client that holds files open and locked, and operates on them as the harness requests.
 
-The file is copied into machines and runs there alone, on a minimal Python: standard library only. Run as
-``lock_agent.py HOST PORT``. It connects there, takes orders, JSON, one a line, and answers each, once it has returned,
-with ``{"errno": 0, "value": ...}``. A POSIX lock belongs to a process: this one is one owner. It ends, and lets go of
-all that it holds, when the connection ends.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. Run as
+``lock_agent.py HOST PORT``. The agent connects to that address, reads orders (JSON, one per line), and answers each
+after it has returned with ``{"errno": 0, "value": ...}``. POSIX locks belong to a process, so this process is one lock
+owner. When the connection ends, the agent ends, which releases its locks.
 """
 
 import ctypes
@@ -29,17 +29,17 @@ SYNC_FILE_RANGE_WRITE = 2
 
 
 def open_file(path: str, how: str) -> int:
-    """Open a file for ``read``, for ``write``, as a ``new`` one, or to read past the client's cache (``direct``)."""
+    """Open a file for ``read``, for ``write``, as a ``new`` one, or to read around the client's cache (``direct``)."""
     return os.open(path, FLAGS[how], 0o644)
 
 
 def close_file(file: int) -> None:
-    """Close it; locks of this process on the same file go with it (POSIX)."""
+    """Close the file; this releases all locks of this process on the same file (POSIX)."""
     os.close(file)
 
 
 def lock(file: int, kind: str, length: int = 0) -> None:
-    """Lock the first bytes of a file, 0 being all, or fail at once."""
+    """Lock the first ``length`` bytes of a file (0: all), or fail at once."""
     fcntl.lockf(file, KINDS[kind] | (0 if kind == "none" else fcntl.LOCK_NB), length)
 
 
@@ -49,9 +49,9 @@ def write_text(file: int, text: str, offset: int = 0) -> int:
 
 
 def pour(file: int, size: int, letter: str, step: int = 1 << 20) -> int:
-    """Write the same letter all over a range, and have the client begin to send it; that is not waited for.
+    """Fill a range with one letter, and let the client begin to send it; do not wait for the data.
 
-    The server is asked to make it durable only after all of it has arrived: until then its WRITEs are unstable.
+    The client sends a COMMIT only after all data has arrived: until then its WRITEs are UNSTABLE.
     """
     for offset in range(0, size, step):
         os.pwrite(file, letter.encode(LETTERS) * min(step, size - offset), offset)
@@ -62,7 +62,7 @@ def pour(file: int, size: int, letter: str, step: int = 1 << 20) -> int:
 
 
 def sync_file(file: int) -> None:
-    """Make durable what was written, and learn of what could not be written."""
+    """Make written data durable; raises the errors of earlier writes."""
     os.fsync(file)
 
 
@@ -72,7 +72,7 @@ def read_text(file: int, length: int, offset: int = 0) -> str:
 
 
 def letters(file: int) -> dict[str, int]:
-    """Return how often each byte stands in a file."""
+    """Return how often each byte occurs in a file."""
     counted: dict[str, int] = {}
     offset = 0
     while data := os.pread(file, 1 << 20, offset):
@@ -83,7 +83,7 @@ def letters(file: int) -> dict[str, int]:
 
 
 def status(file: int) -> dict[str, int]:
-    """Return inode, size and number of names of an open file."""
+    """Return inode, size in bytes and link count of an open file."""
     found = os.fstat(file)
     return {"inode": found.st_ino, "size": found.st_size, "names": found.st_nlink}
 

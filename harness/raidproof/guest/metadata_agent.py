@@ -1,8 +1,9 @@
 # A minimal Python, where each import costs: no pathlib.
-"""Creates, stats and removes files in a machine, and says how many in which time.
+"""Creates, stats and removes files in a machine, and prints how many in how many seconds.
 
-It is read from standard input and runs there alone, on a minimal Python: standard library only. It judges nothing.
-Run as ``python3 - ORDERS``, a JSON object; prints one: for each phase what was done, and the seconds that it took.
+The program is read from standard input and runs on a minimal Python: standard library only. It judges nothing. Run as
+``python3 - ORDERS``, a JSON object. It prints one JSON object: for each phase the number of operations and the
+seconds.
 """
 
 import json
@@ -13,33 +14,33 @@ from typing import Any
 
 ENDLESS = 1 << 62
 UPTIME = "/proc/uptime"
-"""The guest's clock, to 10 ms: it does not stand still and nobody sets it."""
+"""The guest's clock, with 10 ms resolution: it is never set and never stops."""
 CACHES = "/proc/sys/vm/drop_caches"
 NAMES = b"2\n"
-"""Directory entries and inodes."""
+"""Value that drops directory entries and inodes."""
 SCANS = 4
-"""The kernel spares what was used since its last scan, and may give up early: one is not enough."""
+"""The kernel spares entries that were used since its last scan, and may give up early: one scan is not enough."""
 LOOK_EVERY = {"create": 1, "stat": 32, "remove": 1}
-"""Operations from one look at the clock to the next: what is fast must not be measured with the clock's own cost."""
+"""Operations between two reads of the clock: for fast operations the read itself would distort the result."""
 
 
 MOST_PASSES = 25
-"""Each adds the clock's error, 4 ms on average: 20 ms for so many."""
+"""Each pass adds an independent clock error, 4 ms on average: 20 ms over all passes."""
 
 
 class Clock:
-    """Seconds since the machine began."""
+    """Seconds since the machine booted."""
 
     def __init__(self) -> None:
         self.file = os.open(UPTIME, os.O_RDONLY)
 
     def seconds(self) -> float:
-        """Return the guest's clock."""
+        """Return the guest's clock in seconds."""
         return float(os.pread(self.file, 64, 0).split()[0])
 
 
 class Files:
-    """Files of one size, dealt out to directories in turn."""
+    """Files of one size, distributed round-robin over directories."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
         self.root = orders["directory"]
@@ -54,11 +55,11 @@ class Files:
             self.open.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
     def path(self, number: int) -> str:
-        """Return where a file is."""
+        """Return the path of a file."""
         return f"{self.root}/d{number % self.directories}/f{number}"
 
     def create(self, number: int) -> None:
-        """Make a file that is not there yet, and close it."""
+        """Create a file, and close it."""
         fd = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             if self.content:
@@ -70,7 +71,7 @@ class Files:
         self.changed(number)
 
     def stat(self, number: int) -> None:
-        """Ask for a file's attributes."""
+        """Read the attributes of a file."""
         os.stat(self.path(number))
 
     def remove(self, number: int) -> None:
@@ -79,13 +80,13 @@ class Files:
         self.changed(number)
 
     def changed(self, number: int) -> None:
-        """Make the change of a file's directory durable, if that was asked."""
+        """Make the change of the file's directory durable, if requested."""
         if self.fsync_directory:
             os.fsync(self.open[number % self.directories])
 
 
 def phase(name: str, action: Callable[[int], None], most: int, limit_s: float, clock: Clock) -> dict[str, float]:
-    """Do something to one file after the other, until all are done or the time is up."""
+    """Apply an action to one file after another, until all are done or the time is up."""
     every, done = LOOK_EVERY[name], 0
     begun = clock.seconds()
     while done < most:
@@ -97,7 +98,7 @@ def phase(name: str, action: Callable[[int], None], most: int, limit_s: float, c
 
 
 def forget_names() -> None:
-    """Write back, because only what is clean can be forgotten; then forget names and attributes."""
+    """Write back, because only clean entries can be dropped; then drop cached names and attributes."""
     os.sync()
     fd = os.open(CACHES, os.O_WRONLY)
     try:
@@ -108,7 +109,7 @@ def forget_names() -> None:
 
 
 def look_up(files: Files, count: int, orders: dict[str, Any], clock: Clock) -> dict[str, float]:
-    """Stat the files: once if they are counted, else again and again until the time is up."""
+    """Stat the files: once if their number is given, else repeatedly until the time is up."""
     if not orders["cold"]:
         most = count if orders["files"] else ENDLESS
         return phase("stat", lambda number: files.stat(number % count), most, orders["phase_s"] or ENDLESS, clock)
@@ -123,7 +124,7 @@ def look_up(files: Files, count: int, orders: dict[str, Any], clock: Clock) -> d
 
 
 def main(orders: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Take all phases; what the last one had no time for is removed untimed."""
+    """Run all phases; files that the remove phase had no time for are removed untimed."""
     files, clock = Files(orders), Clock()
     limit_s = orders["phase_s"] or ENDLESS
     created = phase("create", files.create, orders["files"] or ENDLESS, limit_s, clock)

@@ -1,11 +1,13 @@
 # A minimal Python, where each import costs: no pathlib.
-"""The monitor's eye in a machine: copies the kernel's counters into memory at each interval, and hands them over.
+"""Agent of the monitor in a machine: samples kernel counters into memory at each interval, and prints them at the end.
 
-The file is copied into machines and runs there alone, on a minimal Python: standard library only. It judges nothing.
-Run as ``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``; when its input ends, it takes one last look, and prints all.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. It judges
+nothing. Run as ``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``. When its input ends, the agent takes one last sample
+and prints all.
 
-What it prints is in frames: ``@ UPTIME`` begins a look, ``= PATH LENGTH`` and the content is a file, ``! PATH ERRNO``
-is one that could not be read, ``.`` ends the look. The last line is ``end``, with the looks that were left out.
+The output is made of frames: ``@ UPTIME`` begins a sample, ``= PATH LENGTH`` and the content is a file, ``! PATH
+ERRNO`` is a file that could not be read, ``.`` ends the sample. The last line is ``end``, with the number of samples
+left out.
 """
 
 import os
@@ -14,7 +16,7 @@ import sys
 from collections.abc import Iterator
 
 UPTIME = "/proc/uptime"
-"""The guest's clock, to 10 ms: it does not stand still and nobody sets it."""
+"""The guest's clock, with 10 ms resolution: it is never set and never stops."""
 FILES = (
     "/proc/diskstats",
     "/proc/mdstat",
@@ -28,12 +30,12 @@ DISKS = "/dev/disk/by-id"
 PREFIX = "raidproof-"
 BLOCK = "/sys/block"
 LAYOUT = "layout"
-"""The name of the file that stands in no file system: which disk is which, and what md is made of."""
+"""Name of a generated file, which exists in no file system: serial numbers of disks, components of md arrays."""
 LONGEST_S = 6 * 3600.0
 
 
 def layout() -> bytes:
-    """Return lines ``disk SERIAL NAME``, ``part ARRAY NAME`` and ``limit ARRAY KIB``, as far as there are any."""
+    """Return lines ``disk SERIAL NAME``, ``part ARRAY NAME`` and ``limit ARRAY KIB``, for all disks and arrays."""
     links = [name for name in listed(DISKS) if name.startswith(PREFIX)]
     lines = [f"disk {name[len(PREFIX) :]} {os.readlink(f'{DISKS}/{name}').rpartition('/')[2]}" for name in links]
     for array in listed(BLOCK):
@@ -45,7 +47,7 @@ def layout() -> bytes:
 
 
 def listed(directory: str) -> list[str]:
-    """Return what is in a directory; nothing if there is none."""
+    """Return the names in a directory; empty if it does not exist."""
     try:
         return sorted(os.listdir(directory))
     except OSError:
@@ -53,18 +55,18 @@ def listed(directory: str) -> list[str]:
 
 
 def content(path: str) -> bytes:
-    """Return a file of the kernel's, whole."""
+    """Return the whole content of a kernel file."""
     with open(path, "rb", buffering=0) as file:
         return file.readall()
 
 
 def printable(data: bytes) -> bytes:
-    """Keep one character a byte, so that lengths mean the same on both ends."""
+    """Replace non-ASCII bytes, so that lengths in characters and bytes are equal."""
     return data.decode("ascii", "replace").replace("\ufffd", "?").encode()
 
 
 def look() -> bytes:
-    """Return one frame: every file, at this moment."""
+    """Return one frame: every file, as it is now."""
     parts = [b"@ " + content(UPTIME).split()[0] + b"\n"]
     for path in (*FILES, LAYOUT):
         try:
@@ -77,12 +79,12 @@ def look() -> bytes:
 
 
 def seconds() -> float:
-    """Return the guest's clock."""
+    """Return the guest's clock in seconds."""
     return float(content(UPTIME).split()[0])
 
 
 def ticks(interval_s: float) -> Iterator[None]:
-    """Yield at each interval until the input ends: on a grid, so that a late look does not delay the next."""
+    """Yield at each interval until the input ends; on a fixed grid, so that a late sample does not delay the next."""
     begun = seconds()
     due = begun + interval_s
     while due < begun + LONGEST_S:
@@ -96,7 +98,7 @@ def ticks(interval_s: float) -> Iterator[None]:
 
 
 def main(interval_s: float, limit: int, path: str) -> None:
-    """Look until told to stop, keep it in memory, print it all."""
+    """Sample into memory until standard input ends, then print all."""
     os.makedirs(path.rpartition("/")[0], exist_ok=True)
     size, left_out = 0, 0
     with open(path, "w+b") as file:

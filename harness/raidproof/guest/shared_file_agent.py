@@ -1,9 +1,9 @@
 # A minimal Python, where each import costs: no pathlib.
-"""One writer of a file that several machines share, and the check of what another one wrote.
+"""One writer of a file that several machines share, and the check of another writer's part.
 
-The file is copied into machines and runs there alone, on a minimal Python: standard library only. The harness imports
-it too, so that the format has one home. Run as ``shared_agent.py write ORDERS`` or ``shared_agent.py check ORDERS``,
-where the orders are JSON.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. The harness
+imports it too, so that the format is defined once. Run as ``shared_agent.py write ORDERS`` or ``shared_agent.py check
+ORDERS``, where the orders are JSON.
 """
 
 import json
@@ -15,42 +15,42 @@ from collections.abc import Iterator
 from typing import Any
 
 UNIT = 32
-"""Bytes that say of themselves where they belong: four numbers of 8."""
+"""Bytes of a unit, which encodes its own position: four numbers of 8 bytes."""
 WORDS = 4  # offset in the file, writer, round, seed
 ZEROES, STALE, OTHER = "zeroes", "stale", "another writer's"
 MISPLACED, GARBAGE, MISSING = "misplaced", "garbage", "missing"
 UPTIME = "/proc/uptime"
 POLL_S = 0.005
 START_S = 30.0
-"""How long a writer waits for the others to be ready."""
+"""Seconds that a writer waits until the others are ready."""
 
 
 def seconds() -> float:
-    """Return this machine's clock, to 10 ms."""
+    """Return this machine's clock in seconds, with 10 ms resolution."""
     with open(UPTIME) as file:
         return float(file.read().split()[0])
 
 
 def offsets(orders: dict[str, Any], writer: int) -> Iterator[int]:
-    """Yield where the records of one writer stand: every n-th of the file, or one after the other in a region."""
+    """Yield the offsets of one writer's records: every n-th record of the file, or a contiguous region."""
     record, count = orders["record"], orders["count"]
     for index in range(count):
         yield record * (index * orders["writers"] + writer if orders["interleaved"] else writer * count + index)
 
 
 def blank(orders: dict[str, Any], writer: int, turn: int) -> "array[int]":
-    """Return a record that does not know yet where it stands."""
+    """Return a record whose units do not contain an offset yet."""
     return array("Q", [0, writer, turn, orders["seed"]] * (orders["record"] // UNIT))
 
 
 def place(record: "array[int]", offset: int) -> "array[int]":
-    """Let every unit of a record say where it stands."""
+    """Set the offset in every unit of a record."""
     record[::WORDS] = array("Q", range(offset, offset + len(record) * 8, UNIT))
     return record
 
 
 def kind_of(unit: bytes, offset: int, writer: int, turn: int, seed: int, writers: int) -> str:
-    """Say what stands where a unit should be; nothing if it is the unit."""
+    """Return the kind of error of a unit; empty if the unit is correct."""
     if len(unit) < UNIT:
         return MISSING
     if not any(unit):
@@ -73,8 +73,8 @@ def write_all(fd: int, data: memoryview, offset: int) -> None:
 
 
 def wait_for_all(orders: dict[str, Any]) -> None:
-    """Say that this writer is ready, and wait until all are."""
-    # An NFS client looks anew whenever a file is opened, but not for names that it found absent: the files are there.
+    """Mark this writer as ready, and wait until all are."""
+    # An NFS client revalidates a file when it is opened, but caches names that it found absent: so the files exist.
     with open(marker(orders, orders["writer"]), "w") as file:
         file.write("+")
     begun = seconds()
@@ -95,14 +95,14 @@ def marker(orders: dict[str, Any], writer: int) -> str:
 
 
 def server_clock(orders: dict[str, Any]) -> int:
-    """Return the server's time in ns: "now" is set by it, and the same for all clients."""
+    """Return the server's time in ns: the server sets "now", so it is the same for all clients."""
     path = marker(orders, orders["writer"])
     os.utime(path)
     return os.stat(path).st_mtime_ns
 
 
 def write(orders: dict[str, Any]) -> dict[str, Any]:
-    """Write this writer's records, round after round, each made durable; then close."""
+    """Write this writer's records, round after round, with fsync after each round; then close."""
     writer = orders["writer"]
     fd = os.open(orders["path"], os.O_WRONLY)
     wait_for_all(orders)
@@ -120,7 +120,7 @@ def write(orders: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(orders: dict[str, Any]) -> dict[str, Any]:
-    """Read every byte of one writer's records, and count what is not what it wrote last."""
+    """Read every byte of one writer's records, and count the units that differ from what it wrote last."""
     writer, turn, size = orders["writer"], orders["rounds"], orders["record"]
     expected = blank(orders, writer, turn)
     wrong: dict[str, int] = {}
@@ -139,7 +139,7 @@ def check(orders: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
-    """Read a whole record, or what there is of it."""
+    """Read a whole record, or as much as the file holds."""
     parts = []
     while size and (part := os.pread(fd, size, offset)):
         parts.append(part)

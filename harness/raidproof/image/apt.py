@@ -1,4 +1,4 @@
-"""Debian packages: fetched and verified by apt beside the host's own, and the list of those in an image."""
+"""Debian packages: fetched and verified by an apt independent of the host's; the packages of an image."""
 
 import getpass
 import re
@@ -29,7 +29,7 @@ _BROKEN_DOWNLOAD = re.compile(
 
 @dataclass(frozen=True)
 class Installed:
-    """A package that a root has."""
+    """A package that is installed in a root."""
 
     version: str
     source: str
@@ -43,16 +43,16 @@ class Package:
     name: str
     version: str
     source: str
-    """The source package that it was built from: ``nfs-utils`` of ``nfs-common``."""
+    """The source package from which it was built: ``nfs-utils`` of ``nfs-common``."""
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Read one paragraph of Debian's control format; of a field of several lines, the first."""
+    """Parse one paragraph of Debian's control format; of a multi-line field, the first line."""
     return dict(re.findall(r"^([A-Za-z][\w-]*):[ \t]*(.*)$", text, re.MULTILINE))
 
 
 def parse_status(text: str) -> dict[str, Installed]:
-    """Read dpkg's status file: what is installed, by package."""
+    """Parse dpkg's status file: the installed packages, by name."""
     paragraphs = map(parse_fields, re.split(r"\n\s*\n", text))
     return {
         fields["Package"]: Installed(fields["Version"], _source(fields))
@@ -62,10 +62,10 @@ def parse_status(text: str) -> dict[str, Installed]:
 
 
 def read(path: Path) -> Package:
-    """Read what a package file says of itself.
+    """Read the fields of a package file.
 
     Raises:
-        RequestError: it is no package, or one that no machine of ours could run.
+        RequestError: it is not a package, or one of an architecture that the machines cannot run.
     """
     if not path.is_file():
         raise RequestError(f"there is no file {path}")
@@ -80,15 +80,15 @@ def read(path: Path) -> Package:
 
 
 def _source(fields: Mapping[str, str]) -> str:
-    # "Source: nfs-utils (1:2.8.3-1)", and no such field where it is called like the package.
+    # "Source: nfs-utils (1:2.8.3-1)"; the field is missing if the source has the name of the package.
     return fields.get("Source", fields["Package"]).split()[0]
 
 
 def refuse_strangers(packages: Iterable[Package], installed: Mapping[str, Installed], image: str) -> None:
-    """Make sure that each package takes the place of one in the image, or comes from the same source as one.
+    """Check that each package replaces one in the image, or comes from the same source as one.
 
     Raises:
-        RequestError: one does not, two are the same, or the image has no packages of dpkg's at all.
+        RequestError: one does not, two are the same, or the image has no dpkg packages at all.
     """
     seen: dict[str, Path] = {}
     sources = {one.source for one in installed.values()}
@@ -106,12 +106,12 @@ def refuse_strangers(packages: Iterable[Package], installed: Mapping[str, Instal
 
 
 def _near(package: Package, known: set[str]) -> str:
-    # All that is in an image would be hundreds of names.
+    # The names of all packages of an image would be hundreds.
     return nearest(package.name, known).split("valid:", maxsplit=1)[0].strip() or "none is called like it"
 
 
 def unmet(said: str) -> str | None:
-    """Return what apt finds missing, in one line, or None if it finds nothing."""
+    """Return the unmet dependencies that apt reports, in one line, or None."""
     _, found, after = said.partition("The following packages have unmet dependencies:\n")
     if not found:
         return None
@@ -129,7 +129,7 @@ def refused(said: str) -> str | None:
     """Return why dpkg did not install a package, in one line, or None if it did."""
     conflicts: list[str] = re.findall(r"^ (\S+ (?:conflicts with|breaks|pre-depends on) .+)$", said, re.MULTILINE)
     errors: list[str] = re.findall(r"^dpkg: error.*(?:\n .+)*", said, re.MULTILINE)
-    # The last word counts: what the first attempt refused may have been possible after the second.
+    # The last message counts: a package that failed at first may have succeeded later.
     return next((" ".join(found[-1].split()) for found in (conflicts, errors) if found and errors), None)
 
 
@@ -143,15 +143,15 @@ class Source:
 
     @property
     def line(self) -> str:
-        """The suite as a line of sources.list; of its indexes only the list of packages is wanted."""
+        """The suite as a line of sources.list; of its indexes only the list of packages is fetched."""
         return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} main"
 
 
 def source(suite: str) -> Source:
-    """Return a Debian suite on the mirror that the host itself uses, or on the one that mmdebstrap takes by itself.
+    """Return a Debian suite on the mirror of the host, or else on mmdebstrap's default mirror.
 
     Raises:
-        RequirementMissing: the host cannot check Debian's signatures, or knows no mirror.
+        RequirementMissing: the host cannot verify Debian's signatures, or has no mirror.
     """
     keyring = next((path for path in KEYRINGS if path.exists()), None)
     if keyring is None:
@@ -164,10 +164,10 @@ def source(suite: str) -> Source:
 
 
 def mmdebstraps_mirror() -> str:
-    """Return the mirror that mmdebstrap takes when it is told none; on a host that is not Debian apt knows no other.
+    """Return mmdebstrap's default mirror, for hosts that are not Debian.
 
     Raises:
-        RequirementMissing: there is no mmdebstrap, or it names none.
+        RequirementMissing: there is no mmdebstrap, or it names no mirror.
     """
     program = shutil.which("mmdebstrap")
     script = Path(program).read_text(errors="replace") if program else ""
@@ -177,7 +177,7 @@ def mmdebstraps_mirror() -> str:
 
 
 def debian_mirror(repository_uris: str) -> str | None:
-    """Return the first address that is a Debian mirror's, of those that apt knows, one a line, or None."""
+    """Return the first address of a Debian mirror among those of apt, one per line, or None."""
     for uri in repository_uris.split():
         if re.fullmatch(r"https?://.*/debian/?", uri):
             return uri.rstrip("/")
@@ -185,13 +185,13 @@ def debian_mirror(repository_uris: str) -> str | None:
 
 
 def acquire_options() -> list[str]:
-    """Return the host's settings of how to download (proxies, retries), as lines of an apt.conf."""
+    """Return the host's download settings (proxies, retries), as lines of an apt.conf."""
     dump = command.succeed(["apt-config", "dump"])
     return ['Acquire::Retries "3";', 'Acquire::Languages "none";', *of_acquire(dump)]
 
 
 def of_acquire(dump: str) -> list[str]:
-    """Keep from the output of ``apt-config dump`` what says how to download, not what else to."""
+    """Keep the download settings from the output of ``apt-config dump``, without those that add downloads."""
     return [
         line
         for line in dump.splitlines()
@@ -200,18 +200,18 @@ def of_acquire(dump: str) -> list[str]:
 
 
 def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]:
-    """Fetch packages of a suite into ``work``, which also takes apt's lists, and return the files by package.
+    """Fetch packages of a suite into ``work``, which also holds apt's lists, and return the files by package.
 
     Raises:
         RequirementMissing: Debian's keys are not installed.
-        RigError: the network, the mirror, or a full disk; says which.
+        RigError: the network, the mirror, or a full disk; the message says which.
     """
     environment = _update(suite, work)
     return _fetch(suite, packages, work, environment)
 
 
 def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Path) -> dict[str, Path]:
-    """Fetch what stands behind a metapackage: those that it depends on, however far, whose names match ``wanted``.
+    """Fetch all direct and indirect dependencies of a metapackage whose names match ``wanted``.
 
     Raises:
         RequirementMissing, RigError: as `download`; RigError also if nothing matches.
@@ -228,13 +228,13 @@ def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Pat
 
 
 def _update(suite: str, work: Path) -> dict[str, str]:
-    """Fetch the suite's list of packages, and return the environment in which apt knows nothing else."""
+    """Fetch the suite's list of packages, and return the environment in which apt uses only that list."""
     configuration = work / "apt.conf"
     sources = work / "sources.list"
     (work / "lists" / "partial").mkdir(parents=True)
     (work / "archives").mkdir()
     sources.write_text(source(suite).line + "\n")
-    # A configuration of our own, so that none of the host's hooks run; apt reads it before it looks for any other.
+    # A separate configuration, so that none of the host's hooks run; apt reads it before any other.
     configuration.write_text(
         "\n".join(
             [
@@ -284,7 +284,7 @@ def unpack(package: Path, tree: Path) -> None:
     """Unpack the files of a package into a folder.
 
     Raises:
-        RigError: the disk is full, or the file is no package.
+        RigError: the disk is full, or the file is not a package.
     """
     completed = command.run(["dpkg-deb", "--extract", package, tree])
     if not completed.ok:
@@ -292,12 +292,12 @@ def unpack(package: Path, tree: Path) -> None:
 
 
 def version(package: Path) -> str:
-    """Return the version that a package file carries."""
+    """Return the version of a package file."""
     return command.succeed(["dpkg-deb", "--field", package, "Version"]).strip()
 
 
 def explain(completed: Completed, what: str, where: Path) -> RaidproofError:
-    """Say in one line why apt, or a tool that uses it, failed."""
+    """Return an error with the reason, in one line, why apt or a tool that uses it failed."""
     said = completed.stderr + completed.stdout
     if "No space left on device" in said or "Disk quota exceeded" in said or "have enough free space" in said:
         return cache.no_room(where)

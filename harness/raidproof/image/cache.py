@@ -1,7 +1,7 @@
-"""What is built once and used by every lab: kernels and images, each in a folder named after what it was made from.
+"""Artefacts that are built once for all labs: kernels, images; each in a folder named after its inputs.
 
-A build happens beside its final place, under a lock, and is renamed into it: there is no half artefact, whoever else
-builds at the same time and whenever a build is interrupted.
+A build runs beside its final place, under a lock, and is then renamed into that place: so there is no partial
+artefact, despite concurrent or interrupted builds.
 """
 
 import errno
@@ -34,7 +34,7 @@ def root() -> Path:
 
 
 def digest(*parts: str | bytes) -> str:
-    """Return the address of what is made from these parts, in this order."""
+    """Return the address of an artefact that is made from these parts, in this order."""
     hashed = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -43,17 +43,17 @@ def digest(*parts: str | bytes) -> str:
 
 
 def place(kind: str, recipe_digest: str) -> Path:
-    """Return where the artefact is, or will be once it is built."""
+    """Return the path of an artefact, built or not."""
     return root() / kind / recipe_digest
 
 
 def build(kind: str, recipe_digest: str, builder: Callable[[Path], None]) -> Path:
     """Return the artefact's folder; if there is none yet, let ``builder`` fill a new one.
 
-    The builder is given an empty folder that becomes the artefact when it returns.
+    The builder gets an empty folder that becomes the artefact when the builder returns.
 
     Raises:
-        RigError: no room, or somebody else's build of the same artefact did not end in time.
+        RigError: no room, or another process' build of the same artefact did not end in time.
     """
     final = place(kind, recipe_digest)
     if final.is_dir():
@@ -83,7 +83,7 @@ def _build_aside(final: Path, builder: Callable[[Path], None]) -> None:
 
 
 def sweep() -> list[str]:
-    """Remove what killed builds left behind, and say what was removed. Builds that still run are left alone."""
+    """Remove the remains of killed builds, and return what was removed. Running builds are left alone."""
     said = []
     for partial in sorted(root().glob(f"*/*{PARTIAL}")):
         kind, recipe_digest = partial.parent.name, partial.name.removesuffix(PARTIAL)
@@ -99,9 +99,9 @@ def sweep() -> list[str]:
 
 @contextmanager
 def _lock(kind: str, recipe_digest: str, *, wait: bool) -> Iterator[None]:
-    """Hold the artefact's lock; without ``wait``, raise BlockingIOError if somebody else does.
+    """Hold the artefact's lock; without ``wait``, raise BlockingIOError if another process holds it.
 
-    The lock files stay: to remove one that somebody may be waiting for would let two in at once.
+    The lock files stay: removing one for which a process waits would admit two processes at once.
     """
     path = root() / "locks" / f"{kind}-{recipe_digest}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def _remove_scratch(partial: Path) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    # rm, not rmtree: it stays on one file system, should a killed build have left the host's /dev mounted in there.
+    # rm, not rmtree: it stays on one file system, in case a killed build has left the host's /dev mounted there.
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
 
     def gone() -> bool:
@@ -187,5 +187,5 @@ def _explained(error: OSError) -> RigError | RequirementMissing:
 
 
 def no_room(where: Path) -> RigError:
-    """Return the error to raise when a build found the disk full."""
+    """Return the error of a build that found the disk full."""
     return RigError(f"no room left in {where}", remedy="free 2 GB there, or set RAIDPROOF_CACHE to another disk")

@@ -1,4 +1,4 @@
-"""The user space of the machines: built once from a declared recipe, and read-only ever after."""
+"""The user space of the machines: built once from a declared recipe, and then read-only."""
 
 import json
 import os
@@ -31,21 +31,22 @@ class Image:
     """An image that is ready to be a machine's root, below a copy-on-write file."""
 
     name: str
-    """As it was asked for, with what was replaced in it."""
+    """The requested name, with the replaced packages."""
     path: Path
     packages: dict[str, str]
-    """The installed versions by package; empty if neither dpkg nor rpm knows any."""
+    """The installed versions by package; empty without dpkg and rpm."""
     replaced: dict[str, str] = field(default_factory=dict)
-    """The versions of the packages that were put in place of its own."""
+    """The versions of the packages that replace the image's own."""
 
 
 def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
-    """Return an image, by its name or for a machine; build it where that is yet to be done.
+    """Return an image, by its name or for a machine; build it if needed.
 
     Raises:
-        RequestError: there is no recipe, a package replaces nothing, or the image would lack something; says what.
+        RequestError: there is no recipe, a package replaces nothing, or the image would lack something; with the
+            reason.
         RequirementMissing: a host tool is missing.
-        RigError: it could not be built: the network, the mirror, a full disk; says which.
+        RigError: the build failed: the network, the mirror, a full disk; the message says which.
     """
     software = asked if isinstance(asked, SoftwareSpec) else SoftwareSpec(image=asked)
     name = software.image or DEFAULT
@@ -62,7 +63,7 @@ def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
 
 
 def address(declared: ImageRecipe, packages: Sequence[Package] = ()) -> str:
-    """Return the content address: where it starts, the packages and files put into it, and the tools that build it."""
+    """Return the content address: the origin, the packages and files put into it, and the tools that build it."""
     return cache.digest(
         origin.address(declared),
         declared.content(),
@@ -76,7 +77,7 @@ def address(declared: ImageRecipe, packages: Sequence[Package] = ()) -> str:
 
 @lru_cache
 def mkfs_version() -> str:
-    """Return the version of what makes the file system."""
+    """Return the version of the tool that makes the file system."""
     return command.run(["mkfs.ext4", "-V"]).stderr
 
 
@@ -92,7 +93,7 @@ def assemble_command(declared: ImageRecipe, archive: int, scratch: Path, image: 
 def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[Package], partial: Path) -> None:
     step(f"building the guest image {name}")
     scratch = origin.scratch_folder(partial)
-    # The script runs under other user ids, which may neither reach the user's home nor write into this folder.
+    # The script runs under other user ids, which may be unable to reach the user's home or to write into this folder.
     shutil.copyfile(ASSEMBLE, scratch / "assemble")
     (scratch / "guest.tar").write_bytes(declared.content())
     (scratch / "tree").mkdir()
@@ -107,7 +108,7 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
             file.chmod(0o644)
     image, manifest = partial / "root.ext4", partial / "packages"
     with start.archive.open() as archive, image.open("w") as image_file, manifest.open("w") as manifest_file:
-        # They are handed over open, for the folder that they lie in is closed to others.
+        # They are passed as open descriptors, because their folder is closed to other users.
         os.fchmod(image_file.fileno(), 0o666)
         os.fchmod(manifest_file.fileno(), 0o666)
         descriptors = (archive.fileno(), image_file.fileno(), manifest_file.fileno())
@@ -127,7 +128,7 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
 
 
 def explain(completed: Completed, name: str, packages: Sequence[Package], where: Path) -> RaidproofError:
-    """Say in one line why an image could not be made."""
+    """Return an error with the reason, in one line, why an image could not be made."""
     said = completed.stdout
     if lacks := re.findall(r"^lacks: (.+)$", said, re.MULTILINE):
         return RequestError(f"the image {name} lacks {', '.join(lacks)}", remedy="add the packages that have them")

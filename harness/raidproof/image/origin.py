@@ -1,4 +1,4 @@
-"""What an image starts from: an archive of a whole root, from a suite of Debian or from somebody's file."""
+"""The origin of an image: an archive of a whole root, from a Debian suite or from a user's file."""
 
 import bz2
 import gzip
@@ -25,7 +25,7 @@ from raidproof.image.recipe import ImageRecipe
 
 BUILD_DEADLINE_S = 1500.0
 ROOM_BYTES = 900 * MIB
-"""What a build needs in its working folder: the packages and the tree."""
+"""Bytes that a build needs in its working folder: the packages and the tree."""
 PHASES = {
     "running apt-get update": "fetching the list of packages",
     "downloading packages": "downloading packages",
@@ -34,33 +34,33 @@ PHASES = {
     "installing remaining": "installing the other packages",
     "creating tarball": "packing",
 }
-"""What mmdebstrap says as it goes on, and what we show."""
+"""Beginnings of mmdebstrap's progress messages, and the text shown for each."""
 STATUS = "var/lib/dpkg/status"
 _PACKED: Mapping[bytes, Callable[[Path], BufferedIOBase]] = {
     b"\x1f\x8b": gzip.GzipFile,
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
 }
-"""How a compressed archive begins, and what reads it."""
+"""Magic bytes of a compressed archive, and its reader."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """An unpacked image to be: the archive, and what dpkg says is in it."""
+    """The content of an image before it is built: the archive, and the packages that dpkg lists in it."""
 
     archive: Path
     installed: Mapping[str, Installed]
-    """By package; empty if the root is none of dpkg's."""
+    """By package; empty for a root without dpkg."""
 
 
 def origin_of(declared: ImageRecipe) -> Origin:
-    """Return where a recipe's image starts; fetch it where that is yet to be done.
+    """Return the origin of a recipe's image; fetch it if needed.
 
     Raises:
-        RequestError: the given root is no archive.
+        RequestError: the given root is not an archive.
         RequirementMissing: a host tool is missing.
-        RigError: the network, the mirror, or a full disk; says which.
+        RigError: the network, the mirror, or a full disk; the message says which.
     """
     build = _given if declared.root else _debian
     folder = cache.build("root", address(declared), lambda partial: build(declared, partial))
@@ -69,7 +69,7 @@ def origin_of(declared: ImageRecipe) -> Origin:
 
 
 def address(declared: ImageRecipe) -> str:
-    """Return the content address of the archive: the file itself, or what it is made from and by what."""
+    """Return the content address of the archive: of the file itself, or of its inputs and the tool that makes it."""
     if declared.root:
         status = declared.root.stat()
         return cache.digest("root", _digest(declared.root, status.st_size, status.st_mtime_ns))
@@ -84,7 +84,7 @@ def _digest(path: Path, _size: int, _changed_ns: int) -> str:
 
 @lru_cache
 def mmdebstrap_version() -> str:
-    """Return the version of what makes the tree; asked once, for perl takes its time."""
+    """Return the version of the tool that makes the tree; cached, because perl starts slowly."""
     return command.succeed(["mmdebstrap", "--version"])
 
 
@@ -114,7 +114,7 @@ def _debian(declared: ImageRecipe, partial: Path) -> None:
     options.write_text("\n".join(apt.acquire_options()) + "\n")
     argv = mmdebstrap_command(declared, apt.source(str(declared.suite)), options, archive)
     if os.geteuid() == 0:
-        # What it mounts in the tree must not outlive it: a later removal of the tree would reach the host's /dev.
+        # Mounts in the tree must not outlive the build: a later removal of the tree would reach the host's /dev.
         argv = ["unshare", "--mount", "--propagation", "private", "--", *argv]
     environment = {"LC_ALL": "C", "TMPDIR": str(scratch)}
     completed = command.follow(argv, _show, environment=environment, deadline_s=BUILD_DEADLINE_S)
@@ -146,7 +146,7 @@ def _given(declared: ImageRecipe, partial: Path) -> None:
 
 
 def _describe(archive: Path, partial: Path) -> None:
-    """Note what is in the archive, and let others than its owner read it: the next step runs as somebody else."""
+    """Record the archive's packages, and make it world-readable: the next step runs as another user."""
     installed: dict[str, Installed] = {}
     with tarfile.open(archive) as members:
         for member in members:
@@ -158,7 +158,7 @@ def _describe(archive: Path, partial: Path) -> None:
 
 
 def scratch_folder(partial: Path) -> Path:
-    """Return a folder to work in that the build's user ids can reach, linked from the partial artefact."""
+    """Return a working folder that the build's user ids can reach, linked from the partial artefact."""
     link = partial / cache.SCRATCH
     if os.geteuid() == 0:
         link.mkdir()

@@ -1,4 +1,4 @@
-"""The declarations in ``vms/``: kernels, images, and the recipe of an image, ours or a user's folder."""
+"""The declarations in ``vms/``: kernels, images, and the recipe of an image, raidproof's or a user's."""
 
 import io
 import tarfile
@@ -18,11 +18,11 @@ R = TypeVar("R", bound="Recipe")
 RECIPES = VMS / "images"
 FOLDERS_RECIPE = "recipe.toml"
 FIRST = "guest"
-"""What every recipe extends at last: the files and programs that a guest cannot do without."""
+"""The root of all recipes: the files and programs that every guest needs."""
 
 
 class Recipe(BaseModel):
-    """Something declared in a TOML file; an unknown key in it is a mistake."""
+    """A declaration in a TOML file; an unknown key in it is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ def read(path: Path, model: type[R]) -> R:
     """Read a declaration.
 
     Raises:
-        RequestError: the file is not what it should be; says where.
+        RequestError: the file is invalid; says where.
     """
     return validated(path, tables(path), model)
 
@@ -40,7 +40,7 @@ def tables(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        RequestError: it cannot be read, or is no TOML.
+        RequestError: it cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text())
@@ -49,10 +49,10 @@ def tables(path: Path) -> dict[str, Any]:
 
 
 def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
-    """Return what was declared in a file, checked.
+    """Return the validated content of a file.
 
     Raises:
-        RequestError: it is not what it should be; says where.
+        RequestError: it is invalid; says where.
     """
     try:
         return model.model_validate(declared)
@@ -63,24 +63,24 @@ def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
 
 
 class GuestFile(Recipe):
-    """Where a file goes in the guest."""
+    """The destination of a file in the guest."""
 
     to: str = Field(pattern=r"^[^/].*$")
-    """Its path from the guest's root, without the slash before it."""
+    """Its path from the guest's root, without the leading slash."""
     mode: int = Field(ge=0, le=0o777)
 
 
 class ImageRecipe(Recipe):
-    """What an image is made from, with all that it extends."""
+    """The inputs of an image, including those of the recipes that it extends."""
 
     suite: str | None = None
-    """The suite of Debian that its packages come from; or else ``root``."""
+    """The Debian suite of its packages; or else ``root``."""
     root: Path | None = None
-    """A tar archive of a whole root; beside the recipe."""
+    """A tar archive of a whole root, relative to the recipe."""
     size: Size
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...]
-    """What must be in it."""
+    """Programs that the image must contain."""
     files: dict[Path, GuestFile]
     """By their paths on this host."""
 
@@ -96,7 +96,7 @@ class ImageRecipe(Recipe):
         return self
 
     def content(self) -> bytes:
-        """Return what is put into the tree, as a tar archive that is the same wherever the files lie."""
+        """Return the files for the tree, as a tar archive that does not depend on their location."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for path, file in sorted(self.files.items(), key=lambda item: item[1].to):
@@ -108,12 +108,12 @@ class ImageRecipe(Recipe):
 
 
 def names() -> list[str]:
-    """Return the images that have a recipe of ours."""
+    """Return the images with a recipe of raidproof."""
     return sorted(path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.glob("*/*.toml"))
 
 
 def find(asked: str) -> Path:
-    """Return the recipe of an image by its name, or by the path of the folder that it lies in.
+    """Return the recipe of an image by its name, or by the path of its folder.
 
     Raises:
         RequestError: there is none.
@@ -129,16 +129,16 @@ def find(asked: str) -> Path:
 
 
 def load(path: Path) -> ImageRecipe:
-    """Read a recipe together with what it extends.
+    """Read a recipe together with those that it extends.
 
     Raises:
-        RequestError: one of the files is not what it should be; says which and where.
+        RequestError: one of the files is invalid; says which and where.
     """
     return validated(path, _merged(path, ()), ImageRecipe)
 
 
 def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
-    """Return the tables of a recipe and of what it extends: lists and tables are joined, all else is replaced."""
+    """Return the merged tables of a recipe and those that it extends: join lists and tables, replace others."""
     own = tables(path)
     home = path.resolve().parent
     if isinstance(files := own.get("files", {}), dict):
@@ -154,7 +154,7 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
         raise RequestError(f"{path}: extends: {nearest(str(extends), lists)}")
     merged = _merged(first, (*below, path))
     if "suite" in own or "root" in own:
-        # An origin of its own takes the place of the extended one's.
+        # The recipe's own origin replaces the extended one's.
         merged.pop("suite", None)
         merged.pop("root", None)
     for key, value in own.items():

@@ -1,4 +1,4 @@
-"""The software that a machine runs, as the machine reports it; libraries preloaded into User-mode kernels."""
+"""The software of a machine, as the machine reports it; libraries preloaded into User-mode kernels."""
 
 import re
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ else
 fi
 echo end
 """
-"""Read by one shell: on User-mode Linux each further command over SSH costs some ten milliseconds."""
+"""Read by one shell: on User-mode Linux each further command over SSH costs some 10 ms."""
 
 
 class Machine(Protocol):
-    """What is needed of a machine."""
+    """The part of a machine that is needed here."""
 
     @property
     def name(self) -> str:
@@ -43,37 +43,37 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class Software:
-    """What a machine runs."""
+    """The kernel and the packages of a machine."""
 
     kernel: str
-    """The release of the running kernel, as ``uname -r`` has it."""
+    """The release of the running kernel, as printed by ``uname -r``."""
     packages: dict[str, str]
     """The installed versions by package; of several versions of one package (rpm keeps kernels), the last."""
     manager: str | None
-    """Who said so: ``dpkg`` or ``rpm``. None: nobody there knows of packages, so nothing is known about versions."""
+    """The package manager, ``dpkg`` or ``rpm``. None: there is none, so the versions are unknown."""
 
 
 def software_of(machine: Machine) -> Software:
-    """Read what a machine runs, in one command.
+    """Read the software of a machine, in one command.
 
     Raises:
-        RigError: it gave no whole answer.
+        RigError: the answer is not whole.
     """
     completed = machine.run(["sh", "-s"], stdin=_QUERY)
     if not completed.ok:
-        raise RigError(f"{machine.name}: cannot tell its software: {completed.stderr.strip()[-300:]}")
+        raise RigError(f"{machine.name}: cannot list its software: {completed.stderr.strip()[-300:]}")
     return parse_software(completed.stdout)
 
 
 def parse_software(text: str) -> Software:
-    """Read the answer of a machine.
+    """Parse the answer of a machine.
 
     Raises:
         RigError: it is not whole.
     """
     match text.splitlines():
         case [kernel, manager, *lines, "end"] if manager in {"dpkg", "rpm", _NO_MANAGER}:
-            # What dpkg knows of and is not installed has no version, or only left its configuration.
+            # Packages that dpkg lists but that are not installed have no version, or only left their configuration.
             found = (re.fullmatch(r"installed (\S+) (\S+)", line) for line in lines)
             packages = {match.group(1): match.group(2) for match in found if match}
             return Software(kernel, packages, None if manager == _NO_MANAGER else manager)
@@ -91,9 +91,10 @@ def compile_library(source: Path, library: Path) -> None:
 
 
 def libraries() -> list[Path]:
-    """Return what every kernel of the catalogue needs.
+    """Return the libraries to preload into every kernel of the catalogue.
 
-    Not to lose interrupts and alarms, nor its network for want of memory, and disks that can be sent zeroes.
+    They prevent lost interrupts and alarms, keep the network working when memory is short, and let disks write
+    the page of zeroes.
     """
     return [_compiled("epoll"), _compiled("memory"), _compiled("receive"), _compiled("alarm")]
 

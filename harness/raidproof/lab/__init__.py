@@ -1,1 +1,1 @@
-"""A lab: its machines, disks and network as one thing that starts, is kept, and ends."""
+"""A lab: its machines, disks and network as a unit that starts, may be kept, and ends."""

@@ -1,4 +1,4 @@
-"""What every lab has to offer, however its machines came to be."""
+"""The interface of every lab, independent of its provider."""
 
 import socket
 from abc import ABC, abstractmethod
@@ -13,13 +13,13 @@ from raidproof.machine.machine import Machine
 
 
 class Lab(ABC):
-    """The machines of a topology, answering. A context manager: leaving it ends everything that it started."""
+    """The running machines of a topology. A context manager: leaving it ends everything that it started."""
 
     machines: dict[str, Machine]
     disks: Disks
     """The server's members."""
     keep: bool
-    """Whether it goes on when the context is left."""
+    """Whether the lab continues when the context is left."""
 
     def __init__(self, topology: Topology, *, keep: bool = False) -> None:
         self.topology = topology
@@ -43,34 +43,34 @@ class Lab(ABC):
 
     @abstractmethod
     def _build(self, undo: ExitStack) -> None:
-        """Bring it about; ``undo`` gets all that ends it."""
+        """Build the lab; ``undo`` gets everything that ends it."""
 
     @abstractmethod
     def _leave(self) -> None:
-        """Let it go on without this process."""
+        """Detach from the lab, so that it continues without this process."""
 
     @property
     @abstractmethod
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run in it says nothing about."""
+        """What a run in this lab cannot prove."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the report must know about how its machines ran."""
+        """How the machines ran, as far as a reader of the report must know it."""
         return ()
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part, by name, each as the words that start it."""
+        """The host programs that take part, by name, each as the words of its command."""
         return {}
 
     @abstractmethod
     def listen(self) -> socket.socket:
-        """Return a listening socket to which what the clients tell will come."""
+        """Return a listening socket that receives the reports of the clients."""
 
     @abstractmethod
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return the host and port to which a client connects so that it is heard by a listener of `listen`."""
+        """Return the host and port to which a client connects to reach a listener of `listen`."""
 
     @property
     def server(self) -> Machine:
@@ -84,11 +84,11 @@ class Lab(ABC):
 
     @property
     def serials(self) -> tuple[str, ...]:
-        """The server's member disks."""
+        """The serials of the server's member disks."""
         return tuple(disk.serial for disk in self.topology.disks)
 
     def start(self, machines: Sequence[Machine]) -> None:
-        """Boot machines side by side."""
+        """Boot machines concurrently."""
         side_by_side([machine.start for machine in machines])
 
     def _disconnect(self) -> None:
@@ -97,9 +97,9 @@ class Lab(ABC):
 
 
 def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
-    """Do things at the same time; the first that fails is what is raised.
+    """Run actions concurrently; raise the first failure.
 
-    Neither a failure nor an interruption waits for the others: closing the enclosure, which follows, ends them.
+    A failure or an interruption does not wait for the other actions: the enclosure is closed next, which ends them.
     """
     executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
     try:

@@ -25,7 +25,7 @@ from raidproof.machine.login import KeyPair, LabKeys
 ENTRY = "lab.json"
 LOCK = ".lock"
 LONGEST_PATH = LONGEST_SOCKET_PATH - len("/vhost-.sock") - LONGEST_SERIAL
-"""Bytes of a lab directory's path, so that the longest name of a socket in it still fits."""
+"""Longest path of a lab directory, in bytes, with which the longest socket name in it still fits."""
 KILL_DEADLINE_S = 10.0
 
 
@@ -35,14 +35,14 @@ _STATE, _STARTED = 0, 19
 
 def _stat(pid: int) -> list[str]:
     try:
-        # The name, in parentheses, may contain anything.
+        # The name, in parentheses, may contain any character.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(pid) from None
 
 
 class ProcessIdentity(BaseModel):
-    """One process, told from a later one with the same number. No part depends on the wall clock."""
+    """Identifies one process, even if its number is reused. Independent of the wall clock."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,14 +63,14 @@ class ProcessIdentity(BaseModel):
 
     @property
     def alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this process still runs."""
         try:
             return self.of(self.pid) == self and _stat(self.pid)[_STATE] not in {"Z", "X"}
         except ProcessLookupError:
             return False
 
     def kill(self) -> bool:
-        """End that very process, and none that has got its number since; return whether there was anything to end.
+        """End this process, but not a later one with the same number; return whether it still ran.
 
         Raises:
             DeadlineExceeded: it does not end.
@@ -80,7 +80,7 @@ class ProcessIdentity(BaseModel):
         except ProcessLookupError:
             return False
         try:
-            # From here on the descriptor is of one process; if it is the one that we mean, no other will be hit.
+            # The descriptor now refers to one process; if that is the right one, the signal cannot reach another.
             if not self.alive:
                 return False
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -91,12 +91,12 @@ class ProcessIdentity(BaseModel):
 
 
 class LabEntry(BaseModel):
-    """What is written about a lab in its directory: who made it, and what would have to be ended."""
+    """The entry of a lab in its directory: the process that made it, and the processes to end."""
 
     harness: ProcessIdentity
-    """The process that made it."""
+    """The process that made the lab."""
     keeper: ProcessIdentity | None = None
-    """The parent of the process that holds it together: with it, all of the lab ends."""
+    """The parent of the lab's process 1: when it ends, all of the lab ends."""
     topology: Topology | None = None
     kept: bool = False
     keys: tuple[str, str, str, str] | None = None
@@ -111,7 +111,7 @@ class LabEntry(BaseModel):
 
     @property
     def running(self) -> bool:
-        """Whether anybody holds on to the lab: the harness that made it or, once it is kept, its keeper."""
+        """Whether the lab is in use: by the harness that made it or, once kept, by its keeper."""
         return (self.kept and self.keeper is not None and self.keeper.alive) or self.harness.alive
 
 
@@ -120,7 +120,7 @@ def labs_directory() -> Path:
 
     Raises:
         RequestError: its path is too long for the sockets of a lab.
-        RigError: somebody else owns it.
+        RigError: another user owns it.
     """
     path = Path(tempfile.gettempdir()) / f"raidproof-{os.getuid()}"
     excess = len(os.fsencode(path)) + len("/12345678") - LONGEST_PATH
@@ -131,13 +131,13 @@ def labs_directory() -> Path:
         )
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.lstat().st_uid != os.getuid():
-        raise RigError(f"{path} belongs to somebody else", remedy="set TMPDIR to a directory of your own")
+        raise RigError(f"{path} belongs to another user", remedy="set TMPDIR to a directory of your own")
     return path
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Let nobody else create or list labs meanwhile; the kernel gives the lock back if its holder is killed."""
+    """Lock out other processes that create or list labs; the kernel releases the lock if its holder is killed."""
     with (directory / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -151,10 +151,10 @@ class LabDirectory:
 
     @classmethod
     def create(cls) -> Self:
-        """Make the directory of a new lab and note who made it.
+        """Create the directory of a new lab, with an entry about the process that made it.
 
         Raises:
-            RequestError, RigError: there is no place for it.
+            RequestError, RigError: the directory cannot be created.
         """
         directory = labs_directory()
         made = cls(directory / secrets.token_hex(4))
@@ -169,12 +169,12 @@ class LabDirectory:
 
     @property
     def name(self) -> str:
-        """What tells this lab from others."""
+        """The identifier of this lab."""
         return self.path.name
 
     @property
     def entry(self) -> LabEntry | None:
-        """What was noted, or None if its maker was killed before it could, or if the lab has gone.
+        """The lab's entry; None if its maker was killed before writing it, or if the lab is gone.
 
         Raises:
             RigError: another version of raidproof wrote it.
@@ -201,16 +201,16 @@ class LabDirectory:
         self._write(entry.model_copy(update=changes))
 
     def register(self, keeper_pid: int, topology: Topology) -> None:
-        """Note the process that holds the lab together, and what the lab consists of."""
+        """Record the process whose end ends the lab, and the lab's topology."""
         self._update(keeper=ProcessIdentity.of(keeper_pid), topology=topology)
 
     def mark_kept(self, keys: LabKeys) -> None:
-        """Note that the lab is to outlive its maker."""
+        """Record that the lab shall outlive its maker."""
         self._update(kept=True, keys=(keys.user.private, keys.user.public, keys.host.private, keys.host.public))
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
-        # The entry goes last and together with the directory: one without the other would look like a half-made lab.
+        """Remove the directory with its content."""
+        # The entry goes last and together with the directory: otherwise the rest would look like a half-made lab.
         with suppress(FileNotFoundError):
             for path in self.path.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -224,7 +224,7 @@ class LabDirectory:
 def all_labs() -> list[LabDirectory]:
     """Return every lab of this user, running or left behind.
 
-    One without an entry was left by a process that was killed while it made it: nobody is making one meanwhile.
+    A lab without an entry was left by a process that was killed while making it: the lock excludes concurrent makers.
     """
     directory = labs_directory()
     with _locked(directory):
@@ -232,9 +232,9 @@ def all_labs() -> list[LabDirectory]:
 
 
 def collect(*, kept: bool = False) -> Iterator[str]:
-    """Remove everything that no living run needs, and say of each thing what was done.
+    """Remove everything that no running process needs, and yield a line about each action.
 
-    What is running is left alone; a lab that was kept is ended only with ``kept``.
+    Running labs are left alone; a kept lab is ended only with ``kept``.
     """
     for lab in all_labs():
         yield from _lab(lab, kept=kept)
@@ -251,7 +251,7 @@ def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
     if entry is None:
         if not lab.path.exists():
             return  # its harness has removed it meanwhile
-        yield f"removed lab {lab.name}: whoever began to make it was killed"
+        yield f"removed lab {lab.name}: the process that was making it was killed"
     elif not entry.running:
         ended = entry.keeper is not None and entry.keeper.kill()
         yield f"{'ended and ' * ended}removed lab {lab.name}: {_why(entry)}"
@@ -274,7 +274,7 @@ def _why(entry: LabEntry) -> str:
 
 
 def _trials() -> Iterator[Path]:
-    """Remove the folders of kernels' trials that were killed: those which are older than any trial can be."""
+    """Remove the folders of killed trials of kernels: those that are older than any trial can be."""
     now = wall_clock().timestamp()
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
         status = path.lstat()

@@ -1,4 +1,4 @@
-"""The connection to the agent in a machine, and a command that runs there."""
+"""The connection to the agent in a machine, and the commands that run through it."""
 
 import select
 import shlex
@@ -18,19 +18,19 @@ from raidproof.guest import agent as program
 
 CHUNK = 1 << 16
 SHOWN = 100
-"""Characters of a command that are shown where it takes long."""
+"""Characters of a command that are shown if it takes long."""
 
 SOURCE = Path(program.__file__).read_bytes()
 ARGV = ("python3", "-ISc", program.START.format(len(SOURCE)))
-"""Isolated, and without the search for installed packages: it starts in half the time."""
+"""Isolated mode, without the search for installed packages, which halves the start time."""
 LOOK_S = 0.5
-"""How long at most until what waits looks whether it has become a long wait."""
+"""Seconds between two checks of a waiting thread for its deadline."""
 STATUS_S = 1.0
-"""How long an agent's exit status may come after the end of its output."""
+"""Seconds that the exit status of an agent may arrive after the end of its output."""
 SIGNAL = 128
-"""A shell's status of a command that a signal has ended, less the signal's number."""
+"""Offset between a signal's number and the status that a shell reports for a command ended by the signal."""
 KILL_S = 1.0
-"""How long the request to kill a command may take; the machine may be gone."""
+"""Seconds for the request to kill a command; the machine may be gone."""
 
 
 class RemoteCommand(Protocol):
@@ -41,25 +41,25 @@ class RemoteCommand(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether its exit status has arrived, or its machine has gone."""
+        """Whether its exit status has arrived, or the connection has ended."""
 
     def feed(self, data: bytes) -> None:
-        """Give it input, and leave its input open; a machine that is gone takes none."""
+        """Send input, and keep the input open; do nothing if the machine is gone."""
 
     def close_input(self) -> None:
-        """Tell it that there is no more input."""
+        """Close the command's input."""
 
     def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
-        """Feed it the rest of its input, collect both its streams, and return how it ended.
+        """Send the rest of the input, collect both output streams, and return the result.
 
         Raises:
-            DeadlineExceeded: it still runs.
-            RigError: the connection broke before it ended.
+            DeadlineExceeded: the command still runs.
+            RigError: the connection broke before the command ended.
         """
 
 
 class ChannelCommand:
-    """A command on an SSH channel of its own."""
+    """A command on its own SSH channel."""
 
     def __init__(self, where: str, argv: Sequence[str], channel: paramiko.Channel) -> None:
         self.where = where
@@ -68,25 +68,25 @@ class ChannelCommand:
 
     @property
     def ended(self) -> bool:
-        """Whether its exit status has arrived, or its machine has gone."""
+        """Whether its exit status has arrived, or the connection has ended."""
         return self.channel.exit_status_ready() or self.channel.closed
 
     def feed(self, data: bytes) -> None:
-        """Give it input, and leave its input open; a machine that is gone takes none."""
+        """Send input, and keep the input open; do nothing if the machine is gone."""
         with suppress(OSError):
             self.channel.sendall(data)
 
     def close_input(self) -> None:
-        """Tell it that there is no more input."""
+        """Close the command's input."""
         if not self.channel.eof_sent:
             self.channel.shutdown_write()
 
     def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
-        """Feed it its input, collect both its streams, and return how it ended.
+        """Send the input, collect both output streams, and return the result.
 
         Raises:
-            DeadlineExceeded: it still runs; its channel is closed.
-            RigError: the connection broke before it ended.
+            DeadlineExceeded: the command still runs; its channel is closed.
+            RigError: the connection broke before the command ended.
         """
         channel = self.channel
         channel.setblocking(0)
@@ -96,7 +96,7 @@ class ChannelCommand:
             while True:
                 wait.goes_on()
                 stdin = self._feed(stdin)
-                # Ask before draining: what is said before the end is in the buffers once the end is known.
+                # Check for the end before reading: then the buffers contain all output.
                 over = channel.exit_status_ready() or channel.closed
                 while channel.recv_ready() and (chunk := channel.recv(CHUNK)):
                     streams[0].extend(chunk)
@@ -108,7 +108,7 @@ class ChannelCommand:
                     raise RigError(f"{self.where}: the connection broke during: {shlex.join(self.argv)}")
                 if deadline.passed:
                     raise DeadlineExceeded(f"{self.where}: still running at its deadline: {shlex.join(self.argv)}")
-                # The channel's descriptor does not tell of an exit status; at the end of file it stays ready.
+                # The channel's descriptor does not signal an exit status; at the end of file it stays ready.
                 if channel.eof_received:
                     channel.status_event.wait(min(0.01, deadline.remaining_s))
                 else:
@@ -123,7 +123,7 @@ class ChannelCommand:
         while stdin and channel.send_ready():
             try:
                 stdin = stdin[channel.send(stdin) :]
-            except OSError:  # it closed its input without reading the rest
+            except OSError:  # the command closed its input without reading the rest
                 return b""
         if not stdin:
             self.close_input()
@@ -131,7 +131,7 @@ class ChannelCommand:
 
 
 class NoAgent(Exception):
-    """The machine answers, and cannot run the agent."""
+    """The machine answers, but cannot run the agent."""
 
 
 class Request:
@@ -140,16 +140,16 @@ class Request:
     def __init__(self, number: int) -> None:
         self.number = number
         self.began, self.over = threading.Event(), threading.Event()
-        """Whether its command runs; whether the answer has arrived, or never will."""
+        """Whether its command runs; whether the answer has arrived, or will never arrive."""
         self.done: list[dict[str, Any]] | None = None
         """The results of its steps; None if there is no answer."""
         self.failed: str | None = None
-        """What failed in the agent itself."""
+        """The error in the agent itself."""
         self._found = b""
         self._more = (bytearray(), bytearray())
 
     def take(self, said: dict[str, Any], payload: bytes) -> None:
-        """Take a frame of the agent about it."""
+        """Process a frame of the agent for this request."""
         if "more" in said:
             self._more[said["more"]].extend(payload)
         elif "began" in said:
@@ -159,17 +159,17 @@ class Request:
             self.end()
 
     def end(self) -> None:
-        """Note that no frame will follow."""
+        """Mark the request as ended: no frame follows."""
         self.over.set()
         self.began.set()
 
     def found(self, size: int) -> bytes:
-        """Return the next ``size`` bytes of what its steps have read, in their order."""
+        """Return the next ``size`` bytes of its steps' output, in their order."""
         part, self._found = self._found[:size], self._found[size:]
         return part
 
     def streams(self, result: dict[str, Any]) -> tuple[str, str]:
-        """Return output and errors of its command."""
+        """Return standard output and standard error of its command."""
         out, err = (
             (bytes(more) + self.found(size)).decode(errors="replace")
             for more, size in zip(self._more, result["found"], strict=True)
@@ -178,33 +178,33 @@ class Request:
 
 
 class Agent:
-    """A running agent. Its answers are taken in a thread of its own, until its channel is closed."""
+    """A running agent. A thread receives its answers until its channel is closed."""
 
     def __init__(self, where: str, channel: paramiko.Channel) -> None:
-        """``channel`` is one on which the agent's program has been started."""
+        """Take ``channel``, on which the agent's program has been started."""
         self.where = where
         self._channel = channel
-        # A receiver and a sender share it: each looks after its own deadline.
+        # Receiver and sender share the channel, and each checks its own deadline.
         channel.settimeout(LOOK_S)
         self._sending, self._lock = threading.Lock(), threading.Lock()
         self._numbers = count(1)
         self.ready = Request(0)
-        """Its start: it is over when the agent takes requests."""
+        """The start of the agent: over when the agent accepts requests."""
         self._requests = {0: self.ready}
         self.end: str | None = None
-        """Why it takes no more requests."""
+        """The reason why the agent accepts no more requests."""
         threading.Thread(target=self._listen, name=f"agent of {where}", daemon=True).start()
 
     @property
     def alive(self) -> bool:
-        """Whether it takes requests, as far as this side knows."""
+        """Whether the agent accepts requests, as far as this side knows."""
         return self.end is None
 
     def request(self, steps: Sequence[dict[str, Any]], payload: bytes, deadline: Deadline) -> Request:
-        """Have steps carried out; see `raidproof.guest.agent` for what they are.
+        """Request the execution of steps, which `raidproof.guest.agent` defines.
 
         Raises:
-            RigError: the connection broke, or took nothing until the deadline.
+            RigError: the connection broke, or accepted no data until the deadline.
         """
         with self._lock:
             request = Request(next(self._numbers))
@@ -219,23 +219,23 @@ class Agent:
         return request
 
     def tell(self, request: Request, word: str, deadline: Deadline, payload: bytes = b"") -> None:
-        """Tell the agent something about a request: feed, close, or kill.
+        """Send the agent a frame about a request: feed, close, or kill.
 
         Raises:
-            RigError: the connection broke, or took nothing until the deadline.
+            RigError: the connection broke, or accepted no data until the deadline.
         """
         self.send(program.frame({"id": request.number, word: True}, payload), deadline)
 
     def forget(self, request: Request) -> None:
-        """Take no more interest in a request."""
+        """Ignore further frames about a request."""
         with self._lock:
             self._requests.pop(request.number, None)
 
     def results(self, request: Request, deadline: Deadline, what: str) -> list[dict[str, Any]]:
-        """Wait for the answer to a request, and return the results of its steps. Without one, it is killed.
+        """Wait for the answer to a request, and return the results of its steps; kill the request at the deadline.
 
         Raises:
-            DeadlineExceeded: it is still being carried out; ``what`` says what.
+            DeadlineExceeded: the request is still being carried out; the message contains ``what``.
             RigError: the connection broke.
         """
         wait = LongWait(f"{self.where}: {what[:SHOWN]}")
@@ -257,14 +257,14 @@ class Agent:
         return request.done
 
     def close(self) -> None:
-        """Let it end. What it has not answered never will be."""
+        """Close the channel, which ends the agent. Open requests get no answer."""
         self._channel.close()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send bytes: its source, then frames.
+        """Send bytes: the agent's source, then frames.
 
         Raises:
-            RigError: the connection broke, or took nothing until the deadline.
+            RigError: the connection broke, or accepted no data until the deadline.
         """
         view = memoryview(data)
         if not self._sending.acquire(timeout=deadline.remaining_s):
@@ -312,8 +312,8 @@ class Agent:
             request.take(said, payload)
 
     def _cause(self) -> str:
-        """Say why nothing more can come from it."""
-        # A channel that broke has its event set, too, and no status.
+        """Return why the agent sends nothing more."""
+        # The event is also set if the channel broke; then there is no status.
         self._channel.status_event.wait(STATUS_S)
         if self._channel.exit_status == -1:
             return "the connection broke"
@@ -336,27 +336,27 @@ class AgentCommand:
 
     @property
     def ended(self) -> bool:
-        """Whether its exit status has arrived, or its machine has gone."""
+        """Whether its exit status has arrived, or the connection has ended."""
         return self._request.over.is_set()
 
     def feed(self, data: bytes) -> None:
-        """Give it input, and leave its input open; a machine that is gone takes none."""
+        """Send input, and keep the input open; do nothing if the machine is gone."""
         with suppress(RigError):
             self._agent.tell(self._request, "feed", Deadline.after(DEFAULT_DEADLINE_S), data)
 
     def close_input(self) -> None:
-        """Tell it that there is no more input."""
+        """Close the command's input."""
         if self._open:
             self._open = False
             with suppress(RigError):
                 self._agent.tell(self._request, "close", Deadline.after(KILL_S))
 
     def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
-        """Feed it the rest of its input, collect both its streams, and return how it ended.
+        """Send the rest of the input, collect both output streams, and return the result.
 
         Raises:
-            DeadlineExceeded: it still ran, and was killed.
-            RigError: the connection broke before it ended.
+            DeadlineExceeded: the command still ran, and was killed.
+            RigError: the connection broke before the command ended.
         """
         if stdin:
             with suppress(RigError):
@@ -369,12 +369,12 @@ def begin(where: str, channel: paramiko.Channel, deadline: Deadline) -> Agent:
     """Send the agent its source on a channel on which `ARGV` has been started, and wait until it is ready.
 
     Raises:
-        NoAgent: the machine cannot run it; says why.
+        NoAgent: the machine cannot run the agent; with the reason.
         RigError: the connection broke.
         DeadlineExceeded: the agent did not start in time.
     """
     agent = Agent(where, channel)
-    with suppress(RigError):  # it has ended: why, is found below
+    with suppress(RigError):  # the agent has ended; the reason is determined below
         agent.send(SOURCE, deadline)
     if not agent.ready.over.wait(deadline.remaining_s):
         agent.close()
@@ -391,10 +391,10 @@ def run(agent: Agent, argv: Sequence[str], deadline: Deadline, stdin: bytes = b"
 
 
 def start(agent: Agent, argv: Sequence[str], deadline: Deadline) -> AgentCommand:
-    """Start a command whose input comes later, and return when it runs, or has taken its machine down.
+    """Start a command whose input comes later; return when it runs, or when it has taken its machine down.
 
     Raises:
-        RigError: it did not start by the deadline.
+        RigError: the command did not start by the deadline.
     """
     request = agent.request([{"run": list(argv)}], b"", deadline)
     if not request.began.wait(deadline.remaining_s):
@@ -408,15 +408,15 @@ def completed(agent: Agent, request: Request, argv: Sequence[str], deadline: Dea
     (result,) = agent.results(request, deadline, shlex.join(argv))
     out, err = request.streams(result)
     status = result["status"]
-    # As a shell and `timeout` report it: callers know the statuses of both.
+    # As shells and `timeout` report it; callers know the statuses of both.
     return Completed(tuple(argv), status if status >= 0 else SIGNAL - status, out, err, agent.where)
 
 
 def read(agent: Agent, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
-    """Return the content of files, each read whole; as text, why one cannot be read.
+    """Return the content of files, each read whole; for an unreadable file, the reason as text.
 
     Raises:
-        DeadlineExceeded: a file system gives no answer.
+        DeadlineExceeded: a file system does not answer.
         RigError: the connection broke.
     """
     request = agent.request([{"read": list(paths)}], b"", deadline)
@@ -425,7 +425,7 @@ def read(agent: Agent, paths: Sequence[str], deadline: Deadline) -> list[bytes |
 
 
 def write(agent: Agent, files: Mapping[str, bytes], deadline: Deadline) -> dict[str, str]:
-    """Write files, each in one go, and return why those that were not could not be. Raises as `read`."""
+    """Write files, each in one write, and return the reason for each failure. Raises as `read`."""
     payload = b"".join(files.values())
     step = {"write": [[path, len(content)] for path, content in files.items()], "given": len(payload)}
     (result,) = agent.results(agent.request([step], payload, deadline), deadline, f"write {shlex.join(files)}")
@@ -433,7 +433,7 @@ def write(agent: Agent, files: Mapping[str, bytes], deadline: Deadline) -> dict[
 
 
 def resolve(agent: Agent, paths: Sequence[str], deadline: Deadline) -> list[str | None]:
-    """Return paths without symbolic links; None for what is not there. Raises as `read`."""
+    """Return paths without symbolic links; None for paths that do not exist. Raises as `read`."""
     request = agent.request([{"resolve": list(paths)}], b"", deadline)
     (result,) = agent.results(request, deadline, f"resolve {shlex.join(paths)}")
     return list(result["paths"])

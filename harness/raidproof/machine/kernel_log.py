@@ -1,4 +1,4 @@
-"""What a machine's kernel reports: console, ring buffer, and tasks that wait."""
+"""The messages of a machine's kernel: console, ring buffer, and tasks that hang."""
 
 import re
 from collections.abc import Callable
@@ -16,40 +16,40 @@ TASKS_S = 5.0
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 WAITING_TASKS_S = 10.0
 STILL_S = 5.0
-"""So long neither a task nor a disk must move. A disk model's slowest request takes less."""
+"""Seconds in which neither a task nor a disk may progress; longer than the slowest request of a disk model."""
 
 
 def console_logs(folder: Path, machine: str, boots: int) -> tuple[Path, ...]:
-    """Return the console log of each boot, the present one last."""
+    """Return the console log of each boot, the current one last."""
     return tuple(folder / f"{machine}.console.{boot}.log" for boot in range(1, boots + 1))
 
 
 def cause_of_death(console: str) -> str:
-    """Return the line of a console that says most about the kernel's end: the first complaint, or the last line."""
+    """Return the console line with the likely cause of the kernel's end: the first error, or the last line."""
     lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
     fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
-    return next(fatal, next((line for line in reversed(lines) if line), "it said nothing"))
+    return next(fatal, next((line for line in reversed(lines) if line), "no output"))
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A place in what a kernel has said."""
+    """A position in a kernel's messages."""
 
     boot: int | str | None
-    """The number of the boot, or its id where there is no console."""
+    """The number of the boot, or its boot_id without a console."""
     place: int
-    """Bytes that it had said on its console in that boot, or the last line's stamp in microseconds."""
+    """Bytes on the console in that boot, or the stamp of the last line in microseconds."""
 
 
 def moment(machine: Machine) -> Moment:
-    """Return the present place."""
+    """Return the current position."""
     if machine.consoles:
         return Moment(len(machine.consoles), machine.console.stat().st_size)
     return Moment(machine.boot_id, max(map(stamp_us, _ring(machine)), default=0))
 
 
 def said_since(machine: Machine, since: Moment) -> str:
-    """Return all that the kernel has said since; without a console, no more than since its last boot."""
+    """Return all kernel messages since a position; without a console, at most those since the last boot."""
     if isinstance(since.boot, int):
         first, *later = machine.consoles[since.boot - 1 :]
         said = [first.read_bytes()[since.place :], *(path.read_bytes() for path in later)]
@@ -62,22 +62,22 @@ def said_since(machine: Machine, since: Moment) -> str:
 
 
 def said_until_off(machine: Machine, since: Moment) -> str | None:
-    """Return what the kernel of that boot said from then to its end; None for a machine without a console."""
+    """Return the messages of that boot's kernel from the position to its end; None for a machine without a console."""
     if not isinstance(since.boot, int):
         return None
     return machine.consoles[since.boot - 1].read_bytes()[since.place :].decode(errors="replace")
 
 
 def keep_tasks(machine: Machine) -> None:
-    """Keep in a file beside its console what each task of a machine waits for; none if it answers nothing."""
-    # Not sysrq-t, which kills User-mode Linux: it reads where nothing is (print_worker_info in kernel/workqueue.c).
+    """Save the wait channel of each task in a file beside the console; do nothing if the machine does not answer."""
+    # Not sysrq-t, which kills User-mode Linux by an invalid read (print_worker_info in kernel/workqueue.c).
     with suppress(RigError):
         tasks = machine.succeed(TASKS, deadline_s=TASKS_S)
         machine.console.with_suffix(".tasks").write_text(tasks)
 
 
 def stamp_us(line: str) -> int:
-    """Return when a line was said, in microseconds since the boot; 0 if it does not tell."""
+    """Return the stamp of a line in microseconds since the boot; 0 if it has none."""
     found = _STAMP.match(line)
     return int(found[1]) * 1_000_000 + int(found[2]) if found else 0
 
@@ -87,7 +87,7 @@ def _ring(machine: Machine) -> list[str]:
 
 
 def waiting(listed: str) -> frozenset[str]:
-    """Return the lines of `TASKS` that are about tasks in uninterruptible sleep, kernel threads left out."""
+    """Return the lines of `TASKS` with tasks in uninterruptible sleep, without kernel threads."""
     lines = (line.split(None, 4) for line in listed.splitlines()[1:])
     return frozenset(
         " ".join(words) for words in lines if len(words) == 5 and words[1][0] == "D" and words[4][0] != "["
@@ -95,10 +95,10 @@ def waiting(listed: str) -> frozenset[str]:
 
 
 def stuck_tasks(machine: Machine, disks: Callable[[], object]) -> str | None:
-    """Return the programs that hang in a machine's kernel while its disks have nothing to do; None if none does.
+    """Return the programs that hang in a machine's kernel while its disks are idle; None if there are none.
 
-    ``disks`` returns what the disks have done so far: as long as that changes, the kernel may only be slow. A machine
-    that answers nothing says nothing about its kernel.
+    ``disks`` returns the disks' progress: as long as it changes, the kernel may only be slow. The result is also None
+    for a machine that does not answer.
     """
     try:
         first, done = waiting(machine.succeed(TASKS, deadline_s=WAITING_TASKS_S)), disks()

@@ -1,4 +1,4 @@
-"""How to log in to a machine over SSH: address, user, and the keys of both sides."""
+"""The login to a machine over SSH: address, user, and the keys of both sides."""
 
 import shlex
 import socket
@@ -12,21 +12,21 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Way = socket.socket | paramiko.ProxyCommand
-"""What carries the bytes of an SSH connection."""
+"""The transport of an SSH connection."""
 CONNECT_S = 0.25
-"""A SYN that is lost while the machine boots is only repeated after a second: give up early, try again."""
+"""Seconds; a SYN that is lost during boot is repeated only after 1 s: give up early, and try again."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An Ed25519 key in OpenSSH's own form."""
+    """An Ed25519 key in OpenSSH's format."""
 
     private: str
     public: str
 
     @classmethod
     def generate(cls) -> "KeyPair":
-        """Make a new key."""
+        """Generate a new key."""
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -35,7 +35,7 @@ class KeyPair:
         return cls(private.decode(), public.decode() + "\n")
 
     def for_paramiko(self) -> paramiko.PKey:
-        """Return the key as the SSH library wants it."""
+        """Return the key for the SSH library."""
         return paramiko.Ed25519Key.from_private_key(StringIO(self.private))
 
     def __repr__(self) -> str:
@@ -44,43 +44,43 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class LabKeys:
-    """Who may log in (``user``) and by which key a machine proves itself (``host``)."""
+    """The key of the user who may log in (``user``), and the host key of the machines (``host``)."""
 
     user: KeyPair
     host: KeyPair
 
     @classmethod
     def generate(cls) -> "LabKeys":
-        """Make the keys of a new lab."""
+        """Generate the keys of a new lab."""
         return cls(user=KeyPair.generate(), host=KeyPair.generate())
 
 
 class Login(Protocol):
-    """The way into one machine."""
+    """The login to one machine."""
 
     def connect(self) -> Way:
-        """Return a fresh connection to its SSH port.
+        """Return a new connection to its SSH port.
 
         Raises:
-            OSError: it does not answer now.
+            OSError: the machine does not answer now.
         """
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in over a connection. Only host keys that were known before are accepted."""
+        """Log in over a connection. Only known host keys are accepted."""
 
     def command(self, argv: Sequence[str]) -> str:
-        """Return what SSH carries to run a command as root: one string for the login shell, quoted word by word."""
+        """Return the SSH command that runs as root: one string for the login shell, quoted word by word."""
 
 
 def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
-    """Return a fresh connection on the lab's network.
+    """Return a new connection on the lab's network.
 
     Raises:
-        OSError: nobody answers now.
+        OSError: the address does not answer now.
     """
     connection = make_socket()
     try:
-        # Else each command waits for the guest's delayed acknowledgement of the last one's end: 40 ms.
+        # Otherwise each command waits 40 ms for the guest's delayed acknowledgement of the previous one's end.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(CONNECT_S)
         connection.connect((address, port))
@@ -92,7 +92,7 @@ def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port:
 
 @dataclass(frozen=True)
 class LabLogin:
-    """The way into a machine of a lab that we made, as root, by keys made for that lab."""
+    """The login to a machine that raidproof made, as root, with the keys of its lab."""
 
     address: str
     keys: LabKeys
@@ -103,12 +103,12 @@ class LabLogin:
         """Connect on the lab's network.
 
         Raises:
-            OSError: it does not answer now.
+            OSError: the machine does not answer now.
         """
         return connect_in_lab(self.make_socket, self.address)
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in as root; the machine must prove itself by the lab's host key."""
+        """Log in as root; the machine must present the lab's host key."""
         client.get_host_keys().add(
             self.address,
             "ssh-ed25519",
@@ -128,5 +128,5 @@ class LabLogin:
         )
 
     def command(self, argv: Sequence[str]) -> str:
-        """Return the command; root it is already."""
+        """Return the command; the user is root already."""
         return shlex.join(argv)

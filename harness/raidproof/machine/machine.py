@@ -17,17 +17,17 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
 
 SHOWN = 80
-"""A file's content is logged up to so many bytes."""
+"""Longest content of a file, in bytes, that is logged."""
 OWN_POWEROFF = ("/sbin/raidproof-poweroff",)
-"""In machines that run our own init."""
+"""In machines with raidproof's init."""
 BOOT_DEADLINE_S = 150.0
-"""An emulated machine beside others takes half a minute."""
+"""Seconds; an emulated machine beside others takes half a minute."""
 BOOT_ID, READY = "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"
-"""The second is written by our own init at its end; on other systems to answer is to be ready."""
+"""Raidproof's init writes the second file at its end; other systems are ready when they answer."""
 
 
 class Remote:
-    """A machine over a connection. What is done to files starts no process in it."""
+    """A machine over a connection. Operations on files start no process in it."""
 
     name: str
     transport: Transport
@@ -47,7 +47,7 @@ class Remote:
         """Run a command that must end with status 0, and return its standard output.
 
         Raises:
-            CommandFailed: it ended otherwise.
+            CommandFailed: the status is not 0.
         """
         completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
         if not completed.ok:
@@ -66,7 +66,7 @@ class Remote:
         return content.decode(errors="replace")
 
     def read_files(self, paths: Iterable[str]) -> dict[str, str]:
-        """Read text files, without the last end of line. What cannot be read, or is empty, is left out."""
+        """Read text files, without the final newline. Leave out files that are unreadable or empty."""
         wanted = list(dict.fromkeys(paths))
         found = zip(wanted, self._read(wanted), strict=True)
         text = {path: content.decode(errors="replace") for path, content in found if isinstance(content, bytes)}
@@ -82,7 +82,7 @@ class Remote:
             raise self._failed("tee", path, failed[path])
 
     def put_all(self, files: Mapping[str, str | bytes]) -> dict[str, str]:
-        """Write each of these files, and return why those that were not could not be."""
+        """Write each of these files, and return the reason for each failure."""
         begun = now_ns()
         contents = {path: _bytes(content) for path, content in files.items()}
         failed = self.transport.write(contents, Deadline.after(DEFAULT_DEADLINE_S))
@@ -95,7 +95,7 @@ class Remote:
         """Return paths without symbolic links.
 
         Raises:
-            CommandFailed: one leads nowhere.
+            CommandFailed: a path does not exist.
         """
         wanted = list(paths)
         found = self._resolve(wanted)
@@ -105,7 +105,7 @@ class Remote:
         return [real for real in found if real is not None]
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path leads to something."""
+        """Return whether a path exists."""
         return self._resolve([path]) != [None]
 
     def _read(self, paths: Sequence[str]) -> list[bytes | str]:
@@ -121,7 +121,7 @@ class Remote:
         return found
 
     def _failed(self, program: str, path: str, reason: str) -> CommandFailed:
-        """Return the failure as that of the program that a person would try it with."""
+        """Return the failure as that of a command with which a person could reproduce it."""
         return CommandFailed(Completed((program, path), 1, "", f"{path}: {reason}", self.name))
 
     def _log(self, begun_ns: int, what: str) -> None:
@@ -136,39 +136,39 @@ def _bytes(content: str | bytes) -> bytes:
 class Cut:
     """A power cut that happened.
 
-    ``at_ns`` is the instant from which nothing reached a disk any more; acknowledgements that arrived before it were
-    given before it.
+    ``at_ns`` is the instant after which no write reached a disk; acknowledgements that arrived before it were sent
+    before it.
     """
 
     at_ns: int
     policy: CutPolicy
     seed: int
     fates: tuple[CutResult, ...] = ()
-    """What became of each member's cache."""
+    """The result of the cut for each member's cache."""
 
 
 class Power(Protocol):
-    """The switch of one machine."""
+    """The power switch of one machine."""
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the last one last."""
+        """The console log of each boot, the current one last."""
 
     @property
     def poweroff(self) -> tuple[str, ...]:
-        """The command that stops the machine in good order; it returns at once."""
+        """The command for an orderly shutdown; it returns at once."""
 
     def on(self) -> None:
-        """Begin to boot; returns before the machine answers."""
+        """Begin to boot; return before the machine answers."""
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Take the power away. Nothing runs in the machine for it, and nothing is flushed."""
+        """Cut the power. Nothing runs in the machine for this, and nothing is flushed."""
 
     def wait_off(self, deadline: Deadline) -> None:
         """Return when the machine has stopped by itself."""
 
     def require_on(self) -> None:
-        """Raise RigError, with the reason, if the machine has died."""
+        """Raise RigError, with the reason, if the machine has ended."""
 
 
 @dataclass
@@ -181,22 +181,22 @@ class MemberDisks:
     _lost_power: bool = field(default=False, repr=False)
 
     def power_on(self) -> None:
-        """Serve what a cut has left, if there was one."""
+        """Serve the content that a cut has left, if there was one."""
         if self._lost_power:
             self.engine.power_on()
             self._lost_power = False
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
-        """Decide what the caches kept, once nobody writes any more."""
+        """Apply the cut policy to the caches, after all writes have ended."""
         fates = self.engine.resolve(policy, seed)
         self._lost_power = True
         return fates
 
 
 def cut_power(disks: MemberDisks | None, kill: Callable[[], object], policy: CutPolicy, seed: int) -> Cut:
-    """Freeze a machine's disks, if it has any, kill it, then decide what the disks' caches kept.
+    """Freeze a machine's disks, if any, kill the machine, then apply the cut policy to the disks' caches.
 
-    In this order no member takes one more write than the others.
+    Because of this order all members freeze at the same instant.
     """
     at_ns = now_ns() if disks is None else disks.engine.freeze()
     kill()
@@ -221,12 +221,12 @@ class Machine(Remote):
         self.power = power
         self.transport = transport
         self._on_boot = on_boot
-        """What has to be done after each boot before the machine is of use."""
+        """An action after each boot, before the machine is used."""
         self._boot_files = [BOOT_ID, READY] if own_init else [BOOT_ID]
         self.boot_id: str | None = None
         """Of the running boot, from /proc/sys/kernel/random/boot_id; None while it is off."""
         self.boot_s: float | None = None
-        """How long the last start took, from power to an answer."""
+        """Seconds of the last start, from power to an answer."""
         self._last_boot_id: str | None = None
 
     @property
@@ -236,20 +236,20 @@ class Machine(Remote):
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, that of the present or last one last."""
+        """The console log of each boot, the current or last one last."""
         return self.power.consoles
 
     @property
     def console(self) -> Path:
-        """The console log of the present boot, or of the last one."""
+        """The console log of the current or last boot."""
         return self.consoles[-1]
 
     def start(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
-        """Switch it on and wait until it answers and its own start-up has finished.
+        """Switch the machine on; wait until it answers and its start-up has finished.
 
         Raises:
-            RigError: it died on the way, or is the same boot as before.
-            DeadlineExceeded: it did not answer.
+            RigError: the machine ended during the boot, or its boot_id did not change.
+            DeadlineExceeded: the machine did not answer.
         """
         deadline, begun = Deadline.after(deadline_s), now_ns()
         self.power.on()
@@ -272,7 +272,7 @@ class Machine(Remote):
 
     def _read_boot(self) -> tuple[str, str] | None:
         self.power.require_on()
-        # By a command: a machine without an agent is refused later, by who knows what else it lacks.
+        # By a command, because a machine without an agent is refused later, together with its other deficits.
         said = self.run(["cat", *self._boot_files])
         if not said.ok:
             return None
@@ -287,7 +287,7 @@ class Machine(Remote):
         """Run a command that must not end with status 0.
 
         Raises:
-            RigError: it succeeded.
+            RigError: the command succeeded.
         """
         completed = self.run(argv, deadline_s=deadline_s)
         if completed.ok:
@@ -295,31 +295,31 @@ class Machine(Remote):
         return completed
 
     def require(self, program: str) -> None:
-        """Make sure that the machine has a program.
+        """Check that the machine has a program.
 
         Raises:
-            RequirementMissing: its image lacks it.
+            RequirementMissing: its image lacks the program.
         """
         if not self.run(["which", program]).ok:
             raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
 
     def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
-        """Stop it in good order: file systems unmounted, arrays stopped, caches flushed."""
+        """Shut the machine down in good order: file systems unmounted, arrays stopped, caches flushed."""
         deadline = Deadline.after(deadline_s)
         self.start_command(self.power.poweroff)
         self.wait_off(deadline)
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Return when it has gone down by itself, its disks still under power.
+        """Return when the machine has shut down by itself; its disks keep their power.
 
         Raises:
-            DeadlineExceeded: it is still up.
+            DeadlineExceeded: the machine is still up.
         """
         self.power.wait_off(deadline)
         self._gone()
 
     def crash(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> Cut:
-        """Take its power away, with what its disks had not yet made durable resolved by ``policy``."""
+        """Cut the power; ``policy`` decides which data that was not yet durable survives."""
         cut = self.power.cut(policy, seed)
         self._gone()
         return cut

@@ -1,4 +1,4 @@
-"""Commands in a machine over SSH: pinned host keys, a deadline on everything, by an agent that runs in the machine."""
+"""Commands in a machine over SSH: pinned host keys, a deadline on every operation, an agent in the machine."""
 
 import logging
 import shlex
@@ -19,9 +19,9 @@ from raidproof.machine.agent import Agent, ChannelCommand, NoAgent, RemoteComman
 from raidproof.machine.login import Login, Way
 
 ATTEMPT_S = 5.0
-"""What one attempt to log in may take, once the machine has accepted the connection."""
+"""Seconds of one attempt to log in, once the machine has accepted the connection."""
 
-# It prints tracebacks of connections that are refused while a machine boots.
+# paramiko prints tracebacks of connections that are refused while a machine boots.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
@@ -37,12 +37,12 @@ class Transport:
         self._starting = threading.Lock()
         self._agent: Agent | None = None
         self._no_agent: str | None = None
-        """Why the machine runs none."""
+        """The reason why the machine runs no agent."""
 
     def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
         """Log in, retrying while the machine boots.
 
-        ``still_possible`` is asked before each try and raises when the machine can no longer answer.
+        ``still_possible`` is called before each attempt, and raises if the machine can no longer answer.
         """
 
         self._closed = False
@@ -61,7 +61,7 @@ class Transport:
             return None
         client = paramiko.SSHClient()
         try:
-            if self._closed:  # while it was connecting: nobody has shut this one down
+            if self._closed:  # closed during the attempt: close the new connection, too
                 raise ConnectionAbortedError
             way.settimeout(timeout_s)
             self.login.authenticate(client, way, timeout_s)
@@ -79,7 +79,7 @@ class Transport:
         """Run a command to its end, whatever its status.
 
         Raises:
-            DeadlineExceeded: it still ran, and was killed.
+            DeadlineExceeded: the command still ran, and was killed.
             RigError: there is no connection, or it broke before the command ended.
         """
         running = self._agent_for(shlex.join(argv), deadline)
@@ -91,7 +91,7 @@ class Transport:
         """Start a command, and return when it runs.
 
         Raises:
-            RigError: there is no connection, it broke, or nobody has answered by the deadline.
+            RigError: there is no connection, it broke, or the machine has not answered by the deadline.
         """
         running = self._agent_for(shlex.join(argv), deadline)
         if running is None:
@@ -99,21 +99,21 @@ class Transport:
         return agent.start(running, argv, deadline)
 
     def read(self, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
-        """Return the content of files, each read whole; as text, why one cannot be read.
+        """Return the content of files, each read whole; for an unreadable file, the reason as text.
 
         Raises:
-            DeadlineExceeded: a file system gives no answer.
+            DeadlineExceeded: a file system does not answer.
             RigError: there is no connection, or it broke.
             RequirementMissing: the machine cannot run the agent.
         """
         return agent.read(self._agent_to(f"read {shlex.join(paths)}", deadline), paths, deadline)
 
     def write(self, files: Mapping[str, bytes], deadline: Deadline) -> dict[str, str]:
-        """Write files, each in one go, and return why those that were not could not be. Raises as `read`."""
+        """Write files, each in one write, and return the reason for each failure. Raises as `read`."""
         return agent.write(self._agent_to(f"write {shlex.join(files)}", deadline), files, deadline)
 
     def resolve(self, paths: Sequence[str], deadline: Deadline) -> list[str | None]:
-        """Return paths without symbolic links; None for what is not there. Raises as `read`."""
+        """Return paths without symbolic links; None for paths that do not exist. Raises as `read`."""
         return agent.resolve(self._agent_to(f"resolve {shlex.join(paths)}", deadline), paths, deadline)
 
     def _agent_to(self, purpose: str, deadline: Deadline) -> Agent:
@@ -126,7 +126,7 @@ class Transport:
         return running
 
     def _agent_for(self, purpose: str, deadline: Deadline) -> Agent | None:
-        """Return the machine's agent, started if none runs; None where it cannot."""
+        """Return the machine's agent, started if none runs; None if the machine cannot run it."""
         with self._starting:
             if self._no_agent is not None:
                 return None
@@ -145,7 +145,7 @@ class Transport:
         purpose = purpose or shlex.join(argv)
         channel = self.session(deadline, purpose)
         try:
-            # paramiko waits for the answer without a limit; a machine that went meanwhile never gives it.
+            # paramiko waits for the answer without a limit; a machine that ended meanwhile never sends it.
             with at_deadline(deadline, channel.close):
                 channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -153,7 +153,7 @@ class Transport:
         return ChannelCommand(self.where, argv, channel)
 
     def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
-        """Return a channel on which nothing runs yet; what is sent on it waits until the deadline.
+        """Return a new channel; sending on it blocks at most until the deadline.
 
         Raises:
             RigError: there is no connection, or it broke; names the purpose.
@@ -184,7 +184,7 @@ class Transport:
         return transport
 
     def close(self) -> None:
-        """Drop the connection, and one that another thread tries to make; commands that run see it broken."""
+        """Close the connection, and one that another thread is opening; running commands get a broken connection."""
         self._closed = True
         if isinstance(way := self._attempted, socket.socket):
             with suppress(OSError):  # not connected, or closed already

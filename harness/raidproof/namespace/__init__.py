@@ -1,4 +1,4 @@
-"""The namespaces in which one lab lives and dies: its network, its processes and their common parent."""
+"""The namespaces that confine one lab: its network, its processes and their common parent."""
 
 from raidproof.namespace.namespace import Enclosure, Process, Traffic
 

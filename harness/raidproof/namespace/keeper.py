@@ -1,10 +1,10 @@
-"""Process 1 of a lab's namespaces: it starts and ends the lab's processes and opens sockets on the lab's network.
+"""Process 1 of a lab's namespaces: starts and ends the lab's processes, and opens sockets on the lab's network.
 
-The kernel kills every process of a PID namespace when its process 1 ends. So nothing of a lab can outlive the keeper,
-and the keeper ends when the harness that started it lets go of its end of a socket pair, however that harness ended.
-Run as ``python -m raidproof.namespace.keeper SOCKET LIFELINE [PLACE FOLDER]...``; the lifeline is an open descriptor,
-and each folder is what the lab, then with a mount namespace of its own, sees at that place. Requests come to the
-socket, JSON, one a packet, with file descriptors beside it.
+The kernel kills every process of a PID namespace when its process 1 ends. So no process of a lab can outlive the
+keeper. The keeper ends when the other end of a socket pair is closed, that is when the harness that started the keeper
+ends, for whatever reason. Run as ``python -m raidproof.namespace.keeper SOCKET LIFELINE [PLACE FOLDER]...``; the
+lifeline is an open descriptor. Each folder is mounted at its place in the lab's own mount namespace. Requests arrive
+at the socket as JSON, one per packet, with file descriptors attached.
 """
 
 import array
@@ -25,13 +25,13 @@ from pyroute2 import IPRoute
 MAX_PACKET = 1 << 16
 END_DEADLINE_S = 10.0
 READY = b"ready"
-"""What the keeper says on its lifeline once it can be asked."""
+"""Sent on the lifeline once the keeper accepts requests."""
 BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
-"""A queue that drops and counts all: every kernel with queues has it (net/sched/sch_blackhole.c)."""
+"""A qdisc that drops and counts all packets; part of every kernel with queues (net/sched/sch_blackhole.c)."""
 
 
 class Keeper:
-    """The lab's processes and interfaces, and what may be asked about them."""
+    """The lab's processes and interfaces, and the requests about them."""
 
     def __init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -40,7 +40,7 @@ class Keeper:
     def spawn(
         self, fds: Sequence[int], argv: list[str], environment: dict[str, str], directory: str
     ) -> dict[str, Any]:
-        """Start a program in a session of its own; the one descriptor is its standard output and error."""
+        """Start a program in its own session; the single descriptor is its standard output and error."""
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -54,23 +54,23 @@ class Keeper:
         return {"pid": process.pid}
 
     def kill(self, _: Sequence[int], pid: int, number: int) -> dict[str, Any]:
-        """Send a signal to the whole group of a program that `spawn` started, and reap it after SIGKILL."""
+        """Send a signal to the process group of a program that `spawn` started, and reap it after SIGKILL."""
         process = self.processes[pid]
         if process.poll() is None:
             os.killpg(pid, number)
         if number == signal.SIGKILL:
             process.wait()
-            # UML's helpers live in the group of their kernel and are reparented to us.
+            # UML's helpers are in the group of their kernel, and are reparented to process 1.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         return {"status": process.poll()}
 
     def poll(self, _: Sequence[int], pid: int) -> dict[str, Any]:
-        """Tell how a program ended, or that it runs."""
+        """Return the exit status of a program, or None while it runs."""
         return {"status": self.processes[pid].poll()}
 
     def end(self, _: Sequence[int], pid: int) -> dict[str, Any]:
-        """Kill a process that is not of `spawn`, as one that a daemon started, and return when it is gone."""
+        """Kill a process that `spawn` did not start, such as a daemon's child, and return when it is gone."""
         process = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -78,16 +78,16 @@ class Keeper:
                 raise TimeoutError(f"process {pid} does not end")
         finally:
             os.close(process)
-        self.reap()  # a daemon's child is ours by now
+        self.reap()  # a daemon's child is reparented to process 1 by now
         return {}
 
     def keep(self, _: Sequence[int]) -> dict[str, Any]:
-        """Stay when the harness goes."""
+        """Continue after the harness ends."""
         self.kept = True
         return {}
 
     def bridge(self, _: Sequence[int], name: str, address: str, prefix: int) -> dict[str, Any]:
-        """Make the lab's network with the harness's own address on it."""
+        """Create the lab's bridge with the harness's own address."""
         with IPRoute() as ip:
             ip.link("set", index=ip.link_lookup(ifname="lo")[0], state="up")
             ip.link("add", ifname=name, kind="bridge")
@@ -97,14 +97,14 @@ class Keeper:
         return {}
 
     def tap(self, _: Sequence[int], name: str, bridge: str) -> dict[str, Any]:
-        """Make a machine's network interface and plug it into the bridge."""
+        """Create a machine's network interface and attach it to the bridge."""
         with IPRoute() as ip:
             ip.link("add", ifname=name, kind="tuntap", mode="tap")
             ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up", master=ip.link_lookup(ifname=bridge)[0])
         return {}
 
     def gate(self, _: Sequence[int], name: str, *, deaf: bool, mute: bool) -> dict[str, Any]:
-        """Let a bridge port drop what goes to the machine behind it (deaf), and what comes from there (mute)."""
+        """Let a bridge port drop frames to its machine (deaf), and frames from it (mute)."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             shut = any(one.get_attr("TCA_KIND") == BLACKHOLE for one in ip.get_qdiscs(index))
@@ -112,13 +112,14 @@ class Keeper:
                 ip.tc("replace", BLACKHOLE, index, handle=BLACKHOLE_HANDLE, parent=TC_H_ROOT)
             elif shut and not deaf:
                 ip.tc("del", index=index, parent=TC_H_ROOT)
-            # A locked port drops frames of senders that the bridge does not know there, and learns none (since 5.18).
+            # A locked port drops frames from senders that the bridge does not know there, and learns none (since
+            # 5.18).
             ip.brport("set", index=index, locked=int(mute), flush=mute)
             port = ip.get_links(index)[0].get_nested("IFLA_LINKINFO", "IFLA_INFO_SLAVE_DATA")
             return {"mute": bool(port.get_attr("IFLA_BRPORT_LOCKED"))}
 
     def traffic(self, _: Sequence[int], name: str) -> dict[str, Any]:
-        """Count the frames of an interface: handed to whoever is behind it, come from there, dropped by a gate."""
+        """Count the frames of an interface: sent to its machine, received from it, dropped by a gate."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")
@@ -127,7 +128,7 @@ class Keeper:
         return {"to": counted["tx_packets"], "from": counted["rx_packets"], "dropped": dropped}
 
     def reap(self) -> None:
-        """Collect orphans: process 1 inherits them."""
+        """Reap orphans, which process 1 inherits."""
         known = self.processes
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
@@ -138,14 +139,14 @@ class Keeper:
 
 
 def refusal(error: Exception) -> dict[str, Any]:
-    """Return the reply that says what went wrong. Errors of pyroute2 have the form of OSError without being one."""
+    """Return the reply for an error. Errors of pyroute2 have the form of OSError without being one."""
     if len(error.args) >= 2 and isinstance(error.args[0], int):
         return {"error": str(error.args[1]), "errno": error.args[0]}
     return {"error": f"{type(error).__name__}: {error}", "errno": 0}
 
 
 def answer(keeper: Keeper, connection: socket.socket) -> bool:
-    """Serve one request; false when the other side has gone."""
+    """Serve one request; return False if the other side has closed the connection."""
     try:
         data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
     except ConnectionError:
@@ -157,7 +158,7 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
     opened: list[socket.socket] = []
     try:
         if verb == "socket":
-            # A socket belongs for ever to the network namespace in which it was created.
+            # A socket always belongs to the network namespace in which it was created.
             opened.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             reply: dict[str, Any] = {}
         else:
@@ -171,7 +172,7 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if opened else []
     try:
         connection.sendmsg([json.dumps(reply).encode()], ancillary)
-    except OSError:  # whoever asked has gone; the lab has not
+    except OSError:  # the requester has gone, but the lab continues
         return False
     finally:
         for one in opened:
@@ -186,7 +187,7 @@ def hide(folders: Sequence[str]) -> None:
 
 
 def serve(path: str, lifeline: socket.socket) -> None:
-    """Answer until the other end of the lifeline is closed; for ever once asked to keep the lab."""
+    """Serve requests until the other end of the lifeline is closed; for ever after a request to keep the lab."""
     keeper = Keeper()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
@@ -194,13 +195,13 @@ def serve(path: str, lifeline: socket.socket) -> None:
     wakeup_read, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # The terminal's Ctrl-C goes to the harness, which decides what ends and in which order.
+    # The terminal's Ctrl-C goes to the harness, which ends the lab in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     selector = selectors.DefaultSelector()
     for source in (listener, wakeup_read, lifeline):
         selector.register(source, selectors.EVENT_READ)
-    with contextlib.suppress(OSError):  # nobody is there any more: found out below
+    with contextlib.suppress(OSError):  # the harness has gone; detected below
         lifeline.send(READY)
     while True:
         for key, _ in selector.select():

@@ -32,12 +32,12 @@ _UCRED = struct.Struct("3i")
 def unshare_command(
     directory: Path, lifeline: int, *, root: bool, folders: Mapping[Path, Path] = MappingProxyType({})
 ) -> list[str]:
-    """Return the command that starts a keeper in namespaces of its own; ``lifeline`` is an open descriptor.
+    """Return the command that starts a keeper in new namespaces; ``lifeline`` is an open descriptor.
 
-    ``folders`` is what the lab sees (place -> folder) in place of the host's own.
+    ``folders`` (place -> folder) replace folders of the host in the lab.
     """
     user = [] if root else ["--user", "--map-root-user"]
-    # Propagation is private then, and /proc is that of the lab's processes: daemons look there for who still runs.
+    # Then propagation is private, and /proc shows only the lab's processes: daemons look there for running processes.
     mounts = ["--mount-proc"] if folders else []
     return [
         "unshare",
@@ -58,7 +58,7 @@ def unshare_command(
 
 
 class Refused(RigError):
-    """The keeper could not do what it was asked to."""
+    """The keeper could not carry out a request."""
 
     def __init__(self, verb: str, reason: str, number: int) -> None:
         super().__init__(f"the lab's keeper cannot {verb}: {reason}")
@@ -67,7 +67,7 @@ class Refused(RigError):
 
 
 class Enclosure:
-    """Network, processes and sockets of one lab. Leaving the context ends all of it, unless it is kept."""
+    """Network, processes and sockets of one lab. Leaving the context ends them all, unless the lab is kept."""
 
     def __init__(self, directory: Path, *, folders: Mapping[Path, Path] = MappingProxyType({})) -> None:
         """Prepare; ``folders`` (place -> folder) hides a folder of the host behind one of the lab's."""
@@ -80,7 +80,7 @@ class Enclosure:
 
     @property
     def pid(self) -> int:
-        """The keeper's process id on this host: it is process 1 of the lab, which ends with it."""
+        """The keeper's process id on this host; the keeper is process 1 of the lab, which ends with it."""
         if self._connection is None:
             raise RigError("this enclosure is closed")
         credentials = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
@@ -94,7 +94,7 @@ class Enclosure:
                     f"a lab that has a {place} of its own cannot live in it: {self.directory}",
                     remedy="set TMPDIR to a folder elsewhere, as /tmp",
                 )
-        # Whenever this process ends, from this line on, the kernel closes its end, and the keeper goes.
+        # From here on, whenever this process ends, the kernel closes its end of the pair, and the keeper ends.
         self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs, (self.directory / "keeper.log").open("wb") as log:
@@ -131,7 +131,7 @@ class Enclosure:
         )
 
     def attach(self) -> None:
-        """Connect to a keeper that runs: the one just started, or that of a kept lab.
+        """Connect to a running keeper: the one just started, or that of a kept lab.
 
         Raises:
             RigError: there is none.
@@ -149,7 +149,7 @@ class Enclosure:
         self.close()
 
     def close(self) -> None:
-        """End everything in the enclosure, and wait until it is gone; an attached one is only let go."""
+        """End everything in the enclosure, and wait until it is gone; an attached enclosure is only disconnected."""
         self._release()
         if self._keeper is not None:
             try:
@@ -218,14 +218,14 @@ class Enclosure:
         return socket.socket(fileno=fds[0])
 
     def bridge(self, name: str, address: str, prefix: int) -> None:
-        """Make a bridge that carries the harness's own address."""
+        """Create a bridge with the harness's own address."""
         self._ask("bridge", name=name, address=address, prefix=prefix)
 
     def tap(self, name: str, bridge: str) -> None:
-        """Make a tap interface and plug it into a bridge.
+        """Create a tap interface and attach it to a bridge.
 
         Raises:
-            RequirementMissing: this host does not let us.
+            RequirementMissing: this host does not permit it.
         """
         try:
             self._ask("tap", name=name, bridge=bridge)
@@ -236,12 +236,12 @@ class Enclosure:
             ) from error
 
     def gate(self, interface: str, *, deaf: bool, mute: bool) -> None:
-        """Cut off the machine behind a tap: ``deaf``, nothing reaches it; ``mute``, nothing of it reaches anybody.
+        """Cut off the machine behind a tap: ``deaf`` drops frames to the machine, ``mute`` drops frames from it.
 
-        The interface stays up all the while, as when a cable is cut somewhere beyond the next switch.
+        The interface stays up meanwhile, as if a cable were cut beyond the next switch.
 
         Raises:
-            RequirementMissing: this host's kernel cannot.
+            RequirementMissing: this host's kernel does not support it.
         """
         try:
             reply, _ = self._ask("gate", name=interface, deaf=deaf, mute=mute)
@@ -256,12 +256,12 @@ class Enclosure:
             )
 
     def traffic(self, interface: str) -> "Traffic":
-        """Count the frames of an interface since it was made."""
+        """Return the frame counters of an interface since its creation."""
         reply, _ = self._ask("traffic", name=interface)
         return Traffic(reply["to"], reply["from"], reply["dropped"])
 
     def end(self, pid: int) -> None:
-        """Kill a process that a daemon of the enclosure started; ``pid`` is the lab's number of it.
+        """Kill a process that a daemon of the enclosure started; ``pid`` is its number in the lab's PID namespace.
 
         Raises:
             RigError: there is none.
@@ -273,7 +273,7 @@ class Enclosure:
         self._ask("keep")
 
     def detach(self) -> None:
-        """Let go of a kept enclosure without ending it."""
+        """Disconnect from a kept enclosure without ending it."""
         self._release()
         self._keeper = None
 
@@ -283,16 +283,16 @@ class Traffic:
     """Frames of an interface."""
 
     to: int
-    """Handed to whoever is behind it."""
+    """Sent to the machine behind the interface."""
     come: int
-    """Come from there, whatever became of them."""
+    """Received from that machine, including frames that were dropped later."""
     dropped: int
-    """Dropped since the gate was shut, on their way there."""
+    """Dropped on the way to that machine, since the gate was shut."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A program that runs in an enclosure, with everything that it started."""
+    """A program that runs in an enclosure, with all processes that it started."""
 
     enclosure: Enclosure
     name: str
@@ -301,17 +301,17 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """How it ended (negative: by that signal), or None while it runs."""
+        """Its exit status (negative: the signal), or None while it runs."""
         reply, _ = self.enclosure._ask("poll", pid=self.pid)
         status: int | None = reply["status"]
         return status
 
     def kill(self) -> None:
-        """End it and all that it started at once; return when it is gone."""
+        """Kill it and all processes that it started; return when it is gone."""
         self.enclosure._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
 
     def terminate(self, deadline: Deadline) -> int:
-        """Ask it to end in good order, and return its exit status.
+        """Ask it to end in good order (SIGTERM), and return its exit status.
 
         Raises:
             DeadlineExceeded: it still runs.

@@ -1,4 +1,4 @@
-"""The lab's network: one bridge that carries the harness's address, one tap and one hardware address a machine."""
+"""The lab's network: one bridge with the harness's address; one tap and one hardware address per machine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,11 +10,11 @@ from raidproof.namespace import Enclosure, Traffic
 
 BRIDGE = "lab"
 PROBE_S = 1.0
-"""Time for an answer; on a whole network it takes a millisecond."""
+"""Seconds for an answer; on a working network it takes 1 ms."""
 NOBODY = 9
-"""A port (discard) on which no machine listens: the refusal is an answer, and nothing runs for it."""
+"""A port (discard) on which no machine listens: the refusal is an answer, and needs no program."""
 MEND_DEADLINE_S = 30.0
-"""A stale entry in a neighbour table takes some seconds to be asked for again."""
+"""Seconds; a stale entry in a neighbour table takes some seconds to be renewed."""
 STILL_S = 0.05
 STILL_DEADLINE_S = 10.0
 
@@ -25,25 +25,25 @@ def tap_name(machine: str) -> str:
 
 
 def hardware_address(spec: MachineSpec) -> str:
-    """Return a MAC address that survives reboots: with a new one each time, the others' ARP caches are wrong."""
+    """Return a MAC address that survives reboots: a new one would invalidate the ARP caches of other machines."""
     return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
 
 
 def create_network(enclosure: Enclosure, topology: Topology) -> None:
-    """Make the network of a lab in its enclosure; it vanishes with the enclosure."""
+    """Create the network of a lab in its enclosure; it disappears with the enclosure."""
     enclosure.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
     for machine in topology.machines:
         enclosure.tap(tap_name(machine.name), BRIDGE)
 
 
 class Way(StrEnum):
-    """Which way a machine is cut off."""
+    """The direction in which a machine is cut off."""
 
     BOTH = "both"
     TO = "to"
-    """Nothing reaches it; what it sends arrives."""
+    """Frames to the machine are dropped; frames from it pass."""
     FROM = "from"
-    """What is sent to it arrives; nothing of it reaches anybody."""
+    """Frames to the machine pass; frames from it are dropped."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Port:
     address: str
 
     def cut(self, way: Way) -> str:
-        """Cut the machine off, and return the proof.
+        """Cut the machine off, and return the evidence.
 
         Raises:
-            RequirementMissing: this host's kernel cannot.
+            RequirementMissing: this host's kernel does not support it.
             RigError: frames still pass.
         """
         self._gate(way)
@@ -73,7 +73,7 @@ class Port:
         said = (
             f"asked, {'answered' if answered else 'no answer'}; frames to it {to}, dropped {dropped}, from it {come}"
         )
-        # Where only its own words are cut, it is asked, and says something that nobody hears.
+        # If only frames from the machine are cut, it receives the probe, and its answer is dropped.
         as_asked = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
         if answered or not as_asked:
             self._gate(None)
@@ -81,16 +81,16 @@ class Port:
         return said
 
     def mend(self) -> None:
-        """Join it again, and wait until it answers.
+        """Reconnect the machine, and wait until it answers.
 
         Raises:
-            DeadlineExceeded: it does not.
+            DeadlineExceeded: it does not answer.
         """
         self._gate(None)
         wait_until(self.answers, Deadline.after(MEND_DEADLINE_S), f"{self.machine} to answer again")
 
     def answers(self) -> bool:
-        """Whether the machine answers the harness's own address."""
+        """Return whether the machine answers the harness's own address."""
         with self.enclosure.socket() as one:
             one.settimeout(PROBE_S)
             try:
@@ -102,11 +102,11 @@ class Port:
         return True
 
     def traffic(self) -> Traffic:
-        """Count its frames."""
+        """Return the frame counters of the machine."""
         return self.enclosure.traffic(tap_name(self.machine))
 
     def _still(self) -> bool:
-        """Whether it reads nothing: a frame to it counts when it is read, which may be after the gate has shut."""
+        """Return whether the machine reads nothing: a frame counts when read, perhaps after the gate has shut."""
         before = self.traffic()
         pause(STILL_S)
         return self.traffic().to == before.to

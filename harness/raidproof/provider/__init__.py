@@ -1,1 +1,1 @@
-"""The ways in which machines come to be, and the registry of them."""
+"""The providers, which make the machines of a lab, and their registry."""

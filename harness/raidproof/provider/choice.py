@@ -1,4 +1,4 @@
-"""Which provider ``auto`` takes on this host, and why."""
+"""The provider that ``auto`` selects on this host, and the reason."""
 
 import platform
 import shutil
@@ -13,7 +13,7 @@ from raidproof.provider.qemu.kvm import KvmAnswer
 
 AUTO = "auto"
 QEMU_TOOLS = (machine.PROGRAM, "qemu-img", "depmod")
-"""What provider ``qemu`` needs of this host besides the rest."""
+"""The programs that provider ``qemu`` needs in addition to the common ones."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Choice:
 
 
 def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer | None) -> Choice:
-    """Choose a provider: KVM that works, else kernels as processes, else emulation.
+    """Choose a provider: QEMU if KVM works, else User-mode Linux, else QEMU with emulation.
 
-    ``qemu_lacks`` and ``uml_lacks`` say why the provider cannot run here at all; None is that it can. ``answer`` is
-    None where KVM was not asked, because there is no QEMU to ask it by.
+    ``qemu_lacks`` and ``uml_lacks`` are the reasons why the provider cannot run here at all; None means that it can.
+    ``answer`` is None if KVM was not tried, because there is no QEMU.
 
     Raises:
         RequirementMissing: neither can run.
@@ -48,11 +48,11 @@ def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer |
 
 
 def decide() -> Choice:
-    """Choose for this host; KVM is tried where its answer is not known yet.
+    """Choose for this host; try KVM if its answer is not cached.
 
     Raises:
         RequirementMissing: no provider can run here.
-        RigError: the kernel to try KVM with could not be fetched.
+        RigError: the kernel for the trial of KVM could not be fetched.
     """
     lacks = qemu_lacks()
     return choose(qemu_lacks=lacks, uml_lacks=uml_lacks(), answer=kvm.find_out() if lacks is None else None)

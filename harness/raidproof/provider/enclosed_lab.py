@@ -1,4 +1,4 @@
-"""A lab in namespaces of its own, with machines that we make and the disk engine behind the server's members."""
+"""A lab in its own namespaces, with machines of a provider, and with the disk engine behind the server's members."""
 
 import socket
 from contextlib import ExitStack
@@ -20,11 +20,11 @@ from raidproof.provider.qemu.machine import config_disk
 
 ENGINE_DEADLINE_S = 15.0
 QUEUE_DEPTH = 16
-"""Requests that qemu-storage-daemon keeps under way on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
+"""Requests that qemu-storage-daemon keeps in flight on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
 
 
 class EnclosedLab(Lab):
-    """Machines of a provider. Whatever becomes of the process that made it, nothing of it is left running."""
+    """The machines of a provider; when the process that made them ends, for whatever reason, all of them end."""
 
     disks: EngineClient
 
@@ -42,28 +42,28 @@ class EnclosedLab(Lab):
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run in it says nothing about."""
+        """What a run in this lab cannot prove."""
         return self.provider.cannot_prove
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the report must know about how its machines ran."""
+        """How the machines ran, as far as a reader of the report must know it."""
         return self.provider.notes
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part, by name, each as the words that start it."""
+        """The host programs that take part, by name, each as the words of its command."""
         return self.provider.programs
 
     def _build(self, undo: ExitStack) -> None:
-        # First of all, because it is the first to find that there is no place for a lab.
+        # First, because it is the first to fail if there is no place for a lab.
         self.directory = LabDirectory.create()
         undo.callback(self.directory.remove)
         self.provider.prepare(self.topology)
         step("starting the lab: network and disks")
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
-        # After the enclosure's end: no machine answers any more, and whoever still tries to log in is told.
+        # After the end of the enclosure: all machines are gone, and pending logins fail at once.
         undo.callback(self._disconnect)
         self.enclosure = undo.enter_context(self.provider.enclose(self.directory.path))
         self.directory.register(self.enclosure.pid, self.topology)
@@ -97,7 +97,7 @@ class EnclosedLab(Lab):
                 socket=self.engine_socket,
                 config=config,
                 control=control,
-                # Requests that wait for their disks must not keep others from theirs.
+                # A request that waits for its disk must not delay requests to other disks.
                 threads=QUEUE_DEPTH if self.topology.timed else 1,
             ),
             output=self.logs / "disk-engine.log",
@@ -112,7 +112,7 @@ class EnclosedLab(Lab):
 
     @property
     def engine_socket(self) -> Path:
-        """Where the disk engine speaks NBD."""
+        """The NBD socket of the disk engine."""
         return self.directory.path / "nbd.sock"
 
     def listen(self) -> socket.socket:

@@ -1,4 +1,4 @@
-"""The power of a machine that is a process of the lab: what is the same whichever program runs it."""
+"""The power of a machine that is a process of the lab: the parts common to all programs that run guests."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,10 @@ from raidproof.namespace import Enclosure, Process
 
 @dataclass
 class GuestPower:
-    """A machine's switch; a subclass says what `on` starts, and puts it into ``_guest``."""
+    """The power switch of a machine; a subclass implements `on`, which sets ``_guest``."""
 
     program_name: ClassVar[str] = "its kernel"
-    """Who ends when the machine does, for a message."""
+    """The process that ends with the machine, for messages."""
     spec: MachineSpec
     kernel: Kernel
     image: Image
@@ -35,21 +35,21 @@ class GuestPower:
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the present one last."""
+        """The console log of each boot, the current one last."""
         return console_logs(self.logs, self.spec.name, self.boots)
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill the guest, then decide what the disks' caches kept."""
+        """Freeze the disks, kill the guest, then apply the cut policy to the disks' caches."""
         self._running()
         return cut_power(self.disks, self._kill, policy, seed)
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Wait for the guest's own end, and clear away what is left of it."""
+        """Wait until the guest ends by itself, and remove its remains."""
         self._running().wait(deadline)
         self._kill()
 
     def require_on(self) -> None:
-        """Raise RigError with the console's last words if the guest has ended."""
+        """Raise RigError with the last console output if the guest has ended."""
         if (status := self._running().status) is not None:
             said = self.consoles[-1].read_text(errors="replace")
             raise RigError(
@@ -58,7 +58,7 @@ class GuestPower:
             )
 
     def _kill(self) -> None:
-        # SIGKILL: a program's own ways to end may send a flush to its disks.
+        # SIGKILL: an orderly exit of the program may send a flush to its disks.
         self._running().kill()
         self._guest = None
 

@@ -1,4 +1,4 @@
-"""How the machines of a lab come to be: what each way of making them has to offer."""
+"""The interface of a provider, which makes the machines of a lab."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from raidproof.namespace.network import create_network
 
 @dataclass(frozen=True)
 class Site:
-    """Where the machines of one lab come to be."""
+    """The resources for the machines of one lab."""
 
     topology: Topology
     directory: Path
-    """Of the lab: its sockets and copy-on-write files."""
+    """Directory of the lab, with its sockets and copy-on-write files."""
     logs: Path
     enclosure: Enclosure
     engine: EngineClient
     engine_socket: Path
-    """Where the disk engine speaks NBD: one export a member, by its serial."""
+    """The NBD socket of the disk engine: one export per member, by its serial."""
     keys: LabKeys
 
     def members_of(self, spec: MachineSpec) -> MemberDisks | None:
@@ -36,7 +36,7 @@ class Site:
         return MemberDisks(self.engine, self.engine_socket, tuple(disk.serial for disk in self.topology.disks))
 
     def config_disk(self, machine: str) -> Path:
-        """Return the file that makes a machine that machine."""
+        """Return the file of a machine's configuration disk."""
         return self.directory / f"{machine}.config"
 
 
@@ -45,14 +45,14 @@ PROVIDERS: Registry[type["Provider"]] = Registry("provider", "raidproof.provider
 
 
 class Provider(ABC):
-    """A way of making machines. A subclass with a name of its own registers itself.
+    """A way of making machines. A subclass with its own name registers itself.
 
     Its methods are called in this order: prepare, enclose, furnish, then machine for each machine.
     """
 
     name: ClassVar[str] = ""
     boots_together: ClassVar[bool] = False
-    """Whether `furnish` has booted all machines at once: then nobody knows how long each took."""
+    """Whether `furnish` boots all machines at once: then their individual boot times are unknown."""
 
     def __init_subclass__(cls, **_: Any) -> None:
         """Register the provider."""
@@ -64,38 +64,38 @@ class Provider(ABC):
         """Fetch and build all that the machines need, before anything is started.
 
         Raises:
-            RequestError: it cannot make such machines.
+            RequestError: the provider cannot make such machines.
             RequirementMissing: this host lacks something for it.
         """
 
     def enclose(self, directory: Path) -> Enclosure:
-        """Return what will hold the lab together, not entered yet: namespaces for network and processes."""
+        """Return the namespaces of the lab, for network and processes; not entered yet."""
         return Enclosure(directory)
 
     def furnish(self, site: Site) -> None:
-        """Bring up what all machines share: bridge and taps."""
+        """Create what all machines share: bridge and taps."""
         create_network(site.enclosure, site.topology)
 
     @abstractmethod
     def power(self, spec: MachineSpec, site: Site) -> Power:
-        """Return the switch of a machine, which is off."""
+        """Return the power switch of a machine, which is off."""
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
-        """Return a machine, which is off: as it is here, one that runs our own init and knows the lab's keys."""
+        """Return a machine, which is off; this default runs raidproof's init and accepts the lab's keys."""
         login = LabLogin(str(spec.address.ip), site.keys, site.enclosure.socket)
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property
     @abstractmethod
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run on it says nothing about."""
+        """What a run with this provider cannot prove."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the report must know about how these machines ran."""
+        """How these machines ran, as far as a reader of the report must know it."""
         return ()
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part, by name, each as the words that start it."""
+        """The host programs that take part, by name, each as the words of its command."""
         return {"nbdkit": ("nbdkit",)}

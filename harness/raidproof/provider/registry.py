@@ -1,4 +1,4 @@
-"""A lab: one network with its machines and disks, from nothing to answering, and back to nothing."""
+"""Finds the provider of a topology, and makes its lab."""
 
 from pathlib import Path
 
@@ -12,16 +12,16 @@ from raidproof.provider.uml import Uml
 from raidproof.provider.vagrant.lab import Vagrants
 
 OURS = (Uml, Qemu, Vagrants)
-"""They register themselves when they are imported; those of other distributions by their entry points."""
+"""Built-in providers, registered on import; those of other distributions are registered by entry points."""
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all providers, that of machines that exist among them."""
+    """Return the names of all providers, including that of existing machines."""
     return (*PROVIDERS, hosts.NAME)
 
 
 def provider_of(topology: Topology) -> Provider:
-    """Return what makes the machines of a topology.
+    """Return the provider of a topology.
 
     Raises:
         RequestError: there is no such provider.
@@ -30,7 +30,7 @@ def provider_of(topology: Topology) -> Provider:
 
 
 def prepare(topology: Topology) -> None:
-    """Fetch and build what a lab needs, so that nothing has begun yet if it is not to be had.
+    """Fetch and build what a lab needs, so that a failure occurs before anything has begun.
 
     Raises:
         RequestError: there is no such kernel, image or provider, or the provider cannot make such machines.
@@ -42,9 +42,9 @@ def prepare(topology: Topology) -> None:
 
 
 def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
-    """Return the lab of a topology; it is a context manager, and nothing exists before it is entered.
+    """Return the lab of a topology, a context manager; nothing exists before it is entered.
 
-    Console logs go to ``logs``. With ``keep`` it outlives its maker.
+    Console logs go to ``logs``. With ``keep`` the lab outlives the process that made it.
 
     Raises:
         RequestError: there is no such provider.

@@ -1,4 +1,4 @@
-"""Provider ``uml``, the embedded default: User-mode Linux, a machine is a process."""
+"""Provider ``uml``, the default: User-mode Linux, where a machine is a process."""
 
 import shutil
 import tempfile
@@ -31,8 +31,10 @@ CANNOT_PROVE = (
     "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
 )
 WITHOUT_RAID6 = "initcall_blacklist=raid6_select_algo"
-"""Leave out the benchmark of RAID6's algorithms: of the second and a half until a kernel mounts its root it takes one.
-Without it a RAID6 is an oops, so it is for clients alone."""
+"""Skips the benchmark of RAID6 algorithms, which takes 1 s of the 1.5 s until a kernel mounts its root.
+
+Without the benchmark RAID6 causes an oops, so this is for clients only.
+"""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 SOCKET_DEADLINE_S = 10.0
 
@@ -63,18 +65,18 @@ def uml_command(
 
 
 def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
-    """Return what the kernels' processes need in their environment, for this much memory (bytes) of all machines."""
+    """Return the environment of the kernels' processes, for so many bytes of memory of all machines."""
     preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
     return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
 
 
 def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path:
-    """Return where the machines' memory is to be: files that vanish with them, best in memory themselves.
+    """Return the folder for the machines' memory: files that disappear with them, preferably in a tmpfs.
 
-    A kernel that finds no room for a page there dies of SIGBUS at some later moment.
+    A kernel that finds no room for a page there is killed by SIGBUS at some later time.
 
     Raises:
-        RequirementMissing: there is no room for it; says where was looked.
+        RequirementMissing: there is no room; names the folders that were tried.
     """
     looked = candidates or (SHARED_MEMORY, Path(tempfile.gettempdir()))
     for folder in looked:
@@ -88,7 +90,7 @@ def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path
 
 @dataclass
 class UmlPower(GuestPower):
-    """The power of a machine that is a kernel as a process, with a storage daemon before its disks."""
+    """The power of a machine that is a kernel as a process, with a storage daemon in front of its disks."""
 
     environment: Mapping[str, str]
     _storage: Process | None = field(default=None, init=False)
@@ -135,7 +137,7 @@ class Uml(Provider):
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By the machine's name."""
+        """By machine name."""
         self.images: dict[str, Image] = {}
         self._environment: dict[str, Mapping[str, str]] = {}
 
@@ -143,7 +145,7 @@ class Uml(Provider):
         """Fetch kernels and images.
 
         Raises:
-            RequestError: a machine is to have several CPUs, or what cannot be run.
+            RequestError: several CPUs are requested for a machine, or something that cannot run.
             RequirementMissing: there is no room for the machines' memory.
         """
         memory = sum(machine.memory for machine in topology.machines)
@@ -158,7 +160,7 @@ class Uml(Provider):
             self._environment[machine.name] = uml_environment(found, memory)
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
-        """Return the switch of a machine."""
+        """Return the power switch of a machine."""
         return UmlPower(
             spec,
             self.kernels[spec.name],
@@ -173,16 +175,16 @@ class Uml(Provider):
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run on it says nothing about."""
+        """What a run with this provider cannot prove."""
         return CANNOT_PROVE
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part."""
+        """The host programs that take part."""
         return {**super().programs, "qemu-storage-daemon": ("qemu-storage-daemon",)}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which kernels needed help with this CPU."""
+        """The kernels that needed a work-around for this CPU."""
         helped = dict.fromkeys(one.name for one in self.kernels.values() if one.preload is not None)
         return tuple(f"{name} ran with the XSTATE work-around, which this CPU needs" for name in helped)

@@ -1,8 +1,8 @@
-"""A machine's link to the lab's switch: what is asked, the commands, what is found, and the link of a machine.
+"""A machine's link to the lab's switch: its request, its commands, its effective state, and the link of a machine.
 
-What a machine sends passes a netem queue: it serialises at the link's rate, and then loses and delays. What it
-receives passes a tbf queue at the same rate, as at the switch's port: so two clients cannot fill more than the
-server's one link. What the harness itself sends and receives, and ARP, goes past both.
+Outgoing frames pass a netem queue, which serialises them at the link's rate, and then drops and delays. Incoming
+frames pass a tbf queue at the same rate, like at the switch's port: so two clients together cannot exceed the server's
+link rate. The harness's own traffic, and ARP, bypass both queues.
 """
 
 import json
@@ -16,29 +16,29 @@ from raidproof.core.topology import GATEWAY
 from raidproof.core.units import KIB, MIB, Duration, Rate, format_duration, format_rate
 
 INTERFACE = "lab0"
-"""What our init calls the interface on the lab's network, whatever its driver calls it."""
+"""Name of the interface on the lab's network, set by raidproof's init, whatever the driver calls it."""
 INGRESS = "ifb0"
-"""Stands in for the switch's port: a machine can queue only what leaves an interface, so what arrives leaves this."""
+"""Emulates the switch's port: Linux queues outgoing traffic only, so incoming frames are redirected here."""
 GUIDE, CONDITIONS, PORT = "77:", "78:", "79:"
-"""Handles of our queues: what sorts out the harness's own traffic, what delays, what limits arrivals."""
+"""Handles of the queues: the classifier of the harness's own traffic, the conditions, the limit of arrivals."""
 
-# Frames or, of TCP, packets of up to 64 KiB: more than all TCP windows of a lab hold, so that only `loss` loses.
+# Frames or, of TCP, packets of up to 64 KiB: more than all TCP windows of a lab hold, so that only `loss` drops.
 _LIMIT = 10_000
-# A packet of 64 KiB must fit into the burst, or tbf cuts it up, and that costs the machine's processor more than TCP.
+# A packet of 64 KiB must fit into the burst: otherwise tbf segments it, which costs more CPU time than TCP itself.
 _BURST = 128 * KIB
 _PORT_LIMIT = 16 * MIB
 _LEAST_RATE, _MOST_RATE = 10**5, 10**11
 _MOST_DELAY = 10 * 10**9
 _TICK = 1000
-"""Nanoseconds to which tc's output tells a delay."""
+"""Resolution of delays in tc's output, in nanoseconds."""
 
 
 class LinkSpec(Spec):
-    """A link that is asked for; all left out is the bare link, at memory speed.
+    """A requested link; without any field it is the bare link, at memory speed.
 
     ``rate`` is in bits per second of Ethernet frames, in each direction. ``delay`` and ``jitter`` are in nanoseconds
-    (or written ``"100us"``), added to each frame that the machine *sends*: two machines see twice the delay as round
-    trip. Jitter is uniform, up to so much more or less. ``loss`` is in percent of the frames sent.
+    (or written ``"100us"``), added to each frame that the machine *sends*: the round trip between two machines takes
+    twice the delay. Jitter is uniform, up to so much more or less. ``loss`` is in percent of the frames sent.
     """
 
     rate: Rate | None = None
@@ -65,51 +65,51 @@ class LinkSpec(Spec):
 
     @property
     def bare(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether nothing is requested."""
         return self == LinkSpec()
 
 
 class Counters(State):
-    """What passed a queue since it was made."""
+    """Counters of a queue since it was created."""
 
     packets: int
     bytes: int
     drops: int
     backlog: int
-    """Bytes that wait."""
+    """Bytes in the queue."""
 
 
 class LinkState(State):
-    """A link, as found; the counters are None where nothing is queued."""
+    """The effective state of a link; the counters are None without a queue."""
 
     rate: int | None = None
     delay: int = 0
-    """Nanoseconds, as exact as the tool tells: a microsecond."""
+    """Nanoseconds, at the tool's resolution of a microsecond."""
     jitter: int = 0
     loss: float = 0.0
     ingress_rate: int | None = None
     single_frames: bool = False
-    """TCP hands over single frames, not packets of up to 64 KiB, so that a loss is of one frame."""
+    """TCP passes single frames, not packets of up to 64 KiB, so that a loss is of one frame."""
     harness_passes: bool = False
-    """What the harness sends and receives goes past the conditions."""
+    """The harness's own traffic bypasses the conditions."""
     sent: Counters | None = None
     received: Counters | None = None
 
 
 def clear_commands() -> list[str]:
-    """What a ``tc -force -batch`` takes away; each line fails where there is nothing."""
+    """Return the lines of a ``tc -force -batch`` that removes all queues; a line fails if there is nothing."""
     return [f"qdisc del dev {INTERFACE} root", f"qdisc del dev {INTERFACE} ingress", f"qdisc del dev {INGRESS} root"]
 
 
 def interface_commands(spec: LinkSpec) -> list[str]:
-    """What an ``ip -force -batch`` sets; the first line fails where the interface exists already."""
-    # netem loses what TCP hands over as one: 64 KiB at once would be another loss than the one asked for.
+    """Return the lines of an ``ip -force -batch``; the first line fails if the interface exists already."""
+    # netem drops whole packets of TCP: a loss of 64 KiB at once would not be the requested loss.
     segments = f"link set dev {INTERFACE} gso_max_segs {1 if spec.loss else 65535}"
     return [*([f"link add {INGRESS} type ifb", f"link set dev {INGRESS} up"] if spec.rate else []), segments]
 
 
 def link_commands(spec: LinkSpec) -> list[str]:
-    """What a ``tc -batch`` sets on a link that carries nothing of ours."""
+    """Return the lines of a ``tc -batch`` that sets the conditions on a link without queues of raidproof."""
     if spec.bare:
         return []
     netem = [
@@ -137,7 +137,7 @@ def link_commands(spec: LinkSpec) -> list[str]:
 
 
 def state_commands() -> list[str]:
-    """What a ``tc -s -j -batch`` is asked: each prints one line."""
+    """Return the lines of a ``tc -s -j -batch`` that reads the state; each prints one line."""
     return ["qdisc show", f"filter show dev {INTERFACE}", f"filter show dev {INTERFACE} parent ffff:"]
 
 
@@ -145,10 +145,10 @@ Qdiscs = dict[tuple[str, str, str], dict[str, Any]]
 
 
 def parse_qdisc(text: str) -> Qdiscs:
-    """Read ``tc -s -j qdisc show``: what each queue is, by interface, handle and kind.
+    """Parse ``tc -s -j qdisc show`` into a table of queues, by interface, handle and kind.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is not whole.
     """
     try:
         return {(one["dev"], one["handle"], one["kind"]): one for one in json.loads(text)}
@@ -157,7 +157,7 @@ def parse_qdisc(text: str) -> Qdiscs:
 
 
 def parse_link(text: str, segments: str) -> LinkState:
-    """Read what ``tc`` says to ``state_commands``, and ``ip -d -j link show`` of the interface.
+    """Parse the output of ``state_commands``, and of ``ip -d -j link show`` of the interface.
 
     Raises:
         RigError: one of them is not whole.
@@ -221,14 +221,14 @@ class Link:
         self.machine = machine
 
     def activate(self) -> LinkState:
-        """Set the conditions, whatever was set before, and check that they are what was asked.
+        """Set the conditions, replacing earlier ones, and verify that they are as requested.
 
         Raises:
-            NotEffective: they are something else.
-            RequirementMissing: the machine has no interface of the lab's own.
+            NotEffective: they are not as requested.
+            RequirementMissing: the machine has no interface on a network of the lab.
         """
         self._clear()
-        # It may exist already, which is no failure; what matters is read back.
+        # The interface may exist already, which is no failure; the result is read back.
         made = self.machine.run(["ip", "-force", "-batch", "-"], stdin=_lines(interface_commands(self.spec)))
         if f'Cannot find device "{INTERFACE}"' in made.stderr:
             raise RequirementMissing(
@@ -248,18 +248,18 @@ class Link:
         self.machine.run(["tc", "-force", "-batch", "-"], stdin=_lines(clear_commands()))
 
     def state(self) -> LinkState:
-        """Read the conditions, and count what passed them.
+        """Read the conditions and the counters.
 
         Raises:
-            RigError: the tools do not tell.
+            RigError: the output of the tools cannot be parsed.
         """
         segments = self.machine.succeed(["ip", "-d", "-j", "link", "show", "dev", INTERFACE])
-        # Without conditions there are no filters to list, and tc says so with its status.
+        # Without conditions there are no filters to list, and tc ends with a status other than 0.
         listed = self.machine.run(["tc", "-force", "-s", "-j", "-batch", "-"], stdin=_lines(state_commands()))
         return parse_link(listed.stdout, segments)
 
     def require_effective(self) -> LinkState:
-        """Return its state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -275,7 +275,7 @@ def _lines(commands: list[str]) -> str:
 
 def _asked(spec: LinkSpec) -> dict[str, Value]:
     return {
-        # None would be "anything will do": a bare link must be bare.
+        # None would mean "not requested", but a bare link must be bare.
         "rate": spec.rate or 0,
         "ingress rate": spec.rate or 0,
         "delay": format_duration(spec.delay),

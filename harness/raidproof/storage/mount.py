@@ -1,4 +1,4 @@
-"""The NFS mount of a client: what is asked, the commands, what is found, and the mount of a machine."""
+"""The NFS mount of a client: its request, its commands, its effective state, and the mount of a machine."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +11,7 @@ from raidproof.core.units import KIB, MIB, Size, format_size
 from raidproof.storage.server import NFS_PORT
 
 DIRECTORY = "/mnt/raidproof"
-"""Where a client mounts the export."""
+"""Mount point of the export on a client."""
 MOUNT_DEADLINE_S = 120.0
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 _NO_PROTOCOL = {
@@ -37,10 +37,10 @@ def _read_protocol(value: Any) -> Any:
 
 
 class MountSpec(Spec):
-    """A mount that is asked for. Sizes in bytes, times in seconds; None is not asked: what is found is recorded.
+    """A requested mount. Sizes in bytes, times in seconds; None is not requested: the effective value is recorded.
 
-    With ``sync`` the client sends each write before write() returns; without, it may delay it until fsync() or
-    close(), which breaks no promise.
+    With ``sync`` the client sends each write before write() returns; without it, the client may delay sending until
+    fsync() or close(), which breaks no promise.
     """
 
     vers: Annotated[Literal["3", "4.0", "4.1", "4.2"], BeforeValidator(_read_version)] = "4.2"
@@ -48,7 +48,7 @@ class MountSpec(Spec):
     wsize: Size | None = None
     sync: bool | None = None
     recovery: Literal["hard", "soft", "softerr"] = "hard"
-    """What the client does when the server does not answer: wait for ever, or fail after ``retrans`` tries."""
+    """What the client does if the server does not answer: retry for ever, or fail after ``retrans`` tries."""
     timeo_s: float | None = Field(default=None, gt=0, le=600)
     retrans: int | None = Field(default=None, ge=0, le=1000)
     nconnect: int | None = None
@@ -73,7 +73,7 @@ class MountSpec(Spec):
         return self
 
     def options(self) -> tuple[str, ...]:
-        """The options in the words of nfs(5), those that were asked."""
+        """The requested options of nfs(5)."""
         asked = {
             "vers": self.vers,
             "rsize": self.rsize,
@@ -84,7 +84,7 @@ class MountSpec(Spec):
             "timeo": None if self.timeo_s is None else round(self.timeo_s * 10),
             "retrans": self.retrans,
             "actimeo": self.actimeo,
-            # One try: whether the server is ready is for the harness to wait for, under its own deadline.
+            # No retries: the harness itself waits until the server is ready, under its own deadline.
             "retry": 0,
         }
         return (
@@ -107,11 +107,11 @@ def _refuse_transfer_size(name: str, size: int) -> None:
 
 
 NO_LAYOUT = "not configured"
-"""What mountstats says of NFSv4.1 and later without pNFS (nfs4_show_pnfs in fs/nfs/super.c)."""
+"""Value in mountstats for NFSv4.1 and later without pNFS (nfs4_show_pnfs in fs/nfs/super.c)."""
 
 
 class MountState(State):
-    """A mount, as found in /proc/self/mountstats, which leaves out no default."""
+    """The effective state of a mount, from /proc/self/mountstats, which includes all defaults."""
 
     source: str
     directory: str
@@ -132,25 +132,25 @@ class MountState(State):
     proto: str
     port: int
     lease_s: int | None
-    """What the server told an NFSv4 client."""
+    """The lease time of the server, for an NFSv4 client."""
     pnfs: str
-    """The layout driver by which the client would write past the server, or ``not configured``."""
+    """The layout driver by which the client would write directly to data servers, or ``not configured``."""
     options: tuple[str, ...]
 
 
 def mount_command(spec: MountSpec, source: str, directory: str = DIRECTORY) -> list[str]:
-    """Mount the export, making the directory if need be."""
+    """Return the command that mounts the export and creates the directory if needed."""
     return ["mount", "--mkdir", "--types", "nfs", "--options", ",".join(spec.options()), source, directory]
 
 
 def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
-    """Read one mount out of /proc/self/mountstats.
+    """Parse one mount of /proc/self/mountstats.
 
     Raises:
-        RigError: nothing of NFS is mounted there, or the output was cut off.
+        RigError: no NFS file system is mounted there, or the output was cut off.
     """
     start = re.compile(rf"^device (\S+) mounted on {re.escape(directory)} with fstype nfs4? statvers=", re.MULTILINE)
-    # Of mounts on top of each other the last one counts.
+    # Of stacked mounts the last one counts.
     entries = list(start.finditer(text))
     if not entries:
         raise RigError(f"no NFS mount on {directory}")
@@ -181,7 +181,7 @@ def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
             acdirmax=int(values["acdirmax"]),
             noac="noac" in words,
             proto=values["proto"],
-            # The one that even mountstats leaves out where it is the usual one.
+            # The only option that mountstats leaves out if it has its default.
             port=int(values.get("port", NFS_PORT)),
             lease_s=int(lease.group(1)) if lease else None,
             pnfs=layout.group(1) if layout else NO_LAYOUT,
@@ -201,29 +201,29 @@ class Mount:
         self.directory = directory
 
     def activate(self) -> MountState:
-        """Mount it and check that it is what was asked.
+        """Mount the export and verify that the mount is as requested.
 
         Raises:
-            NotEffective: it is something else.
+            NotEffective: it is not as requested.
         """
         command = mount_command(self.spec, self.source, self.directory)
         self.machine.succeed(command, deadline_s=MOUNT_DEADLINE_S)
         return self.require_effective()
 
     def deactivate(self) -> None:
-        """Unmount it, after sending everything that the client still holds."""
+        """Unmount, after the client has sent all dirty data."""
         self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
 
     def state(self) -> MountState:
-        """Read what is mounted.
+        """Read the state of the mount.
 
         Raises:
-            RigError: nothing is.
+            RigError: nothing is mounted.
         """
         return parse_mountstats(self.machine.get("/proc/self/mountstats"), self.directory)
 
     def require_effective(self) -> MountState:
-        """Return its state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -249,13 +249,13 @@ class Mount:
             "noac": spec.noac,
             "proto": spec.proto,
             "port": spec.port,
-            # No export of ours offers layouts; where clients find them all the same, their writes go elsewhere.
+            # No export of raidproof offers layouts; with a layout the writes of clients would bypass the server.
             "pnfs": NO_LAYOUT,
         }
 
 
 def found_of(state: MountState) -> dict[str, Value]:
-    """What was found, in the words of the request."""
+    """Return the effective values, under the names of the request."""
     times = (state.acregmin, state.acregmax, state.acdirmin, state.acdirmax)
     return {
         **state.model_dump(include={"source", "vers", "rsize", "wsize", "sync", "recovery", "retrans", "nconnect"}),

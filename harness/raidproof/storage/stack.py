@@ -1,4 +1,4 @@
-"""The whole storage stack of a lab: the one place where the order of the layers is written."""
+"""The whole storage stack of a lab, and the order of its layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, Tun
 
 
 class StackSpec(Spec):
-    """A stack that is asked for; what two layers cannot do together is refused."""
+    """A requested stack; combinations of layers that cannot work are refused."""
 
     array: ArraySpec
     filesystem: AnyFilesystem = XfsSpec()
@@ -28,9 +28,9 @@ class StackSpec(Spec):
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
     link: LinkSpec = LinkSpec()
-    """Of every machine to the switch."""
+    """The link of every machine to the switch."""
     server_link: LinkSpec | None = None
-    """Of the server, where it is another one."""
+    """The link of the server, if it differs."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -50,7 +50,7 @@ class StackSpec(Spec):
 
     def _refuse_port(self) -> None:
         asked, served = self.mount.port, self.export.port
-        # NFSv3 asks the server's rpcbind for the port, NFSv4 takes the usual one.
+        # NFSv3 asks the server's rpcbind for the port, NFSv4 uses the default port.
         if asked is None and (self.mount.vers == "3" or served == NFS_PORT):
             return
         if asked != served:
@@ -58,17 +58,17 @@ class StackSpec(Spec):
 
     @property
     def disks(self) -> tuple[str, ...]:
-        """The serials of all disks that it takes."""
+        """The serials of all disks of the stack."""
         log = self.filesystem.log
         return (*self.array.disks, *([log] if log else []))
 
     def source(self, address: str, path: str) -> str:
-        """Return what is mounted of a server that exports this path: an export with fsid 0 is NFSv4's root."""
+        """Return the mount source of a server that exports this path: an export with fsid 0 is the NFSv4 root."""
         root = self.export.fsid == 0 and self.mount.vers != "3"
         return f"{address}:{'/' if root else path}"
 
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:
-        """Make sure that a server with these disks (bytes by serial) can carry it, before there is one.
+        """Check, before a server exists, that one with these disks (bytes by serial) can carry the stack.
 
         Raises:
             RequestError: a disk does not exist, or the array would be too small for the filesystem, or a member for
@@ -89,7 +89,7 @@ class StackSpec(Spec):
 
 
 def on_disks(spec: StackSpec, *, zeroed: bool) -> StackSpec:
-    """Return what can be built on disks: where they are not zero, the first resync is not skipped."""
+    """Return the stack that can be built on disks: the first resync is skipped only if they are zero."""
     if zeroed or not spec.array.assume_clean:
         return spec
     return spec.model_copy(update={"array": spec.array.model_copy(update={"assume_clean": False})})
@@ -102,12 +102,12 @@ class StackState(State):
     filesystem: FilesystemState
     export: SerializeAsAny[ServerState]
     mounts: dict[str, MountState]
-    """By the client's name."""
+    """By client name."""
     tuning: TuningState = TuningState()
     links: dict[str, LinkState] = Field(default_factory=dict)
-    """By the machine's name; only where conditions were asked."""
+    """By machine name; only for links with conditions."""
     caveats: tuple[str, ...] = ()
-    """What keeps this from meaning what it would on a deployed server."""
+    """Differences from a deployed server that affect the meaning of results."""
 
 
 class Step(NamedTuple):
@@ -137,9 +137,10 @@ class Stack:
         self._server = server.name
 
     def create(self) -> None:
-        """Write array and filesystem onto the disks. The array is online afterwards, the filesystem not mounted.
+        """Write array and filesystem onto the disks. Then the array is offline, and the filesystem not mounted.
 
-        A resync that follows a creation is waited for: until its end a RAID5 is degraded, and would not survive a cut.
+        This waits for the resync that follows a creation: until its end a RAID5 is degraded, and would not survive a
+        cut.
         """
         self.array.create()
         self.array.wait_clean()
@@ -147,7 +148,7 @@ class Stack:
         self.array.deactivate()
 
     def server_steps(self) -> tuple[Step, ...]:
-        """What brings the server online, in order: after a power cut this and nothing else is run."""
+        """Return the steps that bring the server online, in order: after a power cut only these steps run."""
         return (
             Step("assemble", self._assemble),
             Step("mount", self.filesystem.activate),
@@ -167,21 +168,21 @@ class Stack:
             link.activate()
 
     def client_steps(self) -> tuple[Step, ...]:
-        """What brings each client online; they may run at the same time."""
+        """Return the steps that bring the clients online; they may run at the same time."""
         return tuple(Step(f"{name} mount", partial(self.activate_client, name)) for name in self.mounts)
 
     def activate_client(self, name: str) -> MountState:
-        """Bring one client online, also after a reboot: its link, its knobs, its mount.
+        """Bring one client online, also after a reboot: its link, its tuning, its mount.
 
         Raises:
-            NotEffective: one is not what was asked.
+            NotEffective: one is not as requested.
         """
         self._connect(name)
         self.client_tuning[name].activate()
         return self.mounts[name].activate()
 
     def activate(self) -> StackState:
-        """Bring server and clients online, and check that every layer is what was asked.
+        """Bring server and clients online, and verify that every layer is as requested.
 
         No client has a mount before this, so the server's grace period is ended at once.
 
@@ -194,7 +195,7 @@ class Stack:
         return self.activate_clients()
 
     def activate_clients(self) -> StackState:
-        """Mount on every client of a server that is online, and check that every layer is what was asked.
+        """Mount on every client of a server that is online, and verify that every layer is as requested.
 
         Raises:
             NotEffective: one is not.
@@ -203,10 +204,10 @@ class Stack:
         return self.state()
 
     def deactivate(self) -> None:
-        """Take clients and server offline, in reverse; every step is tried even if another failed.
+        """Take clients and server offline, in reverse order; every step is tried even if another failed.
 
         Raises:
-            ExceptionGroup: what failed.
+            ExceptionGroup: the failures.
         """
         try_all(
             (
@@ -230,7 +231,7 @@ class Stack:
         _all_at_once([*knobs, *links], "knobs and links were not put back")
 
     def destroy(self) -> None:
-        """Make filesystem and array disappear from the disks; they must be offline."""
+        """Erase filesystem and array from the disks; they must be offline."""
         self.array.activate()
         self.filesystem.destroy()
         self.array.destroy()
@@ -239,12 +240,12 @@ class Stack:
         """Read the effective configuration of every layer.
 
         Raises:
-            NotEffective: one is not what was asked.
+            NotEffective: one is not as requested.
         """
         return StackState(
             array=self.array.require_effective(),
             filesystem=self.filesystem.require_effective(),
-            # Only now, after a client has come, does the kernel know the export.
+            # Only after a client has accessed the export, the kernel has it.
             export=self.export.require_effective(),
             mounts={name: mount.require_effective() for name, mount in self.mounts.items()},
             tuning=self._tuning_state(),
@@ -257,7 +258,7 @@ class Stack:
         return self.tuning.require_effective().model_copy(update={"clients": clients})
 
     def caveats(self) -> tuple[str, ...]:
-        """What keeps a verdict on this stack from meaning what it would on a deployed server."""
+        """Return the differences from a deployed server that affect the meaning of a verdict on this stack."""
         trusted = ("the first resync was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
         return (*self.spec.export.caveats(), *self.spec.tuning.caveats(), *trusted)
 

@@ -1,4 +1,4 @@
-"""Kernel settings of machines: requests, the files that hold them; set, read back, restored."""
+"""Kernel settings of machines: their requests and files; how they are set, read back, and restored."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,42 +20,42 @@ WRITE_BACK = {
     "dirty_writeback_s": f"{VM}/dirty_writeback_centisecs",
     "xfs_sync_s": "/proc/sys/fs/xfs/xfssyncd_centisecs",
 }
-"""When data is written back that no client has asked to be durable: field and file, which counts 1/100 s."""
+"""Files that control write-back without a client's request, by field; the files are in 1/100 s."""
 XFS_SYNC_DEFAULT_S = 30.0
 Whose = Literal["server", "client"]
 
 
 class TuningSpec(Spec):
-    """Knobs that are asked for; None leaves one as it is. Sizes in bytes."""
+    """Requested settings; None leaves one unchanged. Sizes in bytes."""
 
     scheduler: Literal["none", "mq-deadline", "kyber", "bfq"] | None = None
     """The I/O scheduler of each member."""
     nr_requests: int | None = Field(default=None, ge=4, le=65536)
-    """Requests that may wait at each member; below 4 the kernel takes 4."""
+    """Requests that may wait at each member; the kernel's minimum is 4."""
     read_ahead: Size | None = None
-    """Of each member. What is read through the array follows array_read_ahead."""
+    """Of each member. Reads through the array use array_read_ahead."""
     max_request: Size | None = None
-    """The largest request that a member is given (max_sectors_kb)."""
+    """The largest request to a member (max_sectors_kb)."""
     array_read_ahead: Size | None = None
     stripe_cache_size: int | None = None
-    """Stripes that md keeps in memory; each takes a page for every member. RAID4, 5 and 6 only."""
+    """Stripes that md keeps in memory; each takes a page per member. RAID4, 5 and 6 only."""
     md_threads: int | None = Field(default=None, ge=0, le=8192)
-    """Threads that help md with stripes (group_thread_cnt); 0 is the array's own alone. RAID4, 5 and 6 only."""
+    """Threads that help md with stripes (group_thread_cnt); 0 is only the array's own. RAID4, 5 and 6 only."""
     sync_speed_min: Size | None = None
-    """Bytes per second that a resync takes at least of each member, whatever else wants them."""
+    """Minimum speed of a resync in bytes per second of each member, whatever the other load."""
     sync_speed_max: Size | None = None
     server_dirty_bytes: Size | None = None
     server_dirty_background_bytes: Size | None = None
     server_dirty_expire_s: float | None = Field(default=None, ge=0.01, le=3600)
-    """Age from which the server writes dirty data back that no client has asked to be durable."""
+    """Age at which the server writes back dirty data without a client's request."""
     server_dirty_writeback_s: float | None = Field(default=None, ge=0.01, le=3600)
-    """How often the server looks for such data."""
+    """Interval at which the server looks for such data."""
     server_xfs_sync_s: float | None = Field(default=None, ge=1, le=72)
-    """How often XFS on the server writes its log out, and with it the metadata that no client has asked for."""
+    """Interval at which XFS on the server flushes its log, and with it metadata, without a client's request."""
     client_dirty_bytes: Size | None = None
-    """Written but not yet sent to the server: beyond it, write() waits."""
+    """Limit of data that is written but not yet sent to the server: above it, write() waits."""
     client_dirty_background_bytes: Size | None = None
-    """Beyond it, the client begins to send."""
+    """Above it, the client begins to send."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -78,7 +78,7 @@ class TuningSpec(Spec):
         return self
 
     def caveats(self) -> tuple[str, ...]:
-        """What makes a loss under these knobs another one than that of a deployed server."""
+        """Return why a loss under these settings differs from that of a deployed server."""
         asked = {name: getattr(self, f"server_{name}_s") for name in USUAL_WRITE_BACK}
         changed = [
             f"{name} is {asked[name]:g} s, not {usual} s"
@@ -90,7 +90,7 @@ class TuningSpec(Spec):
 
     @property
     def parity_only(self) -> tuple[str, ...]:
-        """What was asked and only RAID4, 5 and 6 have."""
+        """Return the requested settings that only RAID4, 5 and 6 have."""
         return tuple(name for name in ("stripe_cache_size", "md_threads") if getattr(self, name) is not None)
 
 
@@ -107,7 +107,7 @@ def _refuse_dirty(whose: str, limit: int | None, background: int | None) -> None
 
 
 class QueueState(State):
-    """The queue of a member, as found."""
+    """The effective queue settings of a member."""
 
     scheduler: str
     nr_requests: int
@@ -116,7 +116,7 @@ class QueueState(State):
 
 
 class MdTuningState(State):
-    """The knobs of an md device, as found; None where its level has none."""
+    """The effective settings of an md device; None if its level does not have one."""
 
     read_ahead: int
     stripe_cache_size: int | None = None
@@ -126,43 +126,43 @@ class MdTuningState(State):
 
 
 class DirtyState(State):
-    """Limits for dirty pages of a machine: the bytes are 0 where the ratio (percent of free memory) holds."""
+    """Limits for dirty pages of a machine: the bytes are 0 if the ratio (percent of free memory) applies."""
 
     dirty_bytes: int
     dirty_background_bytes: int
     dirty_ratio: int
     dirty_background_ratio: int
     dirty_expire_s: float
-    """Age from which dirty data is written back."""
+    """Age at which dirty data is written back."""
     dirty_writeback_s: float
-    """How often the kernel looks for such data; 0 is never."""
+    """Interval at which the kernel looks for such data; 0 is never."""
     xfs_sync_s: float | None = None
-    """How often XFS writes its log out; None where the kernel has loaded no XFS."""
+    """Interval at which XFS flushes its log; None if the kernel has loaded no XFS."""
 
 
 class TuningState(State):
-    """The knobs of all machines, as found."""
+    """The effective settings of all machines."""
 
     members: dict[str, QueueState] = Field(default_factory=dict)
-    """By the disk's path."""
+    """By the path of the disk."""
     arrays: dict[str, MdTuningState] = Field(default_factory=dict)
-    """By the md device's path."""
+    """By the path of the md device."""
     server: DirtyState | None = None
     clients: dict[str, DirtyState] = Field(default_factory=dict)
-    """By the machine's name."""
+    """By the name of the machine."""
 
 
 class Knob(NamedTuple):
-    """One file of the kernel's, and how a value is written into it."""
+    """One kernel file, and how a value is written into it."""
 
     name: str
-    """Of the field, in request and state."""
+    """Name of the field, in request and state."""
     file: str
     unit: int = 1
-    """Bytes for one of the file's unit."""
+    """Bytes per unit of the file."""
 
 
-# In this order they are written: a change of the scheduler sets nr_requests anew.
+# Written in this order: a change of the scheduler resets nr_requests.
 QUEUE = (
     Knob("scheduler", "queue/scheduler"),
     Knob("nr_requests", "queue/nr_requests"),
@@ -179,23 +179,23 @@ MD = (
 
 
 def asked_of_md(spec: TuningSpec, knob: Knob) -> str | int | None:
-    """What was asked of an md device's knob."""
+    """Return the requested value of an md device's setting."""
     value: str | int | None = getattr(spec, "array_read_ahead" if knob.name == "read_ahead" else knob.name)
     return value
 
 
 def queue_values(spec: TuningSpec, kernel_names: Iterable[str]) -> dict[str, str]:
-    """What to write for the members, by path."""
+    """Return the values to write for the members, by path."""
     return _values(QUEUE, lambda knob: getattr(spec, knob.name), kernel_names)
 
 
 def md_values(spec: TuningSpec, kernel_names: Iterable[str]) -> dict[str, str]:
-    """What to write for the array that is exported, by path."""
+    """Return the values to write for the exported array, by path."""
     return _values(MD, lambda knob: asked_of_md(spec, knob), kernel_names)
 
 
 def queue_restoring(spec: TuningSpec, kernel_name: str, before: QueueState) -> dict[str, str]:
-    """What to write for a member to undo ``queue_values``, by path."""
+    """Return the values that undo ``queue_values`` for a member, by path."""
 
     def changed(knob: Knob) -> str | int | None:
         value: str | int | None = getattr(before, knob.name)
@@ -205,19 +205,19 @@ def queue_restoring(spec: TuningSpec, kernel_name: str, before: QueueState) -> d
 
 
 def dirty_values(spec: TuningSpec, whose: Whose) -> dict[str, str]:
-    """What to write on a machine, by path."""
+    """Return the values to write on a machine, by path."""
     asked = {name: getattr(spec, f"{whose}_{name}") for name in DIRTY[:2]}
     return {f"{VM}/{name}": str(value) for name, value in asked.items() if value is not None}
 
 
 def write_back_values(spec: TuningSpec) -> dict[str, str]:
-    """What to write on the server, by path."""
+    """Return the values to write on the server, by path."""
     asked = {path: getattr(spec, f"server_{name}") for name, path in WRITE_BACK.items()}
     return {path: str(round(100 * seconds)) for path, seconds in asked.items() if seconds is not None}
 
 
 def write_back_restoring(spec: TuningSpec, before: DirtyState) -> dict[str, str]:
-    """What to write on the server to undo ``write_back_values``, by path; what was not there has its default."""
+    """Return the values that undo ``write_back_values``, by path; a missing earlier value gets the default."""
     found = {path: getattr(before, name) for name, path in WRITE_BACK.items()}
     default = XFS_SYNC_DEFAULT_S
     return {
@@ -226,11 +226,11 @@ def write_back_restoring(spec: TuningSpec, before: DirtyState) -> dict[str, str]
 
 
 def dirty_restoring(spec: TuningSpec, whose: Whose, before: DirtyState) -> dict[str, str]:
-    """What to write on a machine to undo ``dirty_values``, by path."""
+    """Return the values that undo ``dirty_values`` on a machine, by path."""
     values = {}
     for path in dirty_values(spec, whose):
         limit = path.removeprefix(f"{VM}/")
-        # 0 bytes cannot be written: it is the ratio that takes their place again.
+        # 0 bytes cannot be written: writing the ratio resets the bytes to 0.
         name = limit if getattr(before, limit) else limit.replace("bytes", "ratio")
         values[f"{VM}/{name}"] = str(getattr(before, name))
     return values
@@ -248,28 +248,28 @@ def _values(
 
 
 def parse_queue(kernel_name: str, content: Mapping[str, str]) -> QueueState:
-    """Read the queue of a disk out of files by path.
+    """Parse the queue settings of a disk from the content of files, by path.
 
     Raises:
-        RigError: one is missing.
+        RigError: a file is missing.
     """
     return QueueState.model_validate(_read(QUEUE, kernel_name, content))
 
 
 def parse_md_tuning(kernel_name: str, content: Mapping[str, str]) -> MdTuningState:
-    """Read the knobs of an md device out of files by path.
+    """Parse the settings of an md device from the content of files, by path.
 
     Raises:
-        RigError: one that every level has is missing.
+        RigError: a file that every level has is missing.
     """
     return MdTuningState.model_validate(_read(MD, kernel_name, content))
 
 
 def parse_dirty(content: Mapping[str, str]) -> DirtyState:
-    """Read a machine's limits out of files by path.
+    """Parse a machine's limits from the content of files, by path.
 
     Raises:
-        RigError: one is missing.
+        RigError: a file is missing.
     """
     try:
         limits = {name: int(content[f"{VM}/{name}"]) for name in DIRTY}
@@ -288,11 +288,11 @@ def _read(knobs: Sequence[Knob], kernel_name: str, content: Mapping[str, str]) -
                 continue
             raise RigError(f"{path} is missing")
         if knob.name == "scheduler":
-            # "none [mq-deadline] kyber": the one in brackets; a device without a choice says only "none".
+            # "none [mq-deadline] kyber": the choice is in brackets; a device without a choice has only "none".
             chosen = re.search(r"\[([\w-]+)\]", text)
             found[knob.name] = chosen.group(1) if chosen else text.strip()
         elif (number := re.match(r"\d+", text)) is not None:
-            # "200000 (system)", says md of a speed that is not the array's own.
+            # md prints "200000 (system)" for a speed that is not set for the array.
             found[knob.name] = int(number.group()) * knob.unit
         else:
             raise RigError(f"{path} should be a number: {text!r}")
@@ -310,10 +310,10 @@ def _require_write_back(spec: TuningSpec, machine: str, found: DirtyState) -> No
 
 
 class ServerTuning:
-    """The knobs of the server: its members, its arrays, its memory. The array must be online."""
+    """Settings of the server: its members, its arrays, its memory. The array must be online."""
 
     def __init__(self, spec: TuningSpec, machine: Machine, disks: Sequence[str], arrays: Sequence[str]) -> None:
-        """``disks`` and ``arrays`` are device paths; the last array is the one that is exported."""
+        """Take device paths in ``disks`` and ``arrays``; the last array is the exported one."""
         self.spec = spec
         self.machine = machine
         self.disks = tuple(disks)
@@ -321,10 +321,10 @@ class ServerTuning:
         self._before: TuningState | None = None
 
     def activate(self) -> TuningState | None:
-        """Set what was asked, if anything was, and check it.
+        """Apply the requested settings, if any, and verify them.
 
         Raises:
-            NotEffective: the kernel has something else.
+            NotEffective: the kernel has other values.
         """
         exported = self.arrays[-1].removeprefix("/dev/")
         memory = dirty_values(self.spec, "server") | write_back_values(self.spec)
@@ -332,17 +332,17 @@ class ServerTuning:
         if not values and not queue_values(self.spec, self.disks):
             return None
         if self.spec.server_xfs_sync_s is not None:
-            # Its knobs are there once it is loaded, and no XFS need be mounted yet. It may also be built in.
+            # The settings exist once XFS is loaded, before any mount. XFS may also be built in.
             self.machine.run(["modprobe", "--quiet", "xfs"])
         names = self._names()
         if self._before is None:
             self._before = self._state(names)
-        # What the kernel refuses shows when it is read back.
+        # A value that the kernel refuses is detected when it is read back.
         self.machine.put_all(queue_values(self.spec, names.values()) | values)
         return self._effective(self._state(names))
 
     def deactivate(self) -> None:
-        """Put back what activate() found, but for the array's own, which ends with it."""
+        """Restore what activate() found, except the array's settings, which end with it."""
         if self._before is None or self._before.server is None:
             return
         values = dirty_restoring(self.spec, "server", self._before.server)
@@ -354,7 +354,7 @@ class ServerTuning:
         self._before = None
 
     def state(self) -> TuningState:
-        """Read all knobs.
+        """Read all settings.
 
         Raises:
             RigError: the array is not online.
@@ -362,7 +362,7 @@ class ServerTuning:
         return self._state(self._names())
 
     def require_effective(self) -> TuningState:
-        """Return the state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -401,7 +401,7 @@ class ServerTuning:
 
 
 class ClientTuning:
-    """The knobs of one client: its memory."""
+    """Settings of one client: its memory."""
 
     def __init__(self, spec: TuningSpec, machine: Machine) -> None:
         self.spec = spec
@@ -409,10 +409,10 @@ class ClientTuning:
         self._before: DirtyState | None = None
 
     def activate(self) -> DirtyState | None:
-        """Set what was asked, if anything was, and check it.
+        """Apply the requested settings, if any, and verify them.
 
         Raises:
-            NotEffective: the kernel has something else.
+            NotEffective: the kernel has other values.
         """
         values = dirty_values(self.spec, "client")
         if not values:
@@ -423,7 +423,7 @@ class ClientTuning:
         return self.require_effective()
 
     def deactivate(self) -> None:
-        """Put back what activate() found."""
+        """Restore what activate() found."""
         if self._before is not None:
             self.machine.put_all(dirty_restoring(self.spec, "client", self._before))
             self._before = None
@@ -433,7 +433,7 @@ class ClientTuning:
         return parse_dirty(read_files(self.machine, [*(f"{VM}/{name}" for name in DIRTY), *WRITE_BACK.values()]))
 
     def require_effective(self) -> DirtyState:
-        """Return the limits, if they are what was asked.
+        """Return the limits, if they are as requested.
 
         Raises:
             NotEffective: they are not.

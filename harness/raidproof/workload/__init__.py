@@ -1,1 +1,1 @@
-"""What the clients do, and what they were told about it."""
+"""What the clients do, and the acknowledgements that they receive."""

@@ -1,6 +1,6 @@
-"""bonnie++: one large file by blocks, then many small ones, from its own line of comma-separated values.
+"""bonnie++: one large file by blocks, then many small files; results from its line of comma-separated values.
 
-Of version 2.00. It does not say a rate of what took less than half a second, nor does this: the value is left out.
+Of version 2.00. bonnie++ prints no rate for a phase that took less than 0.5 s; such values are left out here, too.
 """
 
 import re
@@ -16,39 +16,42 @@ from raidproof.workload.machines import CACHES_DEADLINE_S, ToolSize, on_all, own
 from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 FIELDS = 50
-"""Of one line, by bon_csv2html(1)."""
+"""Number of fields of a result line, by bon_csv2html(1)."""
 LARGE = {"putc": 9, "write": 11, "rewrite": 13, "getc": 15, "read": 17}
-"""Where the rates of the large file stand, in KiB a second; behind each, the share of a CPU."""
+"""Fields with the rates of the large file, in KiB/s; the field after each is the share of a CPU."""
 SEEKS = 19
 SMALL = {"creates": 26, "stats": 28, "removes": 30, "random_creates": 32, "random_stats": 34, "random_removes": 36}
-"""Where the rates of the small files stand."""
+"""Fields with the rates of the small files."""
 NOT_MEASURED = re.compile(r"\+*")
 FILES = 1024
-"""bonnie++ counts files by this many."""
+"""bonnie++ counts files in units of this many."""
 
 
 class BonnieSpec(WorkloadSpec):
-    """What bonnie++ is told; sizes of whole MiB, because that is what it understands."""
+    """Options of bonnie++; sizes are whole MiB, as bonnie++ requires."""
 
     tool: Literal["bonnie"] = "bonnie"
     size: Annotated[ToolSize, Field(ge=0, multiple_of=MIB)] = 1024 * MIB
-    """The large file; 0: none."""
+    """Bytes of the large file; 0: none."""
     ram: Annotated[ToolSize, Field(ge=0, multiple_of=MIB)] | None = None
-    """It refuses a file below twice this. None: it asks the machine. 0: any file will do, caches are measured too."""
+    """bonnie++ refuses a file below twice this many bytes. None: bonnie++ asks the machine.
+
+    0: no limit, measures caches too.
+    """
     number: int = Field(default=16, ge=0)
-    """Small files, in units of 1024; 0: none."""
+    """Number of small files, in units of 1024; 0: none."""
     largest: Annotated[ToolSize, Field(ge=0)] = 0
     smallest: Annotated[ToolSize, Field(ge=0)] = 0
     directories: int = Field(default=0, ge=0)
-    """Of the small files; 0: all in one."""
+    """Directories of the small files; 0: all in one."""
     chunk: Annotated[ToolSize, Field(ge=256, le=MIB)] = 8 * KIB
     """Bytes of one read or write of the large file."""
     fast: bool = True
-    """``-f``: not character by character, which measures the CPU."""
+    """``-f``: skip the tests that go character by character, which measure the CPU."""
     fsync: bool = False
-    """``-b``: after every write."""
+    """``-b``: fsync after every write."""
     direct: bool = False
-    """``-D``: the large file past the page cache."""
+    """``-D``: O_DIRECT for the large file."""
     deadline_s: float = Field(default=3600.0, gt=0)
 
     @model_validator(mode="after")
@@ -71,8 +74,8 @@ class BonnieSpec(WorkloadSpec):
         return Bonnie(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
-        # By its primary value: writing the large file, or creating small ones.
+        """Return the requests of the timed part that matter to caches."""
+        # For the primary value: writing the large file, or creating small ones.
         return Work(
             self.workload().working_set,
             reads=False,
@@ -85,23 +88,23 @@ class BonnieSpec(WorkloadSpec):
 
 
 class BonnieState(State):
-    """What bonnie++ measured; what it left out or could not measure is not there."""
+    """The results of bonnie++, without values that it left out or could not measure."""
 
     mb_s: dict[str, float]
-    """Of the large file, in 10^6 bytes a second: write, rewrite, read."""
+    """Rates of the large file, in 10^6 bytes/s: write, rewrite, read."""
     per_s: dict[str, float]
-    """Seeks of the large file, and small files: creates, stats, removes, and the same in random order."""
+    """Per second: seeks of the large file; creates, stats, removes of small files, and these in random order."""
 
     @property
     def values(self) -> dict[str, float]:
-        """All of them, by a name with its unit."""
+        """All values, by a name with its unit."""
         return {f"{name}_mb_s": rate for name, rate in self.mb_s.items()} | {
             f"{name}_s": rate for name, rate in self.per_s.items()
         }
 
 
 def bonnie_command(spec: BonnieSpec, directory: str) -> list[str]:
-    """Return the command; the only line on its standard output is the result."""
+    """Return the command; its standard output is the result line only."""
     words = ["bonnie++", "-q", "-d", directory]
     words += ["-s", f"{spec.size // MIB}:{spec.chunk}" if spec.size else "0"]
     form = f":{spec.largest}:{spec.smallest}:{spec.directories}" if spec.largest or spec.directories else ""
@@ -112,10 +115,10 @@ def bonnie_command(spec: BonnieSpec, directory: str) -> list[str]:
 
 
 def parse_bonnie(text: str) -> BonnieState:
-    """Read its line: K/s are KiB; ``+++++`` or nothing is what was not measured.
+    """Parse the result line: K/s are KiB/s; ``+++++`` or an empty field was not measured.
 
     Raises:
-        RigError: it is not one whole line, or a rate is not a number.
+        RigError: the text is not one whole line, or a rate is not a number.
     """
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     if len(lines) != 1 or not text.endswith("\n"):
@@ -140,10 +143,10 @@ def _rate(name: str, cell: str) -> float:
 
 
 def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, output: dict[str, str]) -> Sample:
-    """Join what the machines measured side by side; a rate that one of them could not measure is left out.
+    """Add up the rates of all machines; leave out a rate that one of them could not measure.
 
     Raises:
-        RigError: that is the primary one.
+        RigError: the primary rate is missing.
     """
     all_values = [state.values for state in states.values()]
     values = {
@@ -160,7 +163,7 @@ def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, 
 
 
 class Bonnie:
-    """bonnie++ on every machine at the same time, each in a directory of its own."""
+    """Runs bonnie++ on all machines at the same time, each in its own directory."""
 
     programs = ("bonnie++", "timeout")
     timed_s: float | None = None
@@ -170,16 +173,16 @@ class Bonnie:
 
     @property
     def primary(self) -> str:
-        """Writing the large file; without one, creating small ones."""
+        """Name of the primary value: writing the large file; without a large file, creating small ones."""
         return "write_mb_s" if self.spec.size else "creates_s"
 
     @property
     def working_set(self) -> int:
-        """Bytes of the large file, or of all small ones if they are more."""
+        """Bytes of the large file, or of all small files if they are more."""
         return max(self.spec.size, self.spec.number * FILES * (self.spec.largest + self.spec.smallest) // 2)
 
     def prepare(self, place: Place) -> None:
-        """Make the directories, and make sure of the room."""
+        """Create the directories, and check the free space."""
         needed = max(self.spec.size, self.spec.number * FILES * self.spec.largest)
         for machine in place.machines:
             machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, "bonnie")])
@@ -187,11 +190,11 @@ class Bonnie:
         on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
 
     def run(self, place: Place) -> Sample:
-        """Run all of its phases once.
+        """Run all phases once.
 
         Raises:
-            DeadlineExceeded: it ran too long.
-            RigError: it complained, or its line cannot be read, or was over too soon.
+            DeadlineExceeded: bonnie++ ran too long.
+            RigError: bonnie++ failed, its line cannot be parsed, or the primary phase was too short.
         """
         begun = now_ns()
         output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
@@ -203,13 +206,13 @@ class Bonnie:
         command = bonnie_command(self.spec, own_directory(machine, directory, "bonnie"))
         ended = run_limited(machine, command, self.spec.deadline_s)
         if not ended.ok:
-            # Its complaint comes first; what follows is how to use it.
+            # The error message comes first; the usage text follows.
             said = (ended.stderr.strip() or ended.stdout.strip()).partition("usage:")[0].splitlines()
             raise RigError(f"{machine.name}: bonnie++, status {ended.status}: {' '.join(said)[:300] or 'silent'}")
         return ended.stdout
 
     def clean(self, place: Place) -> None:
-        """Remove what a run that was cut off has left."""
+        """Remove what an interrupted run has left."""
         on_all(
             place.machines,
             lambda machine: machine.succeed(["rm", "-rf", own_directory(machine, place.directory, "bonnie")]),

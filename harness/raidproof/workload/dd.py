@@ -1,4 +1,4 @@
-"""dd: one file from end to end, by GNU's own last line."""
+"""dd: copies one file from end to end; results from GNU dd's last line."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -19,19 +19,19 @@ Flag = Literal["direct", "sync", "dsync", "nonblock", "noatime"]
 
 
 class DdSpec(WorkloadSpec):
-    """One dd, in dd(1)'s own words."""
+    """One dd, with the options of dd(1)."""
 
     tool: Literal["dd"] = "dd"
     direction: Literal["write", "read"] = "write"
-    """Write zeros to a file, or read one, prepared before and in no cache of its machine, to nowhere."""
+    """Write zeros to a file, or read a file, which is prepared before and not cached on its machine, to /dev/null."""
     bs: Annotated[ToolSize, Field(gt=0)] = 64 * KIB
     count: int = Field(default=1024, gt=0)
     conv: tuple[Literal["fsync", "fdatasync", "notrunc", "sparse"], ...] = ()
-    """With fsync the time includes it. Without, dd's time still includes close, in which an NFS client writes back."""
+    """With fsync, the time includes it. Without, it still includes close, in which an NFS client writes back."""
     oflag: tuple[Flag, ...] = ()
     iflag: tuple[Flag, ...] = ()
     all_machines: bool = False
-    """On all clients at the same time, each with a file of its own."""
+    """Run on all clients at the same time, each with its own file."""
     deadline_s: float = Field(default=600.0, gt=0)
 
     @model_validator(mode="after")
@@ -52,7 +52,7 @@ class DdSpec(WorkloadSpec):
         return Dd(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
+        """Return the requests of the timed part that matter to caches."""
         flags = {*self.oflag, *self.iflag}
         return Work(
             self.total,
@@ -67,7 +67,7 @@ class DdSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access:
-        """Return what the timed part asks of the storage, on so many clients."""
+        """Return the storage requests of the timed part, on so many clients."""
         clients = clients if self.all_machines else 1
         flags = {*self.oflag, *self.iflag}
         return Access(
@@ -82,7 +82,7 @@ class DdSpec(WorkloadSpec):
 
 
 class DdState(State):
-    """What dd said that it did."""
+    """What dd reported."""
 
     bytes: int
     seconds: float
@@ -98,10 +98,10 @@ def dd_command(spec: DdSpec, path: str) -> list[str]:
 
 
 def parse_dd(text: str) -> DdState:
-    """Read GNU dd's last line, ``N bytes (..) copied, S s, R``; its rate is rounded, so it is not read.
+    """Parse GNU dd's last line, ``N bytes (..) copied, S s, R``; R is rounded, so it is not used.
 
     Raises:
-        RigError: dd met an error, the line is not there or not whole, or no time had passed.
+        RigError: dd reported an error, the line is missing or not whole, or the time is 0.
     """
     if errors := [line for line in text.splitlines() if line.startswith("dd: ")]:
         raise RigError("; ".join(errors))
@@ -114,7 +114,7 @@ def parse_dd(text: str) -> DdState:
 
 
 class Dd:
-    """dd on the first machine of a place, or on all at once."""
+    """Runs dd on the first machine of a place, or on all at once."""
 
     programs = ("dd", "timeout")
 
@@ -128,21 +128,21 @@ class Dd:
 
     @property
     def timed_s(self) -> float | None:
-        """Unknown: the amount is fixed."""
+        """None: the amount is fixed."""
         return None
 
     def prepare(self, place: Place) -> None:
-        """Remove the file of before; for reading, lay out the file, made durable, and empty this machine's caches."""
+        """Remove the previous file; for reading, write the file durably, and empty this machine's caches."""
         self.clean(place)
         if self.spec.direction == "read":
             layout = DdSpec(bs=self.spec.bs, count=self.spec.count, conv=("fsync",), deadline_s=self.spec.deadline_s)
             on_all(self._machines(place), lambda machine: self._dd(layout, machine, place))
 
     def run(self, place: Place) -> Sample:
-        """Copy, on all machines at once if asked: the rate is all bytes over the longest time.
+        """Copy, on all machines at once if requested: the rate is all bytes over the longest time.
 
         Raises:
-            RigError: dd failed, ran too long, copied less than it was told to, or said what cannot be read.
+            RigError: dd failed, ran too long, copied less than requested, or its output cannot be parsed.
         """
         machines, verb = self._machines(place), self.spec.direction
         if verb == "read":
@@ -172,10 +172,10 @@ class Dd:
 
 
 def read_ended(spec: DdSpec, ended: Completed) -> DdState:
-    """Judge a dd that ended.
+    """Return the result of a dd that ended.
 
     Raises:
-        RigError: it failed, or copied less than asked.
+        RigError: dd failed, or copied less than requested.
     """
     try:
         state = parse_dd(ended.stderr)

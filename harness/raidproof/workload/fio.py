@@ -20,16 +20,16 @@ from raidproof.workload.workload import Access, Place, Point, Sample, Work, Work
 
 DIRECTIONS = ("read", "write")
 SHORTEST_INTERVAL_S = 0.3
-"""What is shorter says nothing of a rate: the rest of a second between fio's last report and its end."""
+"""Shorter intervals give no rate: the remainder between fio's last periodic report and its end."""
 _BEGIN = re.compile(r"^\{", re.MULTILINE)
 
 NAME = "raidproof-fio"
 JOB_FILE = "/run/raidproof/job.fio"
 REPORTING = ("--output-format=json+", "--status-interval=1")
-"""json+ has the histograms of latencies: percentiles of several jobs cannot be added up, these can."""
+"""json+ contains the latency histograms: unlike percentiles, histograms of several jobs can be added up."""
 SYNCHRONOUS = ("psync", "sync", "pvsync", "mmap")
 FULL_TIME = 0.9
-"""A run that ended before this part of its time is no measurement of it."""
+"""A run that ended before this share of its time is not a measurement."""
 _WITH_A_JOB_FILE = {"tool", "job_file", "all_machines", "randseed", "deadline_s"}
 
 
@@ -38,30 +38,30 @@ class FioResult(State):
 
     fio_version: str
     at_s: float
-    """When fio wrote this, on its machine's clock."""
+    """Time of the report, on its machine's clock."""
     bytes_of: dict[str, int]
-    """By direction, ``read`` and ``write``."""
+    """By direction: ``read`` and ``write``."""
     ios_of: dict[str, int]
     seconds_of: dict[str, float]
-    """As fio counts it: the longest job of a group, one group after the other; an ``end_fsync`` included."""
+    """As fio counts: the longest job of a group, summed over groups; includes ``end_fsync``."""
     seconds: float
-    """Both directions together."""
+    """Seconds of both directions together."""
     latencies: dict[str, dict[int, int]]
-    """By ``read``, ``write`` (completion) and ``fsync``: how many took so many nanoseconds; of fio's json+ only."""
+    """By ``read``, ``write`` (completion) and ``fsync``: number of operations by latency in ns; json+ only."""
 
     @property
     def bytes(self) -> int:
-        """What was read and written."""
+        """Bytes read and written."""
         return sum(self.bytes_of.values())
 
     @property
     def mb_per_s(self) -> float:
-        """Megabytes (10^6 bytes) a second, both directions together, the fsync included."""
+        """10^6 bytes/s, both directions together, including the fsync."""
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
     @property
     def values(self) -> dict[str, float]:
-        """Every figure under its name: MB/s, IOPS, and what half and 99 of 100 operations were done in."""
+        """Every result under its name: MB/s, IOPS, and the 50th and 99th latency percentiles."""
         values: dict[str, float] = {}
         for direction in DIRECTIONS:
             if seconds := self.seconds_of[direction]:
@@ -76,7 +76,7 @@ class FioResult(State):
 
 
 def percentile_ns(histogram: Mapping[int, int], percent: float) -> int:
-    """Return the least latency that this many of a hundred did not exceed."""
+    """Return the least latency in ns that this percentage of operations did not exceed."""
     wanted, seen = sum(histogram.values()) * percent / 100, 0
     for nanoseconds in sorted(histogram):
         seen += histogram[nanoseconds]
@@ -86,7 +86,7 @@ def percentile_ns(histogram: Mapping[int, int], percent: float) -> int:
 
 
 def merged(results: Sequence[FioResult]) -> FioResult:
-    """Take machines that ran at the same time for one: all that they moved, over the longest time."""
+    """Merge the results of machines that ran at the same time: the sum of bytes, over the longest time."""
     return FioResult(
         fio_version=results[0].fio_version,
         at_s=max(one.at_s for one in results),
@@ -99,16 +99,16 @@ def merged(results: Sequence[FioResult]) -> FioResult:
 
 
 def parse_fio(text: str) -> FioResult:
-    """Read fio's JSON; of several reports, the last.
+    """Parse fio's JSON; of several reports, the last.
 
     Raises:
-        RigError: there is none, it is truncated, a job failed, or fio was ended; with what fio said.
+        RigError: no report, a truncated report, a failed job, or a fio that was killed; with fio's messages.
     """
     return parse_fio_reports(text)[-1]
 
 
 def parse_fio_reports(text: str) -> tuple[FioResult, ...]:
-    """Read every report of a fio that was told to report at intervals; each counts from the beginning.
+    """Parse every report of a fio that reports at intervals; each counts from the beginning.
 
     Raises:
         RigError: as ``parse_fio``.
@@ -125,13 +125,13 @@ def parse_fio_reports(text: str) -> tuple[FioResult, ...]:
 
 
 def last_report(text: str) -> str:
-    """Leave out all reports but the last: they are as large as that one, and the series is made of them."""
+    """Return fio's output without all reports but the last: each is as large, and the series already contains them."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
     return text[: begins[0]] + text[begins[-1] :] if begins else text
 
 
 def after_ramp(reports: Sequence[FioResult], ramp_s: float) -> Sequence[FioResult]:
-    """Leave out the reports of the time in which fio warmed up: it counts from zero when that is over."""
+    """Leave out the reports of fio's ramp time: fio counts from zero when it is over."""
     if not ramp_s:
         return reports
     began = reports[-1].at_s - reports[-1].seconds
@@ -146,7 +146,7 @@ def series(reports: Sequence[FioResult], directions: Iterable[str], unit: str) -
     for report in reports:
         amount = sum(report.bytes_of[of] / 1e6 if unit == "mb_s" else report.ios_of[of] for of in chosen)
         if report.seconds < before or amount < amount_before:
-            # A job file's own ramp is over.
+            # The ramp of a job file is over: fio counts from zero again.
             points, before, amount_before = [], 0.0, 0.0
         if (lasted := report.seconds - before) >= SHORTEST_INTERVAL_S:
             points.append(Point(at_s=report.seconds, value=(amount - amount_before) / lasted))
@@ -155,7 +155,7 @@ def series(reports: Sequence[FioResult], directions: Iterable[str], unit: str) -
 
 
 def added_series(of_machines: Sequence[tuple[Point, ...]]) -> tuple[Point, ...]:
-    """Add up, interval by interval, what machines did at the same time, as long as all of them did."""
+    """Add up the rates of machines that ran at the same time, interval by interval, as long as all of them ran."""
     return tuple(
         Point(at_s=max(point.at_s for point in points), value=sum(point.value for point in points))
         for points in zip(*of_machines, strict=False)
@@ -163,7 +163,7 @@ def added_series(of_machines: Sequence[tuple[Point, ...]]) -> tuple[Point, ...]:
 
 
 def _split(text: str) -> tuple[list[Any], str]:
-    """Separate the reports from the plain lines: warnings before, errors between."""
+    """Separate the reports from the plain lines: warnings come before, errors between."""
     reports: list[Any] = []
     plain, at, decoder = "", 0, json.JSONDecoder()
     while match := _BEGIN.search(text, at):
@@ -180,7 +180,7 @@ def _split(text: str) -> tuple[list[Any], str]:
 
 
 def _failure(job: Any) -> str:
-    # With continue_on_error a job that failed ends with error 0.
+    # With continue_on_error, a failed job ends with error 0.
     number = job["error"] or job.get("first_error", 0)
     return f"job {job['jobname']!r} reports error {number} ({os.strerror(number)})" if number else ""
 
@@ -191,7 +191,7 @@ def _result(report: Any) -> FioResult:
     for job in jobs:
         group = groups.setdefault(job["groupid"], dict.fromkeys(DIRECTIONS, 0.0))
         for of in DIRECTIONS:
-            # fio gives a direction that did nothing no time.
+            # fio reports no time for a direction that did nothing.
             group[of] = max(group[of], job[of]["runtime"] / 1e3)
     return FioResult(
         fio_version=report["fio version"],
@@ -220,15 +220,15 @@ def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 class FioSpec(WorkloadSpec):
-    """One fio job, in fio(1)'s own words, or a job file."""
+    """One fio job, with the options of fio(1), or a job file."""
 
     on_devices: ClassVar[bool] = True
 
     tool: Literal["fio"] = "fio"
     preset: str | None = None
-    """Where the settings that are not given come from (workload/presets.py); a beginning, not more."""
+    """Preset with the defaults of all settings that are not given (workload/presets.py)."""
     job_file: JobFile | None = None
-    """A job file's path, seen from where the harness runs; kept is what it holds."""
+    """Path of a job file, relative to where the harness runs; the field holds its content."""
     rw: Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"] = "write"
     bs: Annotated[ToolSize, Field(gt=0)] = MIB
     size: Annotated[ToolSize, Field(gt=0)] = 128 * MIB
@@ -240,26 +240,26 @@ class FioSpec(WorkloadSpec):
     direct: bool = False
     sync: Literal["none", "sync", "dsync"] = "none"
     fsync: int = Field(default=0, ge=0)
-    """After so many writes, an fsync; 0 is none."""
+    """An fsync after so many writes; 0: none."""
     fdatasync: int = Field(default=0, ge=0)
     end_fsync: bool = True
-    """Make the data durable inside the timed region; without it a write measures the client's page cache."""
+    """Make the data durable inside the timed part; without it a write measures the client's page cache."""
     overwrite: bool = False
-    """Lay the file out before, so that nothing has to be allocated."""
+    """Write the file out before, so that the timed part allocates nothing."""
     rwmixread: int = Field(default=50, ge=0, le=100)
     runtime_s: float | None = Field(default=None, gt=0)
     time_based: bool | None = None
-    """Go on for ``runtime_s`` however small the file; where nothing is said, yes if there is a ``runtime_s``."""
+    """Continue for ``runtime_s`` however small the file; default: true if ``runtime_s`` is given."""
     ramp_s: float = Field(default=0, ge=0)
-    """Work before the timed part, so that it begins in the steady state."""
+    """Seconds of work before the timed part, so that it begins in the steady state."""
     randseed: int = Field(default=1, ge=1)
-    """Where random offsets come from: repeats do the same accesses. Each further machine counts one on."""
+    """Seed of random offsets: repetitions access the same offsets. Each further machine uses the next seed."""
     reread: bool = False
-    """Read what has just been read: what is measured is caches, on purpose (unless ``direct``)."""
+    """Read data that has just been read: measures caches, on purpose (unless ``direct``)."""
     all_machines: bool = False
-    """On all clients at the same time, each on files of its own."""
+    """Run on all clients at the same time, each with its own files."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """How much longer than its timed part it may take."""
+    """Seconds that fio may take in addition to its timed part."""
 
     @model_validator(mode="before")
     @classmethod
@@ -294,17 +294,17 @@ class FioSpec(WorkloadSpec):
 
     @property
     def timed(self) -> bool:
-        """Whether it runs for a time, not for an amount."""
+        """Whether a run time, not an amount, ends the job."""
         return self.runtime_s is not None if self.time_based is None else self.time_based
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Whether it reads, writes, or both."""
+        """``read``, ``write``, or both."""
         return tuple(of for of in DIRECTIONS if of in self.rw) or DIRECTIONS
 
     @property
     def amount(self) -> int | None:
-        """Bytes that one machine must have moved at the end; None where time ends the run, or nobody knows."""
+        """Bytes that one machine must have moved at the end; None if time ends the run, or for a job file."""
         if self.job_file is not None or self.runtime_s is not None:
             return None
         return self.numjobs * self.nrfiles * (self.size // self.nrfiles // self.bs * self.bs)
@@ -314,7 +314,7 @@ class FioSpec(WorkloadSpec):
         return Fio(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
+        """Return the requests of the timed part that matter to caches."""
         if self.job_file is not None:
             return work_of_jobs(self.job_file, self.workload().working_set or None, everywhere=self.all_machines)
         interval = min((every for every in (self.fsync, self.fdatasync) if every), default=0)
@@ -324,14 +324,14 @@ class FioSpec(WorkloadSpec):
             writes="write" in self.directions,
             durable=durable_of(self.sync != "none", interval * self.bs, self.size, at_end=self.end_fsync),
             direct=self.direct,
-            # Without a time it touches each block once: random offsets too, by fio's map of blocks.
+            # Without a run time fio touches each block once: random offsets too, because of fio's map of blocks.
             once=not self.timed,
             warm=self.reread,
             everywhere=self.all_machines,
         )
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return what the timed part asks of the storage, on so many clients; None for a job file."""
+        """Return the storage requests of the timed part, on so many clients; None for a job file."""
         if self.job_file is not None:
             return None
         clients = clients if self.all_machines else 1
@@ -351,7 +351,7 @@ class FioSpec(WorkloadSpec):
 
 
 def fio_options(spec: FioSpec) -> dict[str, str]:
-    """Return the job in fio's words, without its files."""
+    """Return the job as fio options, without its files."""
     options: dict[str, object] = {
         "name": "job", "rw": spec.rw, "bs": spec.bs, "size": spec.size, "numjobs": spec.numjobs,
         "nrfiles": spec.nrfiles, "iodepth": spec.iodepth, "ioengine": spec.ioengine, "direct": int(spec.direct),
@@ -367,12 +367,12 @@ def fio_options(spec: FioSpec) -> dict[str, str]:
 
 
 def fio_command(spec: FioSpec, path: str) -> list[str]:
-    """Return the command that works on one file, and reports once."""
+    """Return the command that works on one file and reports once."""
     return _words({**fio_options(spec), "filename": path, "output-format": "json+"})
 
 
 def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> list[str]:
-    """Return the command that works on files of its own in a directory; or that only lays them out."""
+    """Return the command that works on files in a directory, or that only lays them out."""
     if spec.job_file is not None:
         return ["fio", *REPORTING, JOB_FILE]
     options = {**fio_options(spec), "directory": directory}
@@ -383,7 +383,7 @@ def fio_on_device(spec: FioSpec, device: str) -> list[str]:
     """Return the command that works on the first bytes of a raw device.
 
     Raises:
-        RequestError: it is a job file, which names files.
+        RequestError: for a job file, which names files.
     """
     if spec.job_file is not None:
         raise RequestError("a job file works in a directory, not on a raw device", remedy='say on = "server"')
@@ -391,23 +391,23 @@ def fio_on_device(spec: FioSpec, device: str) -> list[str]:
 
 
 def fio_job_file(spec: FioSpec, directory: str, *, layout: bool = False) -> str:
-    """Return the user's job file, told where its files go."""
+    """Return the user's job file, with the directory of its files."""
     settings = {"directory": directory, "randseed": str(spec.randseed)}
     return job_files.with_settings(spec.job_file or "", settings | ({"create_only": "1"} if layout else {}))
 
 
 def primary_of(spec: FioSpec, result: FioResult) -> str:
-    """Return what a job is about: operations a second where they are random or synced, else megabytes."""
+    """Return the name of the primary value: IOPS for random or synced jobs, else MB/s."""
     moved = [of for of in DIRECTIONS if result.bytes_of[of]] if spec.job_file is not None else spec.directions
     by_operation = spec.job_file is None and (spec.rw.startswith("rand") or bool(spec.fsync or spec.fdatasync))
     return f"{moved[0] if len(moved) == 1 else 'total'}_{'iops' if by_operation else 'mb_s'}"
 
 
 def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
-    """Judge a fio that ended, and return its reports.
+    """Return the reports of a fio that ended.
 
     Raises:
-        RigError: it failed, or did less than it was told to; with what fio said.
+        RigError: fio failed, or did less than requested; with fio's messages.
     """
     said = f": {errors}" if (errors := ended.stderr.strip()[-500:]) else ""
     try:
@@ -427,7 +427,7 @@ def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
 
 
 class Fio:
-    """fio on the first machine of a place, or on all at once."""
+    """Runs fio on the first machine of a place, or on all at once."""
 
     programs = ("fio", "timeout")
 
@@ -436,21 +436,21 @@ class Fio:
 
     @property
     def working_set(self) -> int:
-        """Bytes of all jobs' files; 0 where a job file does not say."""
+        """Bytes of all jobs' files; 0 if a job file does not give them."""
         spec = self.spec
         return spec.size * spec.numjobs if spec.job_file is None else job_files.working_set_of(spec.job_file)
 
     @property
     def timed_s(self) -> float | None:
-        """The time that it is given, without warming up; None where it ends with its work."""
+        """The run time in seconds, without ramp; None if the amount of work ends the run."""
         if self.spec.job_file is not None:
             return job_files.timed_s_of(self.spec.job_file)
         return self.spec.runtime_s if self.spec.timed else None
 
     def prepare(self, place: Place) -> None:
-        """Begin with no files; lay out durably what is read or overwritten, and empty these machines' caches.
+        """Remove old files; lay out durably the files that are read or overwritten, and empty these machines' caches.
 
-        A raw device is there already, with all its blocks.
+        A raw device exists already, with all its blocks.
         """
         if place.device is not None:
             return
@@ -463,10 +463,10 @@ class Fio:
             self._fio(place)
 
     def run(self, place: Place) -> Sample:
-        """Do the job, on all machines at once if asked: rates are what all have done over the longest time.
+        """Run the job, on all machines at once if requested: rates are the sums over the longest time.
 
         Raises:
-            RigError: fio failed, ran too long, did less than it was told to, or said what cannot be read.
+            RigError: fio failed, ran too long, did less than requested, or its output cannot be parsed.
         """
         if not self.spec.reread:
             on_all(self._machines(place), empty_caches)
@@ -489,7 +489,7 @@ class Fio:
         )
 
     def clean(self, place: Place) -> None:
-        """Remove its files."""
+        """Remove the files."""
         if place.device is not None:
             return
         on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-rf", _directory(machine, place)]))

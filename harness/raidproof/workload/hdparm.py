@@ -1,4 +1,4 @@
-"""hdparm: how fast a device reads from its beginning, and how fast memory answers, by hdparm -t and -T."""
+"""hdparm -t and -T: sequential read rate at the beginning of a device, and rate of cached reads."""
 
 import re
 from typing import ClassVar, Literal
@@ -20,26 +20,26 @@ _TIMING = re.compile(
 _UNITS = {"MB": MIB, "kB": KIB}
 """hdparm counts buffers of 2 MiB and divides by 2^20 (hdparm.c, time_device): its MB are MiB, its kB are KiB."""
 _SECONDS = {"t": 3.0, "T": 2.0, "tT": 5.0}
-"""How long hdparm reads, by hdparm(8)."""
+"""Seconds that hdparm reads, by hdparm(8)."""
 _REQUEST = 2048 * KIB
-"""Bytes that ``-t`` asks for at a time."""
+"""Bytes of one request of ``-t``."""
 _SPAN = 0.01
-"""Share of the device that ``-t`` reads, about: the fastest part."""
+"""Approximate share of the device that ``-t`` reads: the fastest part."""
 _BUFFER = 2 * MIB
 """Bytes that ``-T`` reads over and over (TIMING_BUF_MB in hdparm.c)."""
 
 
 class HdparmSpec(WorkloadSpec):
-    """One hdparm on the array, or on the one device that the place names."""
+    """One hdparm on the array, or on the device that the place names."""
 
     on_files: ClassVar[bool] = False
     on_devices: ClassVar[bool] = True
 
     tool: Literal["hdparm"] = "hdparm"
     timing: Literal["t", "T", "tT"] = "t"
-    """Its own words: t reads the device, having flushed its cached pages; T reads what is cached: memory and CPU."""
+    """hdparm's options: t reads the device after a flush of its cached pages; T reads cached data (memory and CPU)."""
     direct: bool = False
-    """Past the page cache (O_DIRECT), thus without the kernel's read-ahead."""
+    """Use O_DIRECT, thus without the kernel's read-ahead."""
     deadline_s: float = Field(default=120.0, gt=0)
 
     def workload(self) -> "Hdparm":
@@ -47,25 +47,25 @@ class HdparmSpec(WorkloadSpec):
         return Hdparm(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
+        """Return the requests of the timed part that matter to caches."""
         memory = self.timing == "T"
         return Work(_BUFFER if memory else None, reads=True, writes=False, direct=self.direct, once=not memory)
 
     def access(self, *, clients: int = 1) -> Access | None:  # noqa: ARG002
-        """Return what ``-t`` asks of the device, on the server; None for the others."""
+        """Return the device requests of ``-t``, on the server; None for the others."""
         if self.timing != "t":
             return None
-        # Three seconds from the device's beginning on.
+        # Three seconds from the beginning of the device.
         return Access(size=_REQUEST, read_share=1.0, remote=False, direct=self.direct, span=_SPAN)
 
 
 class Timing(State):
-    """One of hdparm's timings."""
+    """One timing of hdparm."""
 
     bytes: int
     seconds: float
     mb_s: float
-    """Megabytes (10^6 bytes) a second, from hdparm's MiB/s."""
+    """10^6 bytes/s, from hdparm's MiB/s."""
 
 
 class HdparmState(State):
@@ -81,10 +81,10 @@ def hdparm_command(spec: HdparmSpec, device: str) -> list[str]:
 
 
 def parse_hdparm(text: str) -> HdparmState:
-    """Read ``Timing buffered disk reads: N MB in S seconds = R MB/sec``, converted from MiB to 10^6 bytes.
+    """Parse ``Timing buffered disk reads: N MB in S seconds = R MB/sec``, converted from MiB to 10^6 bytes.
 
     Raises:
-        RigError: there is no whole timing line, or a line that begins is not whole.
+        RigError: there is no timing line, or a line is not whole.
     """
     found = list(_TIMING.finditer(text))
     if not found or len(found) != text.count("Timing "):
@@ -102,7 +102,7 @@ def parse_hdparm(text: str) -> HdparmState:
 
 
 class Hdparm:
-    """hdparm on the server's device."""
+    """Runs hdparm on the server's device."""
 
     programs = ("hdparm", "timeout")
 
@@ -111,19 +111,19 @@ class Hdparm:
 
     @property
     def working_set(self) -> int:
-        """Unknown before (0): hdparm reads as far as it comes in its seconds; the sample says how far."""
+        """0 (unknown before): hdparm reads as much as it can in its seconds; the sample has the amount."""
         return 0
 
     @property
     def timed_s(self) -> float | None:
-        """What hdparm(8) says; on a device that ends before, it is less."""
+        """Seconds by hdparm(8); less on a device that ends before."""
         return _SECONDS[self.spec.timing]
 
     def prepare(self, place: Place) -> None:
         """Refuse a place without a device; hdparm itself flushes the device's cached pages.
 
         Raises:
-            RequestError: there is none.
+            RequestError: the place has no device.
         """
         _device(place)
 
@@ -132,7 +132,7 @@ class Hdparm:
 
         Raises:
             RequestError: the place has no device.
-            RigError: hdparm failed, ran too long, or said what cannot be read.
+            RigError: hdparm failed, ran too long, or its output cannot be parsed.
         """
         machine = place.machines[0]
         ended = run_limited(machine, hdparm_command(self.spec, _device(place)), self.spec.deadline_s)
@@ -147,16 +147,16 @@ class Hdparm:
         )
 
     def clean(self, place: Place) -> None:
-        """Nothing was written."""
+        """Do nothing: hdparm writes nothing."""
 
 
 def read_ended(spec: HdparmSpec, ended: Completed) -> HdparmState:
-    """Judge an hdparm that ended.
+    """Return the result of an hdparm that ended.
 
     Raises:
-        RigError: it failed, or one of the timings that were asked is missing.
+        RigError: hdparm failed, or a requested timing is missing.
     """
-    # It may end with status 0 and say on standard error that it could not read.
+    # hdparm may end with status 0 and report a read error on standard error only.
     if not ended.ok or ended.stderr.strip():
         raise RigError(f"{ended.where}: hdparm, status {ended.status}: {ended.stderr.strip()[-300:]}")
     state = parse_hdparm(ended.stdout)

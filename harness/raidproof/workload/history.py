@@ -12,24 +12,24 @@ from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA, TREES, WRITTEN
 
 STAMP = struct.Struct("<QI")
-"""Before each chunk in the file: its arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
+"""Header of each chunk in the file: its arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
 FORMAT = b"RAIDPROOF HISTORY 2\n"
-"""How a file begins whose frames have the client's own stamps; older ones begin with their first chunk."""
+"""First bytes of a file whose frames have the client's own stamps; older files begin with their first chunk."""
 FRAME_1 = struct.Struct("<BBHIIIi")
-"""A frame of those."""
+"""Frame of older files."""
 LEAST_DELAY_NS = 10_000_000
-"""By how much the beginning of an operation may lie before the instant that is worked out for it: see `parse`."""
+"""Uncertainty in ns of the computed beginning of an operation, which may lie so much earlier: see `parse`."""
 LONGEST_DELAY_NS = 1_000_000_000
-"""The same where the client's stamps are missing: the report of it may have been sent twice more.
+"""The same where the client's stamps are missing: the report may have been retransmitted twice.
 
-One lost packet costs 200 ms at least (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms.
+One lost packet costs at least 200 ms (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms.
 """
 
 _ENTRY = struct.Struct("<IIQ")  # worker, sequence, CLOCK_MONOTONIC in ns
 
 
 class Ended(StrEnum):
-    """How an operation ended, as far as its client was told."""
+    """How an operation ended, from what its client received."""
 
     OK = "ok"
     FAILED = "failed"
@@ -46,36 +46,36 @@ class WorkerSpec(BaseModel):
     kind: str
     path: str
     file: int
-    """Identity of its file (or directory of files) inside each block."""
+    """Identity of the worker's file (or directory of files) inside each block."""
     blocks: int = 256
     first: int = 0
-    """Index of its first operation's place, for workers that share a file."""
+    """Index of the place of its first operation, for workers that share a file."""
     span: int = 1
     """Blocks that one operation writes."""
     step: int = 1
-    """Of so many blocks of the file, one is written."""
+    """One of so many blocks of the file is written."""
     shift: int = 0
-    """Where the first block lies in its file, in bytes."""
+    """Offset of the first block in the file, in bytes."""
     files: bool = False
-    """Whether each operation of a round has a file of its own, below ``path``; ``blocks`` is how many there are."""
+    """Whether each operation of a round has its own file, below ``path``; ``blocks`` is the number of files."""
     rounds: tuple[tuple[str, ...], ...] = ()
-    """Of a worker that changes directories: the kinds of operation that each goes through; they take turns."""
+    """For a worker that changes directories: the kinds of operation that each directory goes through, in turn."""
     operations: int | None = None
 
     @property
     def key(self) -> str:
-        """Under which name the agent's scan reports this worker's files."""
+        """The key under which the agent's scan reports this worker's files."""
         if self.kind in (*TREES, "close") or self.files:
             return self.path
         return f"{self.path}@{self.number if self.kind == 'o_append' else self.first}"
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operation that it does."""
+        """The kinds of operation that the worker carries out."""
         return tuple(dict.fromkeys(kind for steps in self.rounds for kind in steps)) or (self.kind,)
 
     def bytes_of(self, kind: str) -> int:
-        """Return how much data one operation of a kind is to make durable."""
+        """Return how many bytes one operation of a kind makes durable."""
         if kind in METADATA:
             return 0
         return BLOCK * (WRITTEN if self.kind in TREES else self.span)
@@ -94,17 +94,17 @@ class Operation(NamedTuple):
     ended: Ended
     error: int
     begun_ns: int | None = None
-    """When it was begun, by the client's own clock; None: no report says. Reports arrive later: ``issued_ns``."""
+    """When the operation began, on the client's clock; None: not reported. The report arrives later: ``issued_ns``."""
     replied_ns: int | None = None
-    """When the server's last reply to it crossed the network, where that was captured; ``ended_ns`` is later."""
+    """When the server's last reply to the operation crossed the network, if captured; ``ended_ns`` is later."""
 
     @property
     def promised_ns(self) -> int | None:
-        """The earliest instant known at which it was acknowledged: by the server's reply, or else by the client."""
+        """The earliest known instant of acknowledgement: the server's reply, or else the client's report."""
         return self.ended_ns if self.replied_ns is None else self.replied_ns
 
     def begun_before(self, instant_ns: int | None) -> bool:
-        """Whether it may have been under way at an instant, or done; None is the end of time."""
+        """Whether the operation may have begun before an instant; None is the end of time."""
         if instant_ns is None:
             return True
         if self.begun_ns is None:
@@ -112,7 +112,7 @@ class Operation(NamedTuple):
         return self.begun_ns < instant_ns + LEAST_DELAY_NS
 
     def binds(self, before_ns: int | None = None) -> bool:
-        """Whether it had been acknowledged, before that instant, as done."""
+        """Whether the operation was acknowledged as successful, before the instant if one is given."""
         promised_ns = self.promised_ns
         if self.ended is not Ended.OK or promised_ns is None:
             return False
@@ -126,17 +126,17 @@ class History:
         self.operations = tuple(operations)
 
     def acknowledged(self, before_ns: int | None = None) -> Iterator[Operation]:
-        """Yield what had returned successfully, and whose word had arrived, before an instant."""
+        """Yield the operations that returned successfully and whose report arrived before an instant."""
         for operation in self.operations:
             if operation.binds(before_ns):
                 yield operation
 
     def of_worker(self, number: int) -> list[Operation]:
-        """Return one worker's operations in its own order."""
+        """Return one worker's operations in their order."""
         return [operation for operation in self.operations if operation.worker == number]
 
     def with_replies(self, replied: Mapping[tuple[int, int], int]) -> "History":
-        """Return it with the instants of the server's replies, by worker and sequence."""
+        """Return this history with the instants of the server's replies, by worker and sequence."""
         known = (replied.get((one.worker, one.sequence)) for one in self.operations)
         return History(
             one if at is None else one._replace(replied_ns=at) for one, at in zip(self.operations, known, strict=True)
@@ -144,10 +144,10 @@ class History:
 
     @classmethod
     def read(cls, path: Path) -> "History":
-        """Read a recorded stream.
+        """Read a recorded stream; a stream that ends early (a killed run) is read up to its end.
 
         Raises:
-            RigError: the file is not such a stream. One that ends early (a killed run) is read as far as it goes.
+            RigError: the file is not such a stream.
         """
         data = path.read_bytes()
         stamped = data.startswith(FORMAT)
@@ -165,10 +165,10 @@ class History:
 
 
 def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[Operation]:
-    """Pair the issues and acknowledgements of a stream; what was never acknowledged is UNKNOWN.
+    """Pair the issues and acknowledgements of a stream; operations without an acknowledgement are UNKNOWN.
 
-    The clocks of client and harness run alike and begin differently. Of all reports of a worker the fastest tells by
-    how much, but for the time that it was on its way: an operation began at most so much before ``begun_ns``.
+    The clocks of client and harness have the same rate and an unknown offset. The fastest report of a worker bounds
+    the offset, except for its own transit time: an operation began at most that transit time before ``begun_ns``.
     """
     operations: dict[tuple[int, int], Operation] = {}
     offsets: dict[int, int] = {}
@@ -194,7 +194,7 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
 
 
 def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each frame of a stream with its arrival; half a frame at the end of a chunk is passed over."""
+    """Yield each frame of a stream with its arrival; skip an incomplete frame at the end of a chunk."""
     for arrival, data in chunks:
         whole = len(data) - len(data) % layout.size
         for frame in layout.iter_unpack(data[:whole]):
@@ -210,7 +210,7 @@ class Recorder:
         self._rest: dict[int, bytes] = {}
 
     def add(self, connection: int, stamp_ns: int, data: bytes) -> bytes:
-        """Append what one connection has brought; return the frames that are whole with it."""
+        """Append the data that a connection received; return the frames that are now complete."""
         data = self._rest.pop(connection, b"") + data
         whole = len(data) - len(data) % FRAME.size
         if whole < len(data):
@@ -221,24 +221,24 @@ class Recorder:
         return data[:whole]
 
     def forget(self, connection: int) -> None:
-        """Drop the half frame of a connection that has ended."""
+        """Drop the incomplete frame of a connection that has ended."""
         self._rest.pop(connection, None)
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         self._file.close()
 
 
 def write_replies(path: Path, replied: Mapping[tuple[int, int], int]) -> None:
-    """Write the instants, by worker and sequence."""
+    """Write the instants of the server's replies, by worker and sequence."""
     path.write_bytes(b"".join(_ENTRY.pack(*key, at_ns) for key, at_ns in sorted(replied.items())))
 
 
 def read_replies(path: Path) -> dict[tuple[int, int], int]:
-    """Read what `write_replies` wrote.
+    """Read the file that `write_replies` wrote.
 
     Raises:
-        RigError: it is something else.
+        RigError: the file is something else.
     """
     try:
         return {(worker, sequence): at_ns for worker, sequence, at_ns in _ENTRY.iter_unpack(path.read_bytes())}

@@ -1,4 +1,4 @@
-"""The ledger: clients write blocks and names, and every promise that they are given is noted outside the crash."""
+"""The ledger: clients write blocks and names; each acknowledgement is recorded outside of what may crash."""
 
 import json
 import selectors
@@ -27,30 +27,32 @@ WRITER = "/run/raidproof/ledger_writer.py"
 READER = "/run/raidproof/ledger_reader.py"
 START_DEADLINE_S = 60.0
 ENOUGH_DEADLINE_S = 30.0
-"""For as long clients go on working until each kind of operation has been done often enough to be judged."""
+"""Seconds that clients may continue until each kind of operation was done often enough to be judged."""
 SCAN_DEADLINE_S = 120.0
 LEAST = 4
-"""Operations of each kind for which a cut waits; of fewer than three that show a loss no promise is claimed."""
+"""Operations of each kind for which a cut waits; below three that could show a loss, the promise is not judged."""
 SO_TIMESTAMPNS = 35
-"""The kernel stamps what arrives, also on TCP sockets (asm-generic/socket.h; Python's socket module has no name)."""
+"""Lets the kernel stamp received data, also on TCP sockets (asm-generic/socket.h; not in Python's socket)."""
 _TIMESPEC = struct.Struct("@qq")
 
 Found = dict[str, dict[str, object]]
-"""What a scan found: for each worker's files, block generations and names."""
+"""Result of a scan: for each worker's files, block generations and names."""
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
     "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append",
 )  # fmt: skip
-"""What each client does where nothing else is said: a worker each. Kinds that have much to go through have several:
-a cut waits until each operation was done often enough."""
+"""The default workers of each client, one per entry.
 
-# How the blocks of each kind of worker lie: pages that do not follow each other need several WRITEs, which the client
-# sends as UNSTABLE, and a COMMIT; what fits into one WRITE it sends as FILE_SYNC (nfs_generic_flush in fs/nfs).
+Kinds with many operations have several workers, because a cut waits until each operation was done often enough.
+"""
+
+# How the blocks of each kind of worker lie: pages that are not adjacent need several WRITEs, which the client sends as
+# UNSTABLE, plus a COMMIT; it sends data that fits into one WRITE as FILE_SYNC (nfs_generic_flush in fs/nfs).
 LAYOUTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "close": {"files": True},
-        # Not by default: what a restarted server forgot of it, Linux' client does not send again (docs/findings.md).
+        # Not a default: Linux' client does not resend what a restarted server lost of it (docs/findings.md).
         "close_pages": {"files": True, "span": 2, "step": 2, "kind": "close"},
         "pages": {"files": True, "span": 8, "step": 2},
         "unaligned": {"files": True, "span": 4, "step": 2, "shift": 1000},
@@ -72,7 +74,7 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         ),
     }
 )
-"""What each worker that changes directories takes them through, in turn: what changes last can be seen to be lost."""
+"""The rounds of each worker that changes directories, in turn: a loss can be seen in what changes last."""
 WORKER_KINDS = (
     "fsync",
     "fdatasync",
@@ -90,29 +92,29 @@ SINCE_4_2 = ("setxattr", "extents")
 
 
 class LedgerSpec(BaseModel):
-    """How much of what each client does."""
+    """Which operations each client carries out, and how many."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kinds: tuple[str, ...] = KINDS
-    """A worker each. ``shared`` writes and fsyncs this client's region of one file that all clients share."""
+    """One worker each. ``shared`` writes and fsyncs this client's region of one file that all clients share."""
     omit: tuple[str, ...] = ("setxattr",)
-    """Kinds of operation that workers leave out, and kinds of workers.
+    """Kinds of operations and of workers that are left out.
 
-    Linux' nfsd acknowledges SETXATTR before it is durable (docs/findings.md): a cut shows that by chance.
+    Linux' nfsd acknowledges SETXATTR before it is durable (docs/findings.md): a cut shows this only by chance.
     """
     blocks: int = 16
-    """Blocks of each file that is written block by block, round after round: each is overwritten again and again."""
+    """Blocks of each file that is written block by block, round after round; each is overwritten again and again."""
     files: int = 16
     """Files of each worker that writes several."""
     seed: int = 1
     endured: tuple[int, ...] = ()
-    """Errors (errno) after which a worker goes on with something else; after any other one it is done."""
+    """Errors (errno) after which a worker continues with the next operation; after any other error it ends."""
     quiet_s: float = 0.0
-    """If it is not 0, only the first client works, one operation at a time, with such a pause after each."""
+    """If not 0: only the first client works, one operation at a time, with a pause of so many seconds after each."""
 
     def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
-        """Return this without what a version of NFS and a file system have not, and why each of that is left out."""
+        """Return the spec without what NFS version and file system do not support, and the reason for each."""
         reasons: dict[str, str] = {}
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"NFSv{vers} has no such operation, NFSv4.2 has")
@@ -124,12 +126,12 @@ class LedgerSpec(BaseModel):
         return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons
 
     def doing(self) -> set[str]:
-        """Return the kinds of workers and operations that it has."""
+        """Return the kinds of workers and operations that are carried out."""
         rounds = (kind for worker in self.kinds for steps in ROUNDS.get(worker, ()) for kind in steps)
         return {*self.kinds, *rounds} - {*self.omit}
 
     def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
-        """Lay the workers out over the clients.
+        """Distribute the workers over the clients.
 
         Raises:
             RequestError: there is no such kind of worker or operation.
@@ -158,24 +160,24 @@ class LedgerSpec(BaseModel):
             more |= {"blocks": self.files, **LAYOUTS[kind]}
         elif kind in ROUNDS:
             rounds = [tuple(one for one in steps if one not in self.omit) for steps in ROUNDS[kind]]
-            # Workers of one kind begin with different rounds, so that soon each operation was done by some.
+            # Workers of one kind begin with different rounds, so that each operation soon was done by some worker.
             first = 2 * number % len(rounds)
             more |= {"rounds": (*rounds[first:], *rounds[:first])}
         return worker.model_copy(update=more)
 
 
 SHARED_FILE = 1 << 16
-"""Identity of the file that the clients' workers of the kind ``shared`` have together."""
+"""Identity of the file that the workers of kind ``shared`` of all clients write."""
 
 
 class AckListener(Protocol):
-    """Where the harness hears what the clients tell."""
+    """Where the harness receives the reports of the clients."""
 
     def listen(self) -> socket.socket:
-        """Return a listening socket to which what the clients tell will come."""
+        """Return a listening socket that receives the reports of the clients."""
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return the host and port to which a client connects so that it is heard there."""
+        """Return the host and port to which a client connects to reach the listener."""
 
 
 class Ledger:
@@ -193,7 +195,7 @@ class Ledger:
         self._receiver: Receiver | None = None
 
     def config(self, client: str | None, callback_address: tuple[str, int] = ("", 0)) -> str:
-        """Return the agent's orders: for one client, which is heard there, or for a scan of everything."""
+        """Return the agent's orders: for one client, with the address for its reports, or for a scan of everything."""
         workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
         orders = {
             "root": self.root,
@@ -208,7 +210,7 @@ class Ledger:
 
     @contextmanager
     def running(self) -> Iterator["Ledger"]:
-        """Work on every client while the body runs; after it every client has stopped, or is known to be dead."""
+        """Run the workers on all clients while the body runs; then each client has stopped or is known to be dead."""
         with self._ear.listen() as listener:
             self._receiver = receiver = Receiver(listener, Recorder(self.path))
             receiver.start()
@@ -228,7 +230,7 @@ class Ledger:
                 receiver.stop()
 
     def require_recorded(self) -> None:
-        """Raise RigError if what the clients told could not be written down."""
+        """Raise RigError if the clients' reports could not be recorded."""
         if self._receiver is not None and self._receiver.failure is not None:
             raise RigError(
                 f"the ledger cannot be recorded: {self.path}: {self._receiver.failure.strerror}",
@@ -236,9 +238,9 @@ class Ledger:
             )
 
     def work(self, seconds: float) -> None:
-        """Let clients work so long, and on a slow machine until each kind of operation was done often enough.
+        """Let clients work for so long, and on a slow machine until each kind of operation was done often enough.
 
-        Where faults keep clients from it, they have `ENOUGH_DEADLINE_S` for that: what is missing then is not judged.
+        If faults prevent this, clients have `ENOUGH_DEADLINE_S` for it: kinds that are then missing are not judged.
         """
         pause(seconds)
         receiver = self._receiver
@@ -252,13 +254,13 @@ class Ledger:
         self.require_recorded()
 
     def _enough(self, receiver: "Receiver") -> bool:
-        """Whether each kind of operation was reported often enough, if any worker that is not done does it."""
+        """Whether each kind of operation was reported often enough, if a worker that is not done carries it out."""
         working = [one for one in self.workers if one.number not in receiver.done]
         ended = receiver.ended
         return receiver.failure is not None or all(ended[kind] >= LEAST for one in working for kind in one.kinds)
 
     def heard_since(self, instant_ns: int) -> int | None:
-        """Return when the last word of a client arrived, if that was after an instant."""
+        """Return when the last report of a client arrived, if that was after an instant."""
         last = self._receiver.last_ns if self._receiver else 0
         return last if last > instant_ns else None
 
@@ -269,7 +271,7 @@ class Ledger:
         return True
 
     def stop(self, deadline: Deadline) -> None:
-        """Let every worker finish what it is doing, and wait for it. A client that has lost its power is passed over.
+        """Let every worker finish its operation, and wait for it. Skip clients without power.
 
         Raises:
             DeadlineExceeded: a worker hangs in an operation.
@@ -288,14 +290,14 @@ class Ledger:
         self._hear_out({*running}, deadline)
 
     def _hear_out(self, clients: set[str], deadline: Deadline) -> None:
-        """Wait for the last words of clients that have ended: after a cut of its network TCP is slow to go on."""
+        """Wait for the last reports of clients that have ended: TCP retransmits slowly after a network fault."""
         receiver = self._receiver
         if receiver is not None:
             lost = sum(worker.client not in clients for worker in self.workers)
             wait_until(lambda: receiver.open_connections <= lost, deadline, "the clients' last words")
 
     def history(self) -> History:
-        """Return what was done and told, from the file on disk."""
+        """Return all recorded operations, from the file on disk."""
         return History.read(self.path)
 
     def scan(self, machine: Machine, root: str) -> Found:
@@ -314,7 +316,7 @@ def install(machine: Machine, config: str) -> None:
 
 
 class Receiver(threading.Thread):
-    """Records what the agents report, stamped by the kernel at its arrival: this thread may wake long after."""
+    """Records the agents' reports, stamped by the kernel at their arrival: this thread may be scheduled much later."""
 
     def __init__(self, listener: socket.socket, recorder: Recorder) -> None:
         super().__init__(name="ledger-receiver", daemon=True)
@@ -323,12 +325,12 @@ class Receiver(threading.Thread):
         self.ended: Counter[str] = Counter()
         """Operations that were reported to have ended, by kind."""
         self.done: set[int] = set()
-        """Workers that have said that they do no more."""
+        """Workers that have reported their end."""
         self.last_ns = 0
         self.failure: OSError | None = None
-        """Why what was told could not be recorded: without it nothing that follows means anything."""
+        """The error that prevented the recording, after which nothing can be judged."""
         self._listener = listener
-        # Connections inherit it.
+        # Accepted connections inherit the option.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._recorder = recorder
         self._selector = selectors.DefaultSelector()
@@ -377,7 +379,7 @@ class Receiver(threading.Thread):
                 self.done.add(worker)
 
     def stop(self) -> None:
-        """End the thread and finish the file."""
+        """End the thread and close the file."""
         self._wake_write.send(b"!")
         self.join()
         for key in list(self._selector.get_map().values()):
@@ -389,12 +391,12 @@ class Receiver(threading.Thread):
 
 
 def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """Return when received data arrived (CLOCK_MONOTONIC): its last segment, or now where the kernel does not say."""
+    """Return when the last segment of received data arrived (CLOCK_MONOTONIC, ns); now if the kernel gave no stamp."""
     now, ahead_ns = now_ns(), realtime_ahead_ns()
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
             seconds, ns = _TIMESPEC.unpack_from(data)
             stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
-            # A real-time clock that was set meanwhile must not date anything into the future.
+            # A real-time clock that was set meanwhile must not yield a stamp in the future.
             return min(now, stamp)
     return now

@@ -1,4 +1,4 @@
-"""A process of a client that holds files open and locked: what a fault must not take from it, or must tell it of."""
+"""A process of a client that holds files open and locked, to test that faults preserve or report lost locks."""
 
 import json
 import socket
@@ -27,18 +27,18 @@ class Answer:
 
     value: Any
     error: str | None = None
-    """Its errno's name, as ``EAGAIN``; None where it succeeded."""
+    """Name of its errno, as ``EAGAIN``; None if it succeeded."""
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
+        """Whether the call succeeded."""
         return self.error is None
 
     def require(self, what: str) -> Any:
-        """Return its value.
+        """Return the value.
 
         Raises:
-            RigError: it failed.
+            RigError: the call failed.
         """
         if self.error is not None:
             raise RigError(f"{what}: {self.error}")
@@ -46,9 +46,9 @@ class Answer:
 
 
 class LockHolder:
-    """One process in a client: one owner of locks. It does one thing after the other.
+    """One process in a client, which is one owner of locks. It carries out one order at a time.
 
-    ``begin`` and ``ended`` are for what may wait for the server; in between the harness can do something else.
+    ``begin`` and ``ended`` are for orders that may wait for the server: the harness can do something else in between.
     """
 
     def __init__(self, client: Machine, connection: socket.socket) -> None:
@@ -58,10 +58,10 @@ class LockHolder:
         self._under_way: str | None = None
 
     def begin(self, order: str, *arguments: Any) -> None:
-        """Let it do something, and return at once; `raidproof.guest.lock_agent` has what it can do.
+        """Send an order and return at once; `raidproof.guest.lock_agent` lists the orders.
 
         Raises:
-            RigError: it still does something else, or is gone.
+            RigError: an earlier order has not returned, or the agent is gone.
         """
         if self._under_way is not None:
             raise RigError(f"{self.client.name} has not yet returned from {self._under_way}")
@@ -72,11 +72,11 @@ class LockHolder:
             raise RigError(f"{self.client.name}: the lock agent is gone: {error}") from error
 
     def ended(self, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
-        """Wait until what it does has returned.
+        """Wait until the order has returned.
 
         Raises:
-            DeadlineExceeded: it has not; ask again.
-            RigError: the agent is gone, or does nothing.
+            DeadlineExceeded: the order has not returned; call again.
+            RigError: the agent is gone, or no order was sent.
         """
         if self._under_way is None:
             raise RigError(f"{self.client.name}: nothing was begun")
@@ -99,7 +99,7 @@ class LockHolder:
         return read_answer(line)
 
     def do(self, order: str, *arguments: Any, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
-        """Let it do something, and wait for the answer. Raises as `begin` and `ended`."""
+        """Send an order, and wait for the answer. Raises as `begin` and `ended`."""
         self.begin(order, *arguments)
         return self.ended(deadline_s)
 
@@ -107,16 +107,16 @@ class LockHolder:
         """Open a file, and return its descriptor in that process.
 
         Raises:
-            RigError: it cannot be opened.
+            RigError: the file cannot be opened.
         """
         return int(self.do("open", path, how).require(f"{self.client.name}: open {path}"))
 
 
 def read_answer(line: bytes) -> Answer:
-    """Read what the agent says of one order.
+    """Parse the agent's answer to one order.
 
     Raises:
-        RigError: it is something else.
+        RigError: the line is not an answer.
     """
     try:
         said = json.loads(line)
@@ -128,10 +128,10 @@ def read_answer(line: bytes) -> Answer:
 
 @contextmanager
 def lock_holder(client: Machine, ear: AckListener) -> Iterator[LockHolder]:
-    """Run such a process in a client while the body runs; at its end it lets go of everything.
+    """Run such a process in a client while the body runs; at the end its files and locks are released.
 
     Raises:
-        RigError: it does not start.
+        RigError: the process does not start.
     """
     client.put(Path(lock_agent.__file__).read_bytes(), AGENT)
     with ear.listen() as listener:
@@ -141,7 +141,7 @@ def lock_holder(client: Machine, ear: AckListener) -> Iterator[LockHolder]:
         try:
             connection, _ = listener.accept()
         except TimeoutError as error:
-            said = command.wait(Deadline.after(1)).stderr if command.ended else "it said nothing"
+            said = command.wait(Deadline.after(1)).stderr if command.ended else "no output"
             raise RigError(f"{client.name}: the lock agent did not start: {said}") from error
     with connection:
         yield LockHolder(client, connection)

@@ -1,4 +1,4 @@
-"""What every tool needs of the machines that it runs on: a deadline, empty caches, sizes, space for its files."""
+"""What every tool needs on its machines: a deadline, empty caches, sizes, free space."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,25 +16,25 @@ from raidproof.core.units import GIB, KIB, MIB, parse_size
 _LETTERS = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
 
 KILL_AFTER_S = 5
-"""From asking a tool to end to killing it."""
+"""Seconds between SIGTERM and SIGKILL of a tool."""
 GRACE_S = 20.0
-"""What the harness waits beyond that, for a tool that the kernel does not let go."""
+"""Seconds that the harness waits beyond that, for a tool that hangs in the kernel."""
 TIMED_OUT, KILLED = 124, 137
 CACHES_DEADLINE_S = 300.0
-"""Dirty pages of a client with much memory may take this long to reach a slow server."""
+"""Seconds; the dirty pages of a client with much memory may take this long to reach a slow server."""
 T = TypeVar("T")
 M = TypeVar("M", bound=Machine)
 
 
 def parse_tool_size(text: str | int) -> int:
-    """Read ``4k``, ``1M`` or ``4g`` as the tools do, and all else as everywhere (``64KiB``, ``64kB``).
+    """Parse ``4k``, ``1M`` or ``4g`` as the tools do, and anything else as a size of raidproof (``64KiB``, ``64kB``).
 
     Raises:
-        RequestError: the text is no size.
+        RequestError: the text is not a size.
     """
     if isinstance(text, str) and (match := re.fullmatch(r"(\d+)([kmgt])", text.strip(), re.IGNORECASE)):
         return int(match.group(1)) * _LETTERS[match.group(2).lower()]
-    # pydantic reads as far as it understands: fio's 50% would be 50 bytes.
+    # pydantic ignores a trailing rest: fio's 50% would be 50 bytes.
     if isinstance(text, str) and not re.fullmatch(r"[\w.\s]+", text):
         raise RequestError(f"not a size: {text!r}", remedy="write for example 4k or 64KiB")
     return parse_size(text)
@@ -45,12 +45,12 @@ ToolSize = Annotated[int, BeforeValidator(parse_tool_size)]
 
 
 def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, stdin: str | None = None) -> Completed:
-    """Run a tool that is ended in its machine if it runs too long: it must not disturb what is measured next.
+    """Run a tool with a deadline that its machine enforces: a leftover tool would disturb the next measurement.
 
     Its messages are in English whatever the machine's language.
 
     Raises:
-        DeadlineExceeded: it ran too long.
+        DeadlineExceeded: the tool ran too long.
     """
     seconds = ceil(deadline_s)
     limit = ["timeout", f"--kill-after={KILL_AFTER_S}", str(seconds)]
@@ -63,10 +63,10 @@ def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, std
 
 
 def on_all(machines: Sequence[M], action: Callable[[M], T]) -> dict[str, T]:
-    """Do something on all machines at the same time; return what each gave, by name, in their order.
+    """Run an action on all machines at the same time; return the results by name, in the order of the machines.
 
     Raises:
-        ExceptionGroup: it failed on several; a single failure is raised as it is.
+        ExceptionGroup: the action failed on several; a single failure is raised as it is.
     """
     with ThreadPoolExecutor(max(1, len(machines))) as pool:
         running = {machine.name: pool.submit(action, machine) for machine in machines}
@@ -77,7 +77,7 @@ def on_all(machines: Sequence[M], action: Callable[[M], T]) -> dict[str, T]:
 
 
 def empty_caches(machine: Machine) -> None:
-    """Write back what is dirty and forget what is clean, so that the next read comes from below this machine."""
+    """Write back dirty pages and drop clean ones, so that the next read does not come from this machine's caches."""
     machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S)
     machine.succeed(["sysctl", "-q", "-w", "vm.drop_caches=3"], deadline_s=CACHES_DEADLINE_S)
 
@@ -86,12 +86,12 @@ def require_ended_well(ended: Completed, tool: str) -> str:
     """Return the standard output of a tool that ended with status 0.
 
     Raises:
-        RigError: it did not; 128 and above is a signal.
+        RigError: the status is not 0; 128 and above is a signal.
     """
     if ended.ok:
         return ended.stdout
     said = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2][-300:]
-    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'it said nothing'}")
+    raise RigError(f"{ended.where}: {tool} ended with status {ended.status}: {said or 'no output'}")
 
 
 def own_directory(machine: Machine, root: str, tool: str) -> str:
@@ -100,16 +100,16 @@ def own_directory(machine: Machine, root: str, tool: str) -> str:
 
 
 def free_bytes(machine: Machine, directory: str) -> int:
-    """Return how much room the file system has.
+    """Return the free bytes of the file system.
 
     Raises:
-        RigError: stat says something else.
+        RigError: stat printed something else.
     """
     return parse_free(machine.succeed(["stat", "--file-system", "--format=%a %S", directory]))
 
 
 def parse_free(text: str) -> int:
-    """Read ``stat --file-system --format='%a %S'``: free blocks and the size of one."""
+    """Parse ``stat --file-system --format='%a %S'``: free blocks and the block size."""
     words = text.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words) or not text.endswith("\n"):
         raise RigError(f"stat --file-system should print two numbers: {text!r}")
@@ -117,10 +117,10 @@ def parse_free(text: str) -> int:
 
 
 def require_room(machine: Machine, directory: str, needed: int, tool: str) -> None:
-    """Make sure that the workload fits.
+    """Check that the workload fits into the file system.
 
     Raises:
-        RigError: it does not.
+        RigError: there is not enough room.
     """
     if (free := free_bytes(machine, directory)) < needed:
         raise RigError(

@@ -1,6 +1,6 @@
-"""Files created, looked up and removed per second: what a server does besides moving data.
+"""Files created, looked up and removed per second: the metadata work of a server.
 
-No tool that a distribution has does just that in a time that is given, so this is a program of our own.
+No tool of a distribution does only that for a given time, so the agent is part of raidproof.
 """
 
 import json
@@ -25,25 +25,25 @@ from raidproof.workload.machines import (
 from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SHORTEST_S = 0.5
-"""A phase below this is not measured: the guest's clock has steps of 10 ms, which would be more than 2 % of it."""
+"""Seconds; shorter phases are not measured: the 10 ms steps of the guest's clock would be more than 2 % of them."""
 DEFAULT_S = 6.0
 PHASES = 3
 CLUSTER = 4 * KIB
-"""What a file occupies at least, with its inode."""
+"""Bytes that a file occupies at least, with its inode."""
 RATES = {"create": "creates_s", "stat": "stats_s", "remove": "removes_s"}
 PRIMARY = "creates_s"
 
 
 class MetadataSpec(WorkloadSpec):
-    """So many files, or as many as a time allows; dealt out to directories in turn."""
+    """A number of files, or as many as a time allows; distributed round-robin over directories."""
 
     tool: Literal["metadata"] = "metadata"
     files: int | None = Field(default=None, ge=1)
-    """On each machine, however long they take. None: as many as ``seconds`` allow."""
+    """Files on each machine, however long they take. None: as many as ``seconds`` allow."""
     seconds: float | None = Field(default=None, gt=0, le=3600)
-    """Of all three phases: each gets a third. None: 6, unless ``files`` says how many."""
+    """Seconds of all three phases; each gets a third. None: 6, unless ``files`` is given."""
     directories: int = Field(default=10, ge=1, le=500)
-    """On each machine; each is held open."""
+    """Directories on each machine; each is held open."""
     size: Annotated[ToolSize, Field(ge=0, le=1024 * KIB)] = 0
     """Bytes that are written to each file."""
     fsync_file: bool = False
@@ -51,9 +51,9 @@ class MetadataSpec(WorkloadSpec):
     fsync_directory: bool = False
     """fsync the directory after each create and each remove."""
     cold: bool = True
-    """Before each round of stat, untimed, the machine forgets names and attributes: a client must ask the server."""
+    """Drop cached names and attributes before each round of stat, untimed: a client must ask the server."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """Beyond the timed part."""
+    """Seconds in addition to the timed part."""
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:
@@ -71,7 +71,7 @@ class MetadataSpec(WorkloadSpec):
 
     @property
     def timed_s(self) -> float | None:
-        """What the phases take together; None where the files are counted."""
+        """Seconds of all phases together; None if the number of files is given."""
         return None if self.files else self.seconds or DEFAULT_S
 
     def workload(self) -> "Metadata":
@@ -79,8 +79,8 @@ class MetadataSpec(WorkloadSpec):
         return Metadata(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
-        # By its primary value: creating.
+        """Return the requests of the timed part that matter to caches."""
+        # For the primary value: creating.
         return Work(
             self.files * (self.size + CLUSTER) if self.files else None,
             reads=False,
@@ -92,19 +92,19 @@ class MetadataSpec(WorkloadSpec):
 
 
 class Phase(State):
-    """What one phase did."""
+    """The result of one phase."""
 
     done: int = Field(ge=0)
     seconds: float = Field(ge=0)
 
     @property
     def rate(self) -> float | None:
-        """Files a second; None if it was too short to be measured."""
+        """Files per second; None if the phase was too short to be measured."""
         return self.done / self.seconds if self.seconds >= SHORTEST_S else None
 
 
 class MetadataState(State):
-    """What the agent did."""
+    """The results of the agent."""
 
     create: Phase
     stat: Phase
@@ -112,7 +112,7 @@ class MetadataState(State):
 
     @property
     def phases(self) -> dict[str, Phase]:
-        """All of them, by the name of their rate."""
+        """All phases, by the name of their rate."""
         return {RATES[name]: getattr(self, name) for name in RATES}
 
     @property
@@ -132,10 +132,10 @@ def metadata_command(spec: MetadataSpec, directory: str) -> list[str]:
 
 
 def parse_metadata(text: str) -> MetadataState:
-    """Read what the agent printed.
+    """Parse the agent's output.
 
     Raises:
-        RigError: it is not whole, or not all that was created was there.
+        RigError: the output is not whole, or files that were created were missing.
     """
     try:
         state = MetadataState.model_validate_json(text)
@@ -147,10 +147,10 @@ def parse_metadata(text: str) -> MetadataState:
 
 
 def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[str, str]) -> Sample:
-    """Join what the machines did side by side; a rate that one of them could not measure is left out.
+    """Add up the rates of all machines; leave out a rate that one of them could not measure.
 
     Raises:
-        RigError: that is the primary one.
+        RigError: the primary rate is missing.
     """
     all_values = [state.values for state in states.values()]
     values = {
@@ -170,7 +170,7 @@ def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[st
 
 
 class Metadata:
-    """The agent on every machine at the same time, each in a directory of its own."""
+    """Runs the agent on all machines at the same time, each in its own directory."""
 
     programs = ("python3", "timeout")
 
@@ -179,16 +179,16 @@ class Metadata:
 
     @property
     def working_set(self) -> int:
-        """Bytes of all files; 0 where nobody knows before how many there will be."""
+        """Bytes of all files; 0 if their number is not known before."""
         return (self.spec.files or 0) * self.spec.size
 
     @property
     def timed_s(self) -> float | None:
-        """Unknown where the files are counted."""
+        """None if the number of files is given."""
         return self.spec.timed_s
 
     def prepare(self, place: Place) -> None:
-        """Begin with an empty directory, and make sure of the room for files that are counted."""
+        """Create an empty directory, and check the free space for a given number of files."""
         self.clean(place)
         needed = (self.spec.files or 0) * (self.spec.size + CLUSTER) * len(place.machines)
         for machine in place.machines:
@@ -200,8 +200,8 @@ class Metadata:
         """Create, stat and remove.
 
         Raises:
-            DeadlineExceeded: it took too long.
-            RigError: the agent failed, or its answer cannot be read, or creating was over too soon.
+            DeadlineExceeded: the agent took too long.
+            RigError: the agent failed, its answer cannot be parsed, or creating was too short.
         """
         output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
         states = {name: parse_metadata(text) for name, text in output.items()}
@@ -214,7 +214,7 @@ class Metadata:
         return require_ended_well(ended, "the metadata agent")
 
     def clean(self, place: Place) -> None:
-        """Remove what a run that was cut off has left."""
+        """Remove what an interrupted run has left."""
         on_all(
             place.machines,
             lambda machine: machine.succeed(

@@ -1,8 +1,8 @@
-"""postmark: many small short-lived files, as a mail server has them, from its own report.
+"""postmark: many small short-lived files, as on a mail server; results from its report.
 
-Of Debian's postmark 1.53 (it says 1.51): its clock has whole seconds, it ends with status 0 whatever happened, and it
-counts writes that failed for lack of room. A bias that is far from 5 drains its files or fills its table, after which
-transactions do nothing. All of that is refused here.
+Pitfalls of Debian's postmark 1.53 (which prints 1.51): its clock has whole seconds; it ends with status 0 whatever
+happened; it counts writes that failed for lack of room; with a bias far from 5 it runs out of files or fills its
+table, after which transactions do nothing. All of these are refused here.
 """
 
 import re
@@ -24,26 +24,26 @@ from raidproof.workload.machines import (
 from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SLOWEST_PER_S = 5
-"""Operations a second below which it is taken to loop; a single disk of 2001 did 17 transactions."""
+"""Operations per second below which postmark is assumed to loop; a single disk of 2001 did 17 transactions/s."""
 SHORTEST_DEADLINE_S = 60.0
 EVEN = 5
 """The bias at which both sides are equally likely."""
 CLUSTER = 4 * KIB
-"""What a file occupies at least."""
+"""Bytes that a file occupies at least."""
 _UNITS = {"bytes": 1, "kilobytes": KIB, "megabytes": KIB**2, "gigabytes": KIB**3, "terabytes": KIB**4}
 
 
 class PostmarkSpec(WorkloadSpec):
-    """What postmark is told, in its own words; the defaults are those of the published RAID5 test of 2001."""
+    """Options of postmark; the defaults are those of the published RAID5 test of 2001."""
 
     tool: Literal["postmark"] = "postmark"
     smallest: Size = Field(default=10 * KIB, ge=1)
     largest: Size = Field(default=20 * KIB, ge=1)
     """``set size``: the range of file sizes."""
     number: int = Field(default=10_000, ge=1)
-    """Files that exist when the transactions begin; the table holds twice as many."""
+    """Files that exist when the transactions begin; postmark's table holds twice as many."""
     transactions: int = Field(default=100_000, ge=10)
-    """It divides by a tenth of them: fewer than ten are a floating point exception."""
+    """postmark divides by a tenth of them: fewer than ten cause a floating point exception."""
     subdirectories: int = Field(default=10, ge=0)
     read: Size = Field(default=512, ge=1)
     write: Size = Field(default=512, ge=1)
@@ -52,10 +52,10 @@ class PostmarkSpec(WorkloadSpec):
     bias_create: int = Field(default=EVEN, ge=-1, le=10)
     """Tenths of transactions that create rather than delete; -1: neither."""
     buffering: bool = True
-    """stdio rather than read(2) and write(2)."""
+    """Use stdio rather than read(2) and write(2)."""
     seed: int = Field(default=42, ge=0)
     deadline_s: float | None = Field(default=None, gt=0)
-    """None: 5 operations a second."""
+    """None: the time for 5 operations per second."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -80,7 +80,7 @@ class PostmarkSpec(WorkloadSpec):
 
     @property
     def limit_s(self) -> float:
-        """When it is taken to loop."""
+        """Seconds after which postmark is assumed to loop."""
         work = 2 * self.number + self.transactions
         return self.deadline_s or max(SHORTEST_DEADLINE_S, work / SLOWEST_PER_S)
 
@@ -89,14 +89,14 @@ class PostmarkSpec(WorkloadSpec):
         return Postmark(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
-        # It reads and appends to files that it has just written, and closes each.
+        """Return the requests of the timed part that matter to caches."""
+        # postmark reads and appends to files that it has just written, and closes each.
         working_set = self.workload().working_set
         return Work(working_set, reads=self.bias_read > 0, writes=True, once=False, closes=True, everywhere=True)
 
 
 class PostmarkState(State):
-    """What postmark reports. Bytes are its own count, to two digits after the point of its unit."""
+    """The figures of postmark's report. Bytes are its own count, to two digits after the point of its unit."""
 
     transactions_s: int
     total_seconds: int
@@ -117,7 +117,7 @@ def postmark_command() -> list[str]:
 
 
 def postmark_orders(spec: PostmarkSpec, directory: str) -> str:
-    """Return what postmark reads from its standard input."""
+    """Return the orders for postmark's standard input."""
     lines = {
         "size": f"{spec.smallest} {spec.largest}",
         "number": spec.number,
@@ -136,16 +136,17 @@ def postmark_orders(spec: PostmarkSpec, directory: str) -> str:
 
 
 def parse_postmark(text: str, biases: str = "") -> PostmarkState:
-    """Read a verbose report.
+    """Parse a verbose report.
 
     Raises:
-        RigError: it ran out of files, complained, or its report is not whole; names the biases where that is why.
+        RigError: postmark ran out of files or failed, or its report is not whole; names the biases if they are the
+            cause.
     """
     if "out of files!" in text:
         raise RigError(f"postmark ran out of files ({biases})", remedy="bias_create 5, more files, fewer transactions")
     if complaint := re.search(r"^(?:pm>)*(Error:.*|Eh\?)$", text, re.MULTILINE):
         raise RigError(f"postmark: {complaint.group(1)}")
-    # The prompt after the report is its end.
+    # The prompt after the report marks its end.
     if not re.search(r"written \([\d.]+ \w+ per second\)\n(?:pm>)", text):
         raise RigError(f"postmark's report is not whole ({biases}): {text[-200:]!r}")
 
@@ -179,10 +180,10 @@ def parse_postmark(text: str, biases: str = "") -> PostmarkState:
 
 
 def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
-    """Make sure that every transaction did what it counts as.
+    """Check that every transaction did what it counts as.
 
     Raises:
-        RigError: some did nothing, because the table was full; or nothing could be removed.
+        RigError: some did nothing, because the table was full, or no file could be removed.
     """
     done = state.created_mixed + state.deleted_mixed
     if spec.bias_create >= 0 and done != spec.transactions:
@@ -196,16 +197,16 @@ def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
 
 
 def postmark_sample(states: dict[str, PostmarkState], transactions: int, output: dict[str, str]) -> Sample:
-    """Join what the machines report; rates add up, because they ran at the same time."""
+    """Join the reports of all machines; rates add up, because the machines ran at the same time."""
     seconds = max(state.transaction_seconds for state in states.values())
     read = sum(state.read_bytes for state in states.values())
     written = sum(state.written_bytes for state in states.values())
     values = {
-        # The tool's own rate is cut to a whole number: a slow array's 17.9 would be 17.
+        # postmark truncates its own rate to a whole number: a slow array's 17.9 would be 17.
         "transactions_s": sum(transactions / state.transaction_seconds for state in states.values()),
         "read_mb_s": sum(state.read_bytes / state.total_seconds for state in states.values()) / 1e6,
         "write_mb_s": sum(state.written_bytes / state.total_seconds for state in states.values()) / 1e6,
-        # A clock of whole seconds: what one of them is of the whole.
+        # The clock has whole seconds: the share of one second of the whole.
         "uncertainty_percent": 100.0 / min(state.transaction_seconds for state in states.values()),
     }
     return Sample(
@@ -219,7 +220,7 @@ def postmark_sample(states: dict[str, PostmarkState], transactions: int, output:
 
 
 class Postmark:
-    """postmark on every machine at the same time, each in a directory of its own."""
+    """Runs postmark on all machines at the same time, each in its own directory."""
 
     programs = ("postmark", "timeout")
     timed_s: float | None = None
@@ -233,7 +234,7 @@ class Postmark:
         return self.spec.number * (self.spec.smallest + self.spec.largest) // 2
 
     def prepare(self, place: Place) -> None:
-        """Make the directories, and make sure of the room: postmark does not notice a full disk."""
+        """Create the directories, and check the free space: postmark does not notice a full disk."""
         each = self.spec.largest + CLUSTER
         most = 2 * self.spec.number if self.spec.bias_create > EVEN else self.spec.number * 3 // 2
         for machine in place.machines:
@@ -242,10 +243,10 @@ class Postmark:
         on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
 
     def run(self, place: Place) -> Sample:
-        """Run it to its end.
+        """Run postmark to its end.
 
         Raises:
-            RigError: it looped, crashed, ran out of files, or its report cannot be read; names the biases.
+            RigError: postmark looped, crashed, ran out of files, or its report cannot be parsed; names the biases.
         """
         output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
         states = {name: parse_postmark(text, self.spec.biases) for name, text in output.items()}
@@ -263,13 +264,13 @@ class Postmark:
                 remedy="it is known to loop with biases far from 5; or give a deadline_s",
             ) from error
         try:
-            # What it complains of, thousands of times, goes to its standard error; the status is 0 all the same.
+            # Its errors, thousands of them, go to standard error; the status is 0 all the same.
             return "\n".join([require_ended_well(ended, "postmark"), *ended.stderr.splitlines()[:1]])
         except RigError as error:
             raise RigError(f"{error} ({self.spec.biases})") from error
 
     def clean(self, place: Place) -> None:
-        """Remove what a run that was cut off has left."""
+        """Remove what an interrupted run has left."""
         on_all(
             place.machines,
             lambda machine: machine.succeed(["rm", "-rf", own_directory(machine, place.directory, "postmark")]),

@@ -1,4 +1,4 @@
-"""fio's settings by purpose, and job files of the user's own."""
+"""Presets of fio settings by purpose, and the user's own job files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Job = Mapping[str, str | None]
 
 _SEQUENTIAL = {"bs": MIB}
 _RANDOM = {"bs": 4 * KIB, "direct": True, "ioengine": "libaio", "iodepth": 16}
-# As iozone -I: O_DIRECT, one record at a time. Like iozone, fio touches each record of a random pass once.
+# As iozone -I: O_DIRECT, one record at a time. Like iozone, fio accesses each record of a random pass once.
 _RECORDS = {"bs": 128 * KIB, "direct": True, "ioengine": "psync"}
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random-read": {"rw": "randread", **_RANDOM},
         "random-write": {"rw": "randwrite", "overwrite": True, **_RANDOM},
         "mixed": {"rw": "randrw", "rwmixread": 70, "overwrite": True, **_RANDOM},
-        # What a database or a mail server does: each small write is made durable before the next.
+        # Like a database or a mail server: each small write is made durable before the next.
         "fsync-heavy": {"rw": "randwrite", "bs": 4 * KIB, "fsync": 1, "overwrite": True},
         "many-clients": {"rw": "write", "all_machines": True, **_SEQUENTIAL},
         "iozone-write": {"rw": "write", **_RECORDS},
@@ -42,12 +42,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "iozone-random-write": {"rw": "randwrite", "overwrite": True, **_RECORDS},
     }
 )
-"""By name. The record size is ``bs``, the file's is ``size``."""
+"""By name. ``bs`` sets the record size, ``size`` the file size."""
 _WEAKEST_FIRST: tuple[Durable, ...] = ("no", "end", "each")
 
 
 def _read(value: Any) -> Any:
-    """Take the content; a single line is the path of the file."""
+    """Return the content of a job file; a single line is the path of the file."""
     if not isinstance(value, str | Path):
         return value
     if "\n" in str(value):
@@ -57,7 +57,7 @@ def _read(value: Any) -> Any:
         content = Path(value).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"fio job file {str(value)!r} cannot be read: {error}") from error
-    # The line's end says that this is content: what was kept must read as what it is.
+    # The final newline marks content, as opposed to a path, when a stored value is read again.
     content = content if content.endswith("\n") else f"{content}\n"
     jobs_of(content)
     return content
@@ -68,10 +68,10 @@ JobFile = Annotated[str, BeforeValidator(_read)]
 
 
 def jobs_of(content: str) -> list[Job]:
-    """Return each job's settings, those of the ``[global]`` sections before it included.
+    """Return each job's settings, including those of the ``[global]`` sections before it.
 
     Raises:
-        RequestError: it is no job file, has no job, or says itself where its files go.
+        RequestError: the text is not a job file, has no job, or names a directory for its files.
     """
     jobs: list[Job] = []
     common: dict[str, str | None] = {}
@@ -88,7 +88,7 @@ def jobs_of(content: str) -> list[Job]:
 
 
 def _sections(content: str) -> Iterator[tuple[str, dict[str, str | None]]]:
-    # fio lets a section come again, and each [global] holds for the jobs after it: one after the other, then.
+    # fio allows repeated sections, and each [global] applies to the jobs after it: parse section by section.
     for part in re.split(r"^(?=[ \t]*\[)", content, flags=re.MULTILINE):
         parser = ConfigParser(
             allow_no_value=True, interpolation=None, delimiters=("=",), comment_prefixes=("#", ";"), strict=False,
@@ -103,7 +103,7 @@ def _sections(content: str) -> Iterator[tuple[str, dict[str, str | None]]]:
 
 
 def working_set_of(content: str) -> int:
-    """Return the bytes of all jobs' files; 0 where one of them does not say its size in bytes."""
+    """Return the bytes of all jobs' files; 0 if one of them gives no size in bytes."""
     total = 0
     for job in jobs_of(content):
         try:
@@ -114,7 +114,7 @@ def working_set_of(content: str) -> int:
 
 
 def timed_s_of(content: str) -> float | None:
-    """Return how long the jobs take if each runs for a time; those behind a ``stonewall`` come after the others."""
+    """Return the seconds that time-based jobs take; jobs after a ``stonewall`` run after the others. Else None."""
     groups = [0.0]
     for job in jobs_of(content):
         runtime = _seconds(job.get("runtime"))
@@ -132,13 +132,13 @@ def _seconds(text: str | None) -> float | None:
 
 
 def with_settings(content: str, settings: Mapping[str, str]) -> str:
-    """Put settings before a job file, as if its author had begun with them; what it says itself takes precedence."""
+    """Insert settings at the beginning of a job file; settings in the file take precedence."""
     lines = [f"[{GLOBAL}]", *(f"{name}={value}" for name, value in settings.items())]
     return "\n".join([*lines, content])
 
 
 def work_of_jobs(content: str, working_set: int | None, *, everywhere: bool) -> Work:
-    """Return what the jobs of a file do: of several, what lets most into caches, as one that does so is enough."""
+    """Return the requests of a file's jobs that matter to caches: of several jobs, the most cacheable values."""
     jobs = jobs_of(content)
     directions = [_word(job, "rw", _word(job, "readwrite", "read")) for job in jobs]
     writing = [job for job, rw in zip(jobs, directions, strict=True) if "write" in rw or "rw" in rw or "trim" in rw]
@@ -148,14 +148,14 @@ def work_of_jobs(content: str, working_set: int | None, *, everywhere: bool) -> 
         writes=bool(writing),
         durable=min((_job_durable(job) for job in writing), key=_WEAKEST_FIRST.index, default="no"),
         direct=all(_on(job, "direct") for job in jobs),
-        # Jobs may share a file, so only a single one certainly touches each block once.
+        # Jobs may share a file, so only a single one certainly accesses each block once.
         once=len(jobs) == 1 and not (_on(jobs[0], "time_based") or _on(jobs[0], "norandommap") or "loops" in jobs[0]),
         everywhere=everywhere,
     )
 
 
 def _job_durable(job: Job) -> Durable:
-    # After how many bytes fsync comes is not worked out here: only after each write is certain.
+    # How many bytes lie between two fsyncs is not computed here: only fsync after each write is certain.
     each = any(_word(job, name, "0") == "1" for name in ("fsync", "fdatasync"))
     synchronous = _word(job, "sync", "none") not in {"none", "0"}
     return "each" if each or synchronous else "end" if _on(job, "end_fsync") else "no"
@@ -166,5 +166,5 @@ def _word(job: Job, name: str, default: str) -> str:
 
 
 def _on(job: Job, name: str) -> bool:
-    """Whether a switch is on; by its name alone it is."""
+    """Whether a switch is on; its name without a value means on."""
     return name in job and (job[name] or "1").strip() != "0"

@@ -1,4 +1,4 @@
-"""What a workload measured: which cache, if any, and whether the run had settled (SNIA SSS PTS 2.0)."""
+"""What a workload measured: which cache, if any, and whether the run was in steady state (SNIA SSS PTS 2.0)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from raidproof.workload.workload import CLIENTS, Durable, Point, Work
 WINDOW = 5
 """Points that are judged together."""
 EXCURSION = 0.20
-"""How far apart the largest and the smallest value of a window may be, as a share of its mean."""
+"""Allowed distance between the largest and the smallest value of a window, as a share of its mean."""
 SLOPE = 0.10
-"""How far the least-squares line may rise or fall over a window, as a share of its mean."""
+"""Allowed rise or fall of the least-squares line over a window, as a share of its mean."""
 Shape = tuple[float | None, float | None]
 """Excursion and slope of a window, as shares of its mean."""
 Cache = Literal["client cache", "server cache", "controller cache", "drive cache"]
@@ -26,22 +26,22 @@ class Steady(State):
     """Whether a run ended in steady state, and since when."""
 
     steady: bool | None
-    """None: too few points to say."""
+    """None: too few points."""
     since_s: float | None
-    """From the run's beginning; from here to its end every window is steady."""
+    """Seconds from the beginning of the run; from here to its end every window is steady."""
     window: int
     excursion: float | None
-    """Of the last window, as a share of its mean; None where there is no window or nothing moved."""
+    """Of the last window, as a share of its mean; None if there is no window or nothing moved."""
     slope: float | None
-    """The line's rise over the last window, negative if it falls, as a share of its mean."""
+    """Rise of the line over the last window, negative if it falls, as a share of its mean."""
     reason: str
 
 
 def find_steady(series: Sequence[Point]) -> Steady:
     """Judge a series by its windows of five points.
 
-    The standard stops at the first steady window. Here the run goes on, so it is the last window that decides: a
-    cache that fills up late looks steady twice, and only the second time counts.
+    The standard stops at the first steady window. Here the run continues, so the last window decides: with a cache
+    that fills up late the run looks steady twice, and only the second time counts.
 
     Raises:
         RigError: the points are not in the order of time.
@@ -87,22 +87,22 @@ def _found(steady: bool | None, since_s: float | None, last: Shape, reason: str)
 
 @dataclass(frozen=True)
 class Memory:
-    """What there is to cache in, in bytes."""
+    """Sizes of the caches, in bytes."""
 
     server: int
     client: int
     """Of one client."""
     controller: int = 0
-    """Write caches of all controllers that acknowledge from them: the battery is good, or they do not know better."""
+    """Write caches of all controllers that acknowledge from them, with or without a working battery."""
     drives: int = 0
     """Caches of all drives that the workload reaches."""
     drives_protected: bool = False
-    """They survive a power cut (flash with capacitors), so a flush does not empty them."""
+    """The drives' caches survive a power cut (flash with capacitors), so a flush does not empty them."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """What a workload's data pass through."""
+    """The path of a workload's data."""
 
     on: str
     """``clients``, ``server``, or anything else for a bare device of the server."""
@@ -110,14 +110,17 @@ class Route:
     export_sync: bool = True
     mount_sync: bool = False
     delegations: bool = False
-    """The server gives write delegations: then a client need not write back when it closes a file. That leases are on
-    does not mean it: Linux 6.12 gave none to a file opened for writing only (dd), and close committed it."""
+    """The server grants write delegations: then a client need not write back when it closes a file.
+
+    Enabled leases are not sufficient: Linux 6.12 granted none for a file opened for writing only (dd), and close
+    committed it.
+    """
     emptied: bool = True
     """All caches were empty when the timed part began."""
 
     @property
     def over_nfs(self) -> bool:
-        """Whether there is a client between."""
+        """Whether the workload runs on NFS clients."""
         return self.on == CLIENTS
 
 
@@ -128,15 +131,15 @@ class Regime(State):
     """None: the disks."""
     reason: str
     accepted: bool
-    """Whether it may stand as a throughput: it is not that of a cache, or a cache was asked for."""
+    """Whether the result counts as a throughput: it is not that of a cache, or a cache was requested."""
 
 
 def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = False) -> Regime:
-    """Name the cache nearest to the application that holds all of what a workload reads, or all that it writes."""
+    """Return the cache nearest to the application that holds all data that a workload reads, or all that it writes."""
     if work.working_set is None:
-        return Regime(cache=None, reason="nobody knows before how much it touches", accepted=True)
+        return Regime(cache=None, reason="the working set is not known in advance", accepted=True)
     on_all = work.working_set * (route.machines if work.everywhere else 1)
-    # Page caches go by what one client touches; all that is behind the network, by what all of them do.
+    # The client cache holds the working set of one client; all behind the network holds that of all clients.
     sizes: dict[Cache, tuple[int, int]] = {
         "client cache": (work.working_set, memory.client),
         "server cache": (on_all, memory.server),
@@ -154,11 +157,11 @@ def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = F
 
 
 def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
-    """Caches that answer reads if all that is read fits: it is in them already, or is read again."""
+    """Return the caches that answer reads if all data fits: it is cached already, or is read again."""
     if route.emptied and work.once and not work.warm:
         return set()
     caches: set[Cache] = {"drive cache"}
-    # On a client, O_DIRECT passes the client's cache only: nfsd reads through the server's.
+    # On a client, O_DIRECT bypasses the client's cache only: nfsd reads through the server's.
     if route.over_nfs or not work.direct:
         caches.add("server cache")
     if route.over_nfs and not work.direct:
@@ -167,14 +170,14 @@ def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
 
 
 def _may_keep_writes(work: Work, memory: Memory, route: Route) -> set[Cache]:
-    """Caches in which writes may stay while the time runs, if all that is written fits."""
+    """Return the caches in which writes may stay during the timed part, if all data fits."""
     kept = _stay(_made_durable(work, route), once=work.once)
-    # A controller with a battery acknowledges flushes too.
+    # A controller with a battery acknowledges flushes, too.
     caches: set[Cache] = {"controller cache"}
     if route.over_nfs:
         if kept and not work.direct:
             caches.add("client cache")
-        # An async export answers COMMIT, and stable writes, from memory.
+        # An async export acknowledges COMMIT and stable writes from memory.
         kept = kept or not route.export_sync
     if kept and (route.over_nfs or not work.direct):
         caches.add("server cache")
@@ -184,17 +187,17 @@ def _may_keep_writes(work: Work, memory: Memory, route: Route) -> set[Cache]:
 
 
 def _made_durable(work: Work, route: Route) -> Durable:
-    """When the machine that it runs on makes writes durable, asked or not."""
+    """Return when the machine that runs the workload makes writes durable, requested or not."""
     if not route.over_nfs:
         return work.durable
-    # An O_DIRECT write over NFS returns after its COMMIT (fs/nfs/direct.c); close writes back and commits, unless
-    # there is a write delegation (nfs4_file_flush).
+    # An O_DIRECT write over NFS returns after its COMMIT (fs/nfs/direct.c); close writes back and commits, unless the
+    # client holds a write delegation (nfs4_file_flush).
     unasked = work.direct or route.mount_sync or (work.closes and not route.delegations)
     return "each" if unasked else work.durable
 
 
 def _stay(durable: Durable, *, once: bool) -> bool:
-    """Whether writes stay in memory: nobody flushes them, or they are overwritten there before the last flush."""
+    """Return whether writes stay in memory: they are never flushed, or are overwritten there before the last flush."""
     return durable == "no" or (durable == "end" and not once)
 
 

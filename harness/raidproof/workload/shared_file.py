@@ -1,4 +1,4 @@
-"""Several clients write their parts of one file at the same time, and each part is checked through another client."""
+"""Several clients write their parts of one file at the same time; another client checks each part."""
 
 import json
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 NAME = "raidproof-shared"
 AGENT = "/run/raidproof/shared_agent.py"
 SHARE = 0.5
-"""Of the shortest writer's time, in which all must have been writing."""
+"""Share of the shortest writer's time during which all must have been writing."""
 
 
 class WrongContent(ProductError):
-    """What a client reads is not what another one had written, made durable, and closed."""
+    """A client reads other data than another one wrote, made durable, and closed."""
 
 
 class SharedFileSpec(WorkloadSpec):
@@ -35,7 +35,7 @@ class SharedFileSpec(WorkloadSpec):
     size: Annotated[ToolSize, Field(gt=0)] = 32 * MIB
     """Bytes of one client's part."""
     rounds: int = Field(default=2, ge=1)
-    """How often each part is written, fsync after each; from 2 on, what was left of the round before is told apart."""
+    """How often each part is written, each time with fsync; from 2 on, data of an earlier round is recognised."""
     seed: int = Field(default=1, ge=1, lt=2**63)
     deadline_s: float = Field(default=600.0, gt=0)
 
@@ -55,13 +55,13 @@ class SharedFileSpec(WorkloadSpec):
         return SharedFile(self)
 
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
+        """Return the requests of the timed part that matter to caches."""
         # Every round ends with fsync; the check is not timed.
         return Work(self.size, reads=False, writes=True, durable="each", everywhere=True)
 
 
 class WriterState(State):
-    """What one writer said. Its clock tells how long it took, the server's when."""
+    """The report of one writer: durations on its own clock, instants on the server's."""
 
     seconds: float
     begun_ns: int
@@ -72,13 +72,13 @@ class WriterState(State):
 
 
 class CheckState(State):
-    """What was found in one writer's part."""
+    """The result of the check of one writer's part."""
 
     bytes: int
     wrong: dict[str, int]
-    """Units of 32 bytes, by kind."""
+    """Number of wrong units of 32 bytes, by kind."""
     first: tuple[int, str] | None
-    """Offset in the file and kind."""
+    """Offset in the file, and kind, of the first wrong unit."""
 
 
 def orders(spec: SharedFileSpec, path: str, writer: int, writers: int) -> dict[str, str | int | bool]:
@@ -104,10 +104,10 @@ S = TypeVar("S", bound=State)
 
 
 def parse_said(model: type[S], text: str) -> S:
-    """Read what the agent printed.
+    """Parse the agent's output.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is not whole.
     """
     try:
         return model.model_validate_json(text)
@@ -116,10 +116,10 @@ def parse_said(model: type[S], text: str) -> S:
 
 
 def overlap_s(writers: Sequence[WriterState]) -> float:
-    """Return for how long all were certainly writing; negative if there was a gap.
+    """Return for how many seconds all were certainly writing; negative if there was a gap.
 
-    Each stamp is outside of the writing, by as much as a call to the server takes. A writer that took s seconds
-    within them had begun s before the later stamp, and had not ended until s after the earlier one.
+    Both stamps of a writer lie outside of its writing, by the duration of a call to the server. A writer that took s
+    seconds between them had begun s before the later stamp, and had not ended until s after the earlier one.
     """
     begun = max(one.ended_ns / 1e9 - one.seconds for one in writers)
     ended = min(one.begun_ns / 1e9 + one.seconds for one in writers)
@@ -127,10 +127,10 @@ def overlap_s(writers: Sequence[WriterState]) -> float:
 
 
 def require_overlap(writers: Sequence[WriterState]) -> None:
-    """Make sure that the writers were at it at the same time.
+    """Check that the writers wrote at the same time.
 
     Raises:
-        RigError: they were not, or it is not certain.
+        RigError: they did not, or it is not certain.
     """
     together, shortest = overlap_s(writers), min(one.seconds for one in writers)
     if not shortest or together < SHARE * shortest:
@@ -142,10 +142,10 @@ def require_overlap(writers: Sequence[WriterState]) -> None:
 
 
 def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader: str) -> None:
-    """Make sure that a part is what its writer wrote last.
+    """Check that a part holds what its writer wrote last.
 
     Raises:
-        WrongContent: it is not.
+        WrongContent: it does not.
         RigError: not all of it was read.
     """
     if found.bytes != spec.size:
@@ -160,7 +160,7 @@ def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader
 
 
 class SharedFile:
-    """Writers on all machines of a place, and then readers, each of its neighbour's part."""
+    """Runs writers on all machines of a place, and then readers, each on its neighbour's part."""
 
     programs = ("python3", "timeout")
     timed_s: float | None = None
@@ -170,14 +170,14 @@ class SharedFile:
 
     @property
     def working_set(self) -> int:
-        """The bytes of one client's part."""
+        """Bytes of one client's part."""
         return self.spec.size
 
     def prepare(self, place: Place) -> None:
-        """Make the empty file and the writers' markers, and put the agent into the machines.
+        """Create the empty file and the writers' markers, and put the agent into the machines.
 
         Raises:
-            RequestError: there are not two machines.
+            RequestError: there are fewer than two machines.
         """
         if len(place.machines) < 2:
             raise RequestError("a file is shared by two clients or more", remedy="more clients")
@@ -188,11 +188,11 @@ class SharedFile:
         on_all(place.machines, lambda machine: machine.put(source, AGENT))
 
     def run(self, place: Place) -> Sample:
-        """Write on all machines at the same time; when all have closed the file, check every byte of it.
+        """Write on all machines at the same time; when all have closed the file, check every byte.
 
         Raises:
             RigError: a writer failed, ran too long, or it is not certain that they wrote at the same time.
-            WrongContent: a client reads something else than what was written.
+            WrongContent: a client reads other data than was written.
         """
         names = [machine.name for machine in place.machines]
         said = self._on_all("write", place, dict(zip(names, range(len(names)), strict=True)))
@@ -228,6 +228,6 @@ class SharedFile:
 
 
 def _paths(place: Place) -> list[str]:
-    """The shared file, and a marker for each writer."""
+    """Return the shared file and a marker file for each writer."""
     path = f"{place.directory}/{NAME}"
     return [path, *(shared_agent.marker({"path": path}, turn) for turn in range(len(place.machines)))]

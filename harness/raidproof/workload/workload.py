@@ -1,4 +1,4 @@
-"""What every workload has to offer: a request that registers its tool, the tool ready to run, and what it does."""
+"""The interface of every workload: the request, which registers its tool; the tool; its access pattern."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from raidproof.core.registry import OneOf, Registry
 
 CLIENTS, SERVER = "clients", "server"
 Durable = Literal["each", "end", "no"]
-"""When the timed part makes what it writes durable: each write before the next ones, all at its end, or not at all."""
+"""When the timed part makes its writes durable: each write before the next ones, all at its end, or not at all."""
 
 
 class Point(BaseModel):
-    """The primary value over one interval of a run; ``at_s`` is the interval's end, from the run's beginning."""
+    """The primary value over one interval; ``at_s`` is its end, in seconds from the beginning of the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,15 +30,15 @@ class Sample(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     primary: str
-    """The value that this workload is about; configurations are ranked by it, more is better."""
+    """Name of the value by which configurations are ranked; more is better."""
     values: dict[str, float]
     seconds: float
-    """The timed part."""
+    """Duration of the timed part."""
     read_bytes: int = 0
-    """What the application read, over all machines; 0 where the tool does not say."""
+    """Bytes that the application read, over all machines; 0 if the tool does not report them."""
     written_bytes: int = 0
     series: tuple[Point, ...] = ()
-    """The primary value over time, where the tool says it."""
+    """The primary value over time, if the tool reports it."""
     output: dict[str, str] = Field(default_factory=dict, exclude=True)
     """The tool's own output, by machine; kept as files beside the record."""
 
@@ -54,7 +54,7 @@ class Place:
 
     machines: Sequence[Machine]
     directory: str
-    """Where its files go, the same on each machine."""
+    """Directory of the workload's files, the same on each machine."""
     device: str | None = None
     """The array (or disk) below, for tools that read raw devices; only on the server."""
 
@@ -64,73 +64,73 @@ class Workload(Protocol):
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """What the machines must have."""
+        """The programs that the machines must have."""
 
     @property
     def working_set(self) -> int:
-        """Bytes that one machine touches; against caches this says what is measured."""
+        """Bytes that one machine accesses; compared with cache sizes to find out what is measured."""
 
     @property
     def timed_s(self) -> float | None:
-        """How long the timed part takes; None where the amount of work is fixed instead."""
+        """Seconds of the timed part; None if the amount of work is fixed instead."""
 
     def prepare(self, place: Place) -> None:
-        """Lay out what the timed part needs, and leave it on disk and out of caches where that matters."""
+        """Lay out the files that the timed part needs, on disk, and outside of caches where that matters."""
 
     def run(self, place: Place) -> Sample:
         """Run the timed part.
 
         Raises:
-            RigError: the tool failed, looped beyond its deadline, or printed what cannot be read.
+            RigError: the tool failed, exceeded its deadline, or its output cannot be parsed.
         """
 
     def clean(self, place: Place) -> None:
-        """Remove what it wrote."""
+        """Remove the files that the workload wrote."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the timed part of a workload does, as far as caches care."""
+    """The requests of the timed part of a workload that matter to caches."""
 
     working_set: int | None
-    """Bytes that one machine touches; None where nobody knows before."""
+    """Bytes that one machine accesses; None if not known before."""
     reads: bool
     writes: bool
     durable: Durable = "no"
     direct: bool = False
-    """O_DIRECT: past the page cache of the machine that it runs on."""
+    """O_DIRECT: bypasses the page cache of the machine that runs the workload."""
     once: bool = True
-    """Nothing is touched twice in the timed part."""
+    """Whether the timed part accesses no byte twice."""
     closes: bool = False
-    """The time includes closing each file, or names are made and removed: an NFS client makes that durable."""
+    """The time includes closing each file, or names are created and removed: an NFS client makes that durable."""
     warm: bool = False
-    """What is read has been read just before, on purpose: no one may empty caches in between."""
+    """The data was read just before, on purpose: caches must not be emptied in between."""
     everywhere: bool = False
-    """On all machines at the same time, each on files of its own; else on one."""
+    """Runs on all machines at the same time, each with its own files; else on one."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """A stream of requests in its steady state, as the application makes them."""
+    """A stream of requests in its steady state, as the application issues them."""
 
     size: int
     """Bytes of one request."""
     read_share: float = 0.0
-    """Of the requests, 0 to 1; the rest are writes."""
+    """Share of the requests, 0 to 1; the rest are writes."""
     sequential: bool = True
     depth: int = 1
-    """Requests that one stream has outstanding; where not ``direct`` the page cache has more of them."""
+    """Outstanding requests of one stream; without ``direct`` the page cache issues more of them."""
     streams: int = 1
-    """Over all clients; each has a file, or a part of one, of its own."""
+    """Streams of all clients together; each has its own file, or part of one."""
     clients: int = 1
     sync_every: int | None = None
     """Bytes after which a stream waits until they are durable (fsync, or O_SYNC with the request's size)."""
     span: float = 1.0
-    """Share of the array, from its beginning, over which the requests are spread: it bounds the seeks."""
+    """Share of the array, from its beginning, over which the requests are spread; limits the seek distance."""
     working_set: int | None = None
-    """Bytes that are written in all, or again and again; a write cache that holds them hides the disks."""
+    """Bytes that are written in total, or again and again; a write cache that holds them hides the disks."""
     direct: bool = False
-    """Past the page cache of the client."""
+    """Bypasses the page cache of the client."""
     remote: bool = True
     """Over NFS; otherwise on the server itself."""
 
@@ -148,7 +148,7 @@ WORKLOADS: Registry[type["WorkloadSpec"]] = Registry("workload", "raidproof.work
 
 
 class WorkloadSpec(Spec):
-    """What a plan may ask of one tool. A subclass with a default for ``tool`` registers itself."""
+    """The settings of one tool in a plan. A subclass with a default for ``tool`` registers itself."""
 
     on_files: ClassVar[bool] = True
     """Whether the tool works on files in a directory."""
@@ -168,12 +168,12 @@ class WorkloadSpec(Spec):
 
     @abstractmethod
     def work(self) -> Work:
-        """Return what the timed part does, as far as caches care."""
+        """Return the requests of the timed part that matter to caches."""
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return what the timed part asks of the storage, on so many clients; None where no formula holds.
+        """Return the storage requests of the timed part, on so many clients; None if no formula applies.
 
-        Tools with files of many sizes, or with phases, have none: their figure is compared with others' only.
+        Tools with files of many sizes, or with phases, have none: their results are only compared with each other.
         """
 
 
@@ -182,7 +182,7 @@ AnyWorkload = Annotated[WorkloadSpec, OneOf(WORKLOADS, key="tool")]
 
 
 def durable_of(synchronous: bool, interval: int, size: int, *, at_end: bool) -> Durable:
-    """Say when writes become durable: fsync comes after ``interval`` bytes (0: never), or only at the end."""
+    """Return when writes become durable: fsync comes after ``interval`` bytes (0: never), or only at the end."""
     if synchronous or 0 < interval < size:
         return "each"
     return "end" if interval or at_end else "no"

@@ -80,7 +80,7 @@ def test_without_a_word_from_the_switch_silence_tells() -> None:
     power = HostPower("server", switch, lambda: answers.pop(0))
     power.cut(CutPolicy.DROP, 0)
     assert not answers
-    assert "no command tells" in " ".join(power.cannot_prove)
+    assert "no command reports" in " ".join(power.cannot_prove)
 
 
 def test_a_machine_that_goes_on_answering_is_not_off() -> None:

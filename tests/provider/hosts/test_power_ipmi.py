@@ -38,7 +38,7 @@ def test_a_cut_is_over_when_the_bmc_says_that_the_power_is_off(control: IpmiCont
     cut = power.cut(CutPolicy.DROP, 0)
     assert begun < cut.at_ns < now_ns()
     assert not switch.state()
-    with pytest.raises(RigError, match="server has no power, says its ipmi"):
+    with pytest.raises(RigError, match="server has no power according to its ipmi"):
         power.require_on()
     power.on()
     assert switch.state()
@@ -53,5 +53,5 @@ def test_power_off_by_itself_is_seen(control: IpmiControl) -> None:
 
 def test_a_wrong_password_is_refused(control: IpmiControl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "wrong")
-    with pytest.raises(RigError, match=r"the BMC at 127\.0\.0\.1 does not do what it is asked"):
+    with pytest.raises(RigError, match=r"the BMC at 127\.0\.0\.1 refuses a request or does not answer"):
         IpmiSwitch(control).prepare()

@@ -125,7 +125,7 @@ def test_a_look_that_was_cut_off_is_an_error(length: int) -> None:
 
 
 def test_a_look_that_makes_no_sense_is_an_error() -> None:
-    with pytest.raises(RigError, match="no sense"):
+    with pytest.raises(RigError, match="is invalid"):
         parse_probe("machine\tabc\nfoo\nend\n")
 
 

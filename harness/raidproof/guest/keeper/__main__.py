@@ -1,10 +1,10 @@
 # A minimal Python: no pathlib.
-"""Run as ``python3 -m keeper COMMAND [RUN]`` on the machine, as root; prints one JSON object.
+"""Command line of the keeper: ``python3 -m keeper COMMAND [RUN]`` on the machine, as root; prints one JSON object.
 
-``take``     read orders from the input, save all that they may change; refuse if a snapshot is here already
+``take``     read orders from standard input, save all that the run may change; refuse if a snapshot exists
 ``settle``   stop the machine's own NFS server, if the orders allow it, and save what it wrote until then
-``restore``  make everything what it was, compare, and forget the snapshot if nothing differs
-``compare``  say what differs, change nothing
+``restore``  restore everything, compare, and discard the snapshot if nothing differs
+``compare``  report what differs, change nothing
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 
 
 def boot_id() -> str:
-    """Return what tells this boot from others."""
+    """Return the id of this boot."""
     return knobs.read("/proc/sys/kernel/random/boot_id") or ""
 
 
@@ -33,15 +33,15 @@ def take(run: str) -> Answer:
         return {"unrestored": runs}
     snapshot = look(orders)
     store.commit(run, snapshot, os.path.dirname(os.path.abspath(__file__)))
-    # Only now: this very program lies where it was brought, among what is removed.
+    # Not earlier: this program itself lies in a folder that sweep removes.
     store.sweep()
     return {"snapshot": snapshot}
 
 
 def look(orders: Answer) -> Answer:
-    """Return all that is saved."""
+    """Return all that a snapshot saves."""
     server = nfs.describe()
-    # A daemon that runs and is not ours goes on writing.
+    # A daemon that is not raidproof's continues to write.
     skip = list(config.PEERS) if any(one["name"] == "rpc.statd" for one in server["daemons"]) else []
     return {
         "version": 1,
@@ -61,12 +61,12 @@ def look(orders: Answer) -> Answer:
 
 
 def roots(orders: Answer) -> list[str]:
-    """Return what is saved as bytes."""
+    """Return the paths whose files are saved as bytes."""
     return [*config.CONFIGURATION, config.NFS_STATE, orders["runtime"]]
 
 
 def settle(run: str) -> Answer:
-    """Make room for our NFS server."""
+    """Stop the machine's own NFS server, so that raidproof's can run."""
     snapshot = loaded(run)
     said: list[str] = []
     if snapshot["orders"]["role"] == "server":
@@ -80,13 +80,13 @@ def settle(run: str) -> Answer:
 
 
 def loaded(run: str) -> Answer:
-    """Return a snapshot, with what was saved later in its place."""
+    """Return a snapshot, merged with what ``settle`` saved later."""
     snapshot = store.load(run, store.SNAPSHOT)
     if snapshot is None:
         raise SystemExit(f"no snapshot {run} here")
     settled = store.load(run, store.SETTLED)
     if settled is None:
-        # Nothing of ours has written there.
+        # raidproof has not written there.
         snapshot["skip"] += config.CLIENT_RECORDS
     kept = {path: entry for path, entry in snapshot["trees"].items() if not within(path, config.CLIENT_RECORDS)}
     snapshot["trees"] = {**kept, **(settled or {}).get("trees", {})}
@@ -100,7 +100,7 @@ def within(path: str, roots_: tuple[str, ...]) -> bool:
 
 
 def restore(run: str) -> Answer:
-    """Put everything back; what cannot be is said, and does not stop the rest."""
+    """Restore everything; report what cannot be restored, and continue with the rest."""
     snapshot, said = loaded(run), list[str]()
     orders, server = snapshot["orders"], snapshot["nfs"]
     disks, directories = orders["disks"], orders["directories"]
@@ -120,7 +120,7 @@ def restore(run: str) -> Answer:
     if ours:
         nfs.set_knobs(server, said)
         nfs.start(server, said)
-        # Whoever starts a server writes its table anew.
+        # A server that starts rewrites its tables.
         tables = {path: entry for path, entry in snapshot["trees"].items() if path in config.TABLES}
         trees.restore(tables, config.TABLES)
         nfs.flush(said)
@@ -131,12 +131,12 @@ def restore(run: str) -> Answer:
 
 
 def nfs_is_ours(snapshot: Answer) -> bool:
-    """Whether the NFS server is as we made it: not if the machine has booted since and runs its own again."""
+    """Whether raidproof set up the running NFS server: not if the machine has booted since and runs its own again."""
     before, now = snapshot["nfs"], nfs.describe()
     if snapshot["orders"]["role"] != "server":
         return False
     if not snapshot["settled"]:
-        # We came no further than to stop its own.
+        # The run got no further than stopping the machine's own server.
         return nfs.serving(before) and not nfs.serving(now)
     if snapshot["boot_id"] == boot_id():
         return True
@@ -147,7 +147,7 @@ def nfs_is_ours(snapshot: Answer) -> bool:
 
 
 def skip_of(snapshot: Answer, *, ours: bool) -> list[str]:
-    """Return what is not put back: what a server that runs writes, and memory of an earlier boot."""
+    """Return the paths that are not restored: those that a running server writes, and /run of an earlier boot."""
     orders, skip = snapshot["orders"], list(snapshot["skip"])
     if orders["role"] == "server" and not ours and nfs.serving(snapshot["nfs"]):
         skip.append(config.NFS_STATE)
@@ -157,16 +157,16 @@ def skip_of(snapshot: Answer, *, ours: bool) -> list[str]:
 
 
 def differences(run: str, *, ours: bool) -> list[str]:
-    """Say what is not as it was found."""
+    """Return a description of each difference from the snapshot."""
     before = loaded(run)
     now = look(before["orders"])
     skip = skip_of(before, ours=ours)
     if nfs.serving(before["nfs"]):
-        # Started again, it tells its clients apart anew.
+        # A server that was started again has new client records.
         skip += config.CLIENT_RECORDS
     saved = {path: entry for path, entry in before["trees"].items() if not within(path, tuple(skip))}
     said = trees.differences(saved, trees.save(roots(before["orders"]), skip))
-    # Modules that were loaded since bring sysctls of their own.
+    # Modules that were loaded since add their own sysctls.
     known = {path: value for path, value in now["sysctls"].items() if path in before["sysctls"]}
     said += _other("sysctl", {path: before["sysctls"][path] for path in known}, known)
     said += _other("queue", before["queues"], now["queues"]) + _other("link", before["link"], now["link"])
@@ -182,7 +182,7 @@ def differences(run: str, *, ours: bool) -> list[str]:
 
 
 def _server(state: Answer) -> Answer:
-    """Return what of an NFS server does not change when it is started again."""
+    """Return the part of an NFS server's state that a restart does not change."""
     daemons = sorted({" ".join(one["argv"]) for one in state["daemons"]})
     nfsd = dict(state["nfsd"] or {})
     if nfsd.get("threads", "0") == "0":
@@ -210,7 +210,7 @@ def _other(what: str, before: Any, now: Any) -> list[str]:
 
 
 def compare(run: str) -> Answer:
-    """Say what differs."""
+    """Report what differs from the snapshot."""
     return {"differences": differences(run, ours=nfs_is_ours(loaded(run)))}
 
 

@@ -1,4 +1,4 @@
-"""What of a machine is saved: paths, knobs, units, daemons."""
+"""What the keeper saves of a machine: paths, sysctls, queue settings, units, daemons."""
 
 CONFIGURATION = (
     "/etc/exports",
@@ -25,9 +25,9 @@ CONFIGURATION = (
 )
 NFS_STATE = "/var/lib/nfs"
 CLIENT_RECORDS = tuple(f"{NFS_STATE}/{name}" for name in ("nfsdcld", "nfsdcltrack", "v4recovery"))
-"""Written all the time by a server that runs, so they are saved once it has stopped."""
+"""A running server writes these all the time, so they are saved after it has stopped."""
 PEERS = tuple(f"{NFS_STATE}/{name}" for name in ("sm", "sm.bak", "state", "statd"))
-"""rpc.statd's; left alone where one runs that is not ours."""
+"""Files of rpc.statd; not touched if an rpc.statd runs that is not raidproof's."""
 TABLES = (f"{NFS_STATE}/etab", f"{NFS_STATE}/rmtab")
 
 SYSCTLS = (
@@ -41,7 +41,7 @@ SYSCTLS = (
     "/proc/sys/kernel/sysrq",
 )
 QUEUE = (
-    # A change of the scheduler sets nr_requests anew.
+    # A change of the scheduler resets nr_requests.
     "queue/scheduler",
     "queue/nr_requests",
     "queue/read_ahead_kb",
@@ -51,7 +51,7 @@ QUEUE = (
 NFSD = "/proc/fs/nfsd"
 NFSD_KNOBS = ("versions", "nfsv4leasetime", "nfsv4gracetime", "max_block_size")
 NFSD_USUAL = {"nfsv4leasetime": "90", "nfsv4gracetime": "90"}
-"""What a kernel begins with (NFSD_DEFAULT_LEASE), where nfsd was not loaded when we came."""
+"""Kernel defaults in seconds (NFSD_DEFAULT_LEASE), if nfsd was not loaded when the snapshot was taken."""
 
 SERVER_UNITS = ("nfs-server.service", "nfs-mountd.service", "nfsdcld.service", "fsidd.service", "nfs-idmapd.service")
 UNITS = (
@@ -71,5 +71,5 @@ SERVER_DAEMONS = ("rpc.mountd", "nfsdcld", "fsidd")
 DAEMONS = (*SERVER_DAEMONS, "rpc.statd", "rpc.idmapd", "rpcbind", "blkmapd")
 INGRESS = "ifb0"
 OUR_FOLDERS = ("/var/lib/raidproof-suites",)
-"""Folders of ours that come with all that is in them, and go with it: outside suites."""
+"""Folders of raidproof for outside suites; restored by removing them with their content."""
 OUR_LINKS = "/dev/disk/by-id/raidproof-*"

@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Mounts, and the devices that are made of the member disks."""
+"""Mounts, and the md and dm devices on the member disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Mount = dict[str, str]
 
 
 def mounts() -> list[Mount]:
-    """Return what is mounted, in the order in which it was."""
+    """Return all mounts, in mount order."""
     found = []
     with open("/proc/self/mountinfo") as file:
         for line in file:
@@ -34,7 +34,7 @@ def _unescape(path: str) -> str:
 
 
 def made_of(disks: list[str]) -> list[str]:
-    """Return the md and dm devices that consist of nothing but these disks, the uppermost first."""
+    """Return the md and dm devices that consist of these disks only, the uppermost first."""
     names = {os.path.basename(os.path.realpath(disk)) for disk in disks}
     parts = {
         name for name in os.listdir(BLOCK) for disk in names if os.path.exists(f"{BLOCK}/{disk}/{name}/partition")
@@ -59,9 +59,9 @@ def _listed(path: str) -> list[str]:
 
 
 def our_mounts(directories: list[str], before: list[Mount]) -> list[Mount]:
-    """Return the mounts in our directories that were not there before, the last one first.
+    """Return the mounts in raidproof's directories that the snapshot does not contain, the last one first.
 
-    No other: who has since mounted one of the disks elsewhere has a reason, and is told that it is in use.
+    Mounts elsewhere are left alone, even if they use one of the disks: these disks are then reported as busy.
     """
 
     def ours(mount: Mount) -> bool:
@@ -76,7 +76,7 @@ def _key(mount: Mount) -> tuple[str, str, str]:
 
 
 def unmount(directories: list[str], before: list[Mount], said: list[str]) -> None:
-    """Undo our mounts, ending whoever is in them; one whose server is gone is given up."""
+    """Unmount raidproof's mounts, ending processes that use them; lazily if the NFS server does not answer."""
     if not (ours := our_mounts(directories, before)):
         return
     for pid in programs.users([mount["where"] for mount in ours]):
@@ -89,7 +89,7 @@ def unmount(directories: list[str], before: list[Mount], said: list[str]) -> Non
 
 
 def stop(disks: list[str], said: list[str]) -> None:
-    """Take offline what is made of our disks. What is written on them stays."""
+    """Stop the md and dm devices on raidproof's disks; the content of the disks stays."""
     for name in made_of(disks):
         if name.startswith("md"):
             programs.must(["mdadm", "--stop", f"/dev/{name}"], said)
@@ -98,7 +98,7 @@ def stop(disks: list[str], said: list[str]) -> None:
 
 
 def missing(directories: list[str]) -> list[str]:
-    """Return the folders that have to be made so that these are there, the deepest first."""
+    """Return the folders that must be created so that these directories exist, the deepest first."""
     absent = set()
     for directory in directories:
         path = os.path.abspath(directory)
@@ -109,30 +109,30 @@ def missing(directories: list[str]) -> list[str]:
 
 
 def remove_folders(were_missing: list[str]) -> None:
-    """Remove folders that were not there, unless somebody has put something into them."""
+    """Remove folders that did not exist before, unless they are not empty."""
     for path in were_missing:
         with suppress(OSError):
             os.rmdir(path)
 
 
 def absent() -> list[str]:
-    """Return the folders of ours that are not there."""
+    """Return raidproof's folders that do not exist."""
     return [path for path in config.OUR_FOLDERS if not os.path.lexists(path)]
 
 
 def remove_ours(were_absent: list[str]) -> None:
-    """Remove folders of ours, with all that is in them."""
+    """Remove raidproof's folders, with their content."""
     for path in were_absent:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def links() -> list[str]:
-    """Return the links that are ours."""
+    """Return the links that raidproof created."""
     return sorted(glob.glob(config.OUR_LINKS))
 
 
 def remove_links(before: list[str]) -> None:
-    """Remove the links that were not there."""
+    """Remove raidproof's links that did not exist before."""
     for path in set(links()) - set(before):
         with suppress(FileNotFoundError):
             os.unlink(path)

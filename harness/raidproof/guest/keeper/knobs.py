@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Values of the kernel: sysctls, the queues of disks, the queues of a network interface."""
+"""Kernel settings: sysctls, the queues of disks, the queueing disciplines of a network interface."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import config, programs
 
 
 def read(path: str) -> str | None:
-    """Return a value, or None if there is none to read."""
+    """Return a value, or None if it cannot be read."""
     try:
         with open(path) as file:
             return file.read().rstrip("\n")
@@ -22,7 +22,7 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, value: str, said: list[str]) -> None:
-    """Write a value; what the kernel refuses is said."""
+    """Write a value; append to ``said`` if the kernel refuses it."""
     try:
         with open(path, "w") as file:
             file.write(value)
@@ -31,14 +31,14 @@ def write(path: str, value: str, said: list[str]) -> None:
 
 
 def sysctls() -> dict[str, str]:
-    """Return all that is saved, by path; what cannot be written is nobody's to change."""
+    """Return the values of all saved sysctls, by path, without those that are read-only."""
     paths = [path for pattern in config.SYSCTLS for path in sorted(glob.glob(pattern)) if os.path.isfile(path)]
     values = {path: read(path) for path in paths if os.stat(path).st_mode & 0o200}
     return {path: value for path, value in values.items() if value is not None}
 
 
 def restore_sysctls(saved: dict[str, str], said: list[str]) -> None:
-    """Write what is another value now. Of bytes and ratio of dirty pages one is 0: setting one clears the other."""
+    """Write values that differ now. Of dirty bytes and dirty ratio one is 0: setting one clears the other."""
     now = sysctls()
     for path, value in saved.items():
         if now.get(path) == value or path not in now:
@@ -52,7 +52,7 @@ def restore_sysctls(saved: dict[str, str], said: list[str]) -> None:
 
 
 def queues(disks: list[str]) -> dict[str, dict[str, str]]:
-    """Return the queue of each disk, by the path that it was asked for by."""
+    """Return the queue settings of each disk, by the requested path."""
     found = {}
     for disk in disks:
         name = os.path.basename(os.path.realpath(disk))
@@ -62,7 +62,7 @@ def queues(disks: list[str]) -> dict[str, dict[str, str]]:
 
 
 def restore_queues(saved: dict[str, dict[str, str]], said: list[str]) -> None:
-    """Write what is another value now, in the order in which one changes another."""
+    """Write values that differ now, in `config.QUEUE` order: an earlier setting may change a later one."""
     for disk, values in saved.items():
         name = os.path.basename(os.path.realpath(disk))
         for knob in config.QUEUE:
@@ -74,7 +74,7 @@ def restore_queues(saved: dict[str, dict[str, str]], said: list[str]) -> None:
 
 
 def link(interface: str | None) -> dict[str, Any] | None:
-    """Return what is queued on an interface; None if there is none, or no tool to ask."""
+    """Return the qdiscs of an interface; None if there is no interface, or no tc(8)."""
     if interface is None or not os.path.exists(f"/sys/class/net/{interface}"):
         return None
     listed = programs.run(["tc", "-j", "qdisc", "show", "dev", interface])
@@ -90,18 +90,18 @@ def link(interface: str | None) -> dict[str, Any] | None:
 
 
 def own_queues(saved: dict[str, Any] | None) -> list[str]:
-    """Return the qdiscs that somebody has set: the kernel's own have no handle. Ours would take their place."""
+    """Return the qdiscs set by an administrator (the kernel's have handle 0:): raidproof's would replace them."""
     return [f"{one['kind']} {one['handle']}" for one in (saved or {}).get("qdiscs", ()) if one["handle"] != "0:"]
 
 
 def restore_link(interface: str | None, saved: dict[str, Any] | None, said: list[str]) -> None:
-    """Take our queues away; the kernel then sets its own again."""
+    """Remove raidproof's qdiscs; the kernel then installs its defaults."""
     now = link(interface)
     if saved is None or now is None or interface is None or now == saved:
         return
     if not own_queues(saved):
         for one in {"ingress" if kind in {"ingress", "clsact"} else "root" for kind in _kinds(now)}:
-            # Where there is nothing but the kernel's own, it fails.
+            # Fails if only the kernel's default is there.
             programs.run(["tc", "qdisc", "del", "dev", interface, one])
     if not saved["ifb"] and now["ifb"]:
         programs.must(["ip", "link", "del", config.INGRESS], said)

@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""The machine's own NFS server: described, stopped so that ours can run, started again."""
+"""The machine's own NFS server: describe it, stop it so that raidproof's can run, start it again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ State = dict[str, Any]
 
 
 def describe() -> State:
-    """Return units, daemons, and what nfsd has been told; nfsd is None where it is not loaded."""
+    """Return the units, the daemons and the settings of nfsd; nfsd is None if it is not loaded."""
     return {"units": units(), "daemons": programs.daemons(config.DAEMONS), "nfsd": nfsd()}
 
 
 def units() -> dict[str, dict[str, str]]:
-    """Return the state of each unit that systemd knows; nothing where there is no systemd."""
+    """Return the state of each unit that systemd knows; empty without systemd."""
     if not os.path.isdir("/run/systemd/system"):
         return {}
     asked = "--property=Id,LoadState,ActiveState,UnitFileState"
@@ -32,7 +32,7 @@ def units() -> dict[str, dict[str, str]]:
 
 
 def nfsd() -> dict[str, str] | None:
-    """Return nfsd's threads, ports and knobs."""
+    """Return nfsd's threads, ports and settings; None if nfsd is not loaded."""
     threads = read(f"{config.NFSD}/threads")
     if threads is None:
         return None
@@ -41,18 +41,18 @@ def nfsd() -> dict[str, str] | None:
 
 
 def serving(state: State) -> bool:
-    """Whether there is an NFS server that would be in our way."""
+    """Whether an NFS server runs that would conflict with raidproof's."""
     busy = state["nfsd"] is not None and state["nfsd"]["threads"] != "0"
     return busy or any(one["name"] in config.SERVER_DAEMONS for one in state["daemons"])
 
 
 def stop(said: list[str]) -> None:
-    """Stop every NFS server of this machine, its own or ours, and empty its tables."""
+    """Stop every NFS server of this machine, its own or raidproof's, and empty its tables."""
     found = units()
     if active := [name for name in config.SERVER_UNITS if found.get(name, {}).get("active") == "active"]:
         programs.must(["systemctl", "stop", *active], said)
     if (now := nfsd()) is not None:
-        # Also where it serves nothing any more, its caches hold our file system open.
+        # Even without threads, nfsd's caches hold raidproof's file system open.
         if now["threads"] != "0":
             programs.must(["rpc.nfsd", "0"], said)
         programs.must(["exportfs", "-ua"], said)
@@ -61,7 +61,7 @@ def stop(said: list[str]) -> None:
 
 
 def _end(daemons: list[dict[str, Any]], said: list[str]) -> None:
-    # rpc.mountd's workers end with it, and a daemon that does not listen is not worth waiting for.
+    # The workers of rpc.mountd end with it; there is no need to wait for a daemon that ignores SIGTERM.
     said += [
         f"{one['name']} (process {one['pid']}) does not end"
         for one in daemons
@@ -70,7 +70,7 @@ def _end(daemons: list[dict[str, Any]], said: list[str]) -> None:
 
 
 def set_knobs(saved: State, said: list[str]) -> None:
-    """Tell nfsd, which must not run, what it had been told. Its usual values, where it was not loaded."""
+    """Restore the settings of nfsd, which must not run; set the kernel's defaults if it was not loaded."""
     now = nfsd()
     if now is None or now["threads"] != "0":
         return
@@ -78,13 +78,13 @@ def set_knobs(saved: State, said: list[str]) -> None:
     for name in config.NFSD_KNOBS:
         value = wanted.get(name)
         if name == "max_block_size" and (value or "0") == "0":
-            value = str(usual_block_size())  # 0 is "not yet decided", which cannot be said again
+            value = str(usual_block_size())  # 0 means "not yet decided" and cannot be written
         if value and now[name] != value:
             write(f"{config.NFSD}/{name}", value, said)
 
 
 def usual_block_size() -> int:
-    """Return what nfsd decides by itself: 1/4096 of the memory, from 8 KiB to 1 MiB (nfsd_get_default_max_blksize)."""
+    """Return nfsd's default block size in bytes: memory / 4096, 8 KiB to 1 MiB (nfsd_get_default_max_blksize)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     size = 1 << 20
     while size > memory >> 12 and size >= 16 << 10:
@@ -99,7 +99,7 @@ def end_strangers(saved: State, said: list[str]) -> None:
         name
         for name, unit in now.items()
         if unit["active"] == "active" and before.get(name, {}).get("active") in {"inactive", "failed"}
-        # Mounts and sockets are systemd's own affair.
+        # systemd manages mounts and sockets itself.
         if name.endswith(".service")
     ]
     if stop_units:
@@ -109,7 +109,7 @@ def end_strangers(saved: State, said: list[str]) -> None:
 
 
 def start(saved: State, said: list[str]) -> None:
-    """Start again what ran before and does not now."""
+    """Start the units and daemons that ran before and do not run now."""
     now = units()
     wanted = [name for name, unit in saved["units"].items() if unit["active"] == "active"]
     if idle := [name for name in wanted if now.get(name, {}).get("active") != "active"]:
@@ -127,6 +127,6 @@ def start(saved: State, said: list[str]) -> None:
 
 
 def flush(said: list[str]) -> None:
-    """Let the kernel forget exports, so that it asks by the table that was put back."""
+    """Flush the kernel's export cache, so that the restored export table takes effect."""
     if nfsd() is not None:
         programs.must(["exportfs", "-f"], said)

@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Programs that are run, and processes that run already."""
+"""Runs programs, and finds and ends processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 DEADLINE_S = 60.0
 END_MS = 10_000
-"""What a process may take to end."""
+"""Milliseconds that a process gets to end."""
 LEAVE_S = 5.0
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def run(argv: list[str], deadline_s: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
-    """Run a program; one that is missing or does not end has a status other than 0."""
+    """Run a program; the status is 127 if it cannot start and 124 if it does not end in time."""
     environment = {**os.environ, "LC_ALL": "C", "PATH": PATH}
     try:
         return subprocess.run(
@@ -39,7 +39,7 @@ def run(argv: list[str], deadline_s: float = DEADLINE_S) -> subprocess.Completed
 
 
 def must(argv: list[str], said: list[str], deadline_s: float = DEADLINE_S) -> bool:
-    """Run a program; if it fails, say so."""
+    """Run a program; append to ``said`` if it fails. Return whether it succeeded."""
     ended = run(argv, deadline_s)
     if ended.returncode:
         said.append(
@@ -49,7 +49,7 @@ def must(argv: list[str], said: list[str], deadline_s: float = DEADLINE_S) -> bo
 
 
 def launch(argv: list[str], said: list[str]) -> None:
-    """Start a daemon, and wait until it has left this session; one that never does so is left."""
+    """Start a daemon, and wait until it has left this session; return after a time limit if it never does."""
     try:
         process = subprocess.Popen(
             argv,
@@ -67,7 +67,7 @@ def launch(argv: list[str], said: list[str]) -> None:
 
 
 def pids() -> list[int]:
-    """Return all processes but this one and its parents."""
+    """Return all process ids except this process and its parents."""
     mine, pid = set(), os.getpid()
     while pid > 1:
         mine.add(pid)
@@ -77,7 +77,7 @@ def pids() -> list[int]:
 
 
 def daemons(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the daemons of these names that run: process, arguments, and whether a unit of systemd's has them."""
+    """Return the running daemons of these names: process, arguments, and whether they belong to a systemd unit."""
     found = []
     for pid in pids():
         with suppress(OSError):
@@ -91,7 +91,7 @@ def daemons(names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def users(folders: list[str]) -> Iterator[int]:
-    """Return the processes that have something open in one of the folders, or are in it."""
+    """Yield the processes that have a file open in one of the folders, or have their working directory there."""
     for pid in pids():
         with suppress(OSError):
             held = [f"/proc/{pid}/cwd", f"/proc/{pid}/root", f"/proc/{pid}/exe"]
@@ -109,7 +109,7 @@ def _inside(path: str, folders: list[str]) -> bool:
 
 
 def end(pid: int, how: signal.Signals) -> bool:
-    """Send a process a signal and wait for its end; return whether it has."""
+    """Send a signal to a process and wait until it ends; return whether it ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

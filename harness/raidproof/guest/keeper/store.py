@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Where a snapshot is on its machine, and how it survives a power cut at any moment."""
+"""Location of a snapshot on its machine; every step is atomic with respect to a power cut."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def path_of(run: str) -> str:
 
 
 def sweep() -> None:
-    """Remove what was never complete, so that nothing had been changed yet, or is done with."""
+    """Remove snapshots that were never complete (nothing was changed yet), and discarded ones."""
     for name in _listed():
         if name.startswith(GONE) or (name.startswith(PREFIX) and name.endswith(PARTIAL)):
             shutil.rmtree(os.path.join(ROOT, name), ignore_errors=True)
 
 
 def complete() -> list[str]:
-    """Return the runs whose snapshot is here: what they changed has not been put back."""
+    """Return the runs whose complete snapshot is here: their changes have not been undone."""
     return [name[len(PREFIX) :] for name in _listed() if name.startswith(PREFIX) and not name.endswith(PARTIAL)]
 
 
@@ -40,12 +40,12 @@ def _listed() -> list[str]:
 
 
 def commit(run: str, snapshot: dict[str, Any], program: str) -> None:
-    """Write the snapshot, with the program that restores it, and only then give it its name."""
+    """Write the snapshot, with the program that restores it, then rename it to its final name."""
     final = path_of(run)
     aside = final + PARTIAL
     shutil.rmtree(aside, ignore_errors=True)
     os.makedirs(aside, mode=0o700)
-    os.chmod(ROOT, 0o700)  # it holds copies of files that not everybody may read
+    os.chmod(ROOT, 0o700)  # it holds copies of files that only root may read
     package = os.path.join(aside, os.path.basename(program))
     os.mkdir(package)
     for name in sorted(os.listdir(program)):
@@ -61,7 +61,7 @@ def commit(run: str, snapshot: dict[str, Any], program: str) -> None:
 
 
 def add(run: str, name: str, content: dict[str, Any]) -> None:
-    """Write a further file of a snapshot, whole or not at all."""
+    """Write a further file of a snapshot, atomically."""
     path = os.path.join(path_of(run), name)
     trees.write(path + PARTIAL, json.dumps(content).encode())
     os.replace(path + PARTIAL, path)
@@ -79,10 +79,10 @@ def load(run: str, name: str) -> dict[str, Any] | None:
 
 
 def discard(run: str) -> None:
-    """Remove a snapshot: at one instant it is there no more, whenever the power goes."""
+    """Remove a snapshot atomically, by a rename before the removal."""
     gone = os.path.join(ROOT, GONE + run)
     os.replace(path_of(run), gone)
     trees.sync_folder(ROOT)
     shutil.rmtree(gone, ignore_errors=True)
-    with suppress(OSError):  # something else of ours is in it
+    with suppress(OSError):  # not empty: it holds other files of raidproof
         os.rmdir(ROOT)

@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Files and folders: saved with all that makes them what they are, and put back."""
+"""Save files and folders with all their attributes, and restore them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 LARGEST = 64 << 20
-"""Bytes of a file: nothing that is configuration is as large."""
+"""Bytes; no configuration file is as large."""
 
 Entry = dict[str, Any]
 Tree = dict[str, Entry]
 
 
 def save(roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
-    """Return every file, folder and link below the roots, by path; a root that is not there is left out.
+    """Return every file, folder and link below the roots, by path; a root that does not exist is left out.
 
-    What is mounted below a root does not belong to it. Sockets and devices have no content to save.
+    File systems that are mounted below a root are left out. Sockets and devices have no content to save.
     """
     tree: Tree = {}
     omitted = frozenset(skip)
@@ -64,12 +64,12 @@ def _xattrs(path: str) -> dict[str, str]:
     try:
         names = os.listxattr(path, follow_symlinks=False)
         return {name: base64.b64encode(os.getxattr(path, name, follow_symlinks=False)).decode() for name in names}
-    except OSError:  # the file system has none
+    except OSError:  # the file system does not support them
         return {}
 
 
 def differences(saved: Tree, found: Tree) -> list[str]:
-    """Say in which paths two trees differ."""
+    """Return a description of each path in which two trees differ."""
     said = []
     for path in sorted({*saved, *found}):
         if path not in found:
@@ -83,18 +83,18 @@ def differences(saved: Tree, found: Tree) -> list[str]:
 
 
 def restore(saved: Tree, roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
-    """Make the roots what they were, and return what stood in the place of all that had to be changed."""
+    """Restore the roots; return the entries that were replaced."""
     found = save(roots, skip)
     replaced = {path: entry for path, entry in found.items() if saved.get(path) != entry}
     changed = [path for path, entry in saved.items() if found.get(path) != entry]
     touched = {os.path.dirname(path) for path in {*replaced, *changed}}
-    # What is in a folder goes before the folder.
+    # The content of a folder must be removed before the folder.
     for path in sorted(replaced, reverse=True):
         if path not in saved or saved[path]["kind"] != replaced[path]["kind"]:
             _remove(path, replaced[path])
     for path in sorted(changed):
         _make(path, saved[path], found.get(path))
-    # Last, deepest first: making and removing have changed their times.
+    # Folders last, deepest first: creating and removing files changed their times.
     for path in sorted(touched | set(changed), reverse=True):
         if path in saved and saved[path]["kind"] == "folder":
             _dress(path, saved[path])
@@ -108,7 +108,7 @@ def _remove(path: str, entry: Entry) -> None:
         try:
             os.rmdir(path)
         except OSError:
-            return  # something is in it that is not ours to remove: the comparison at the end tells
+            return  # not empty: the rest is not raidproof's to remove; the comparison at the end reports it
     else:
         os.unlink(path)
 
@@ -134,13 +134,13 @@ def _make(path: str, entry: Entry, found: Entry | None) -> None:
     write(aside, base64.b64decode(entry["content"]), lambda: _dress(aside, entry))
     try:
         os.replace(aside, path)
-    except OSError:  # something is mounted on it: its content can be changed, it cannot be replaced
+    except OSError:  # a mount point: its content can be changed, but it cannot be replaced
         os.unlink(aside)
         write(path, base64.b64decode(entry["content"]), lambda: _dress(path, entry))
 
 
 def write(path: str, content: bytes, dress: Callable[[], None] = lambda: None) -> None:
-    """Write a file so that it is there after a power cut."""
+    """Write a file durably (fsync)."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -149,7 +149,7 @@ def write(path: str, content: bytes, dress: Callable[[], None] = lambda: None) -
 
 
 def sync_folder(path: str) -> None:
-    """Make what was made, renamed and removed in a folder survive a power cut."""
+    """Make the changes of a directory's entries durable (fsync)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def sync_folder(path: str) -> None:
 def _dress(path: str, entry: Entry) -> None:
     os.chown(path, *entry["owner"], follow_symlinks=False)
     if entry["kind"] != "link":
-        # After the owner: a change of it clears set-user-ID.
+        # After chown(2), which clears set-user-ID.
         os.chmod(path, entry["mode"])
     if _xattrs(path) != entry["xattrs"]:
         for name in _xattrs(path).keys() - entry["xattrs"].keys():

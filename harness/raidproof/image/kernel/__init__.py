@@ -1,4 +1,4 @@
-"""The kernels that a machine can run. A name means the kernel of that Debian suite that the provider can boot."""
+"""The kernels that a machine can run. A name means the kernel of a Debian suite that the provider can boot."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT, Kernel
 __all__ = ["CATALOGUE", "DEFAULT", "Kernel", "get", "is_path"]
 
 USER_MODE = "uml"
-"""The one provider that boots kernels of the architecture um."""
+"""The only provider that boots kernels of the architecture um."""
 
 
 def get(name: str | None = None, *, modules: str | None = None, provider: str = USER_MODE) -> Kernel:
-    """Return a kernel that a provider can boot; fetch and prepare it where that is yet to be done.
+    """Return a kernel that a provider can boot; fetch and prepare it if needed.
 
-    ``name`` is a name of the catalogue (None: its default), or for a PC also the path of a linux-image ``.deb`` or of
-    a bzImage, whose folder of modules ``modules`` is then. For User-mode Linux ``modules`` is a folder of those that
-    take the place of the kernel's own.
+    ``name`` is a name of the catalogue (None: its default). For a PC it may also be the path of a linux-image ``.deb``
+    or of a bzImage, whose modules are in the folder ``modules``. For User-mode Linux ``modules`` is a folder of
+    modules that replace the kernel's own.
 
     Raises:
         RequestError: there is no such kernel, or the provider cannot boot it.
@@ -37,5 +37,5 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
 
 
 def is_path(name: str) -> bool:
-    """Whether this means a file, and not a name of the catalogue."""
+    """Return whether this is the path of a file, not a name of the catalogue."""
     return name.startswith(("/", "./", "../", "~")) or name.endswith(".deb") or Path(name).is_file()

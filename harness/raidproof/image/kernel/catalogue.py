@@ -1,4 +1,4 @@
-"""The kernels in ``vms/kernels.toml``, and a trial boot: does this CPU run a User-mode kernel?"""
+"""The kernels in ``vms/kernels.toml``, and a trial boot that shows whether this CPU runs a User-mode kernel."""
 
 import os
 import re
@@ -15,40 +15,40 @@ from raidproof.image.software import compile_library
 
 PROBE_DEADLINE_S = 30.0
 SCRATCH_PREFIX = "raidproof-probe-"
-"""Of the folders for temporary files in which trials run."""
+"""Prefix of the temporary folders of trials."""
 XSTATE = "ptrace set fp regs failed"
 _INIT_ENDED = "Attempted to kill init"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, with all that it needs to bring a machine up."""
+    """A kernel, with all that is needed to boot a machine with it."""
 
     name: str
     release: str
-    """As ``uname -r`` says it."""
+    """As printed by ``uname -r``."""
     binary: Path
     """A program of this host (User-mode Linux), or a bzImage."""
     modules_image: Path
     """A read-only ext4 image to mount on /lib/modules."""
     environment: dict[str, str] = field(default_factory=dict)
-    """What the process needs in its environment, on top of the harness's own."""
+    """Environment variables of the process, in addition to the harness's own."""
     arguments: tuple[str, ...] = ()
-    """What belongs on its command line wherever it runs."""
+    """Arguments for its command line, on every machine."""
     packages: dict[str, str] = field(default_factory=dict)
-    """The versions of the packages that it comes from."""
+    """The versions of the packages that contain it."""
     initramfs: Path | None = None
-    """What finds and mounts the root; a User-mode kernel has that built in."""
+    """Finds and mounts the root; None for a User-mode kernel, which needs none."""
 
     @property
     def preload(self) -> Path | None:
-        """The XSTATE work-around, where the probe found that it is needed."""
+        """The library with the XSTATE work-around, if the trial boot showed that it is needed."""
         path = self.environment.get("LD_PRELOAD")
         return Path(path) if path else None
 
 
 class KernelRecipe(recipe.Recipe):
-    """A suite's kernels as declared; series and arguments are those of its User-mode Linux."""
+    """The declared kernels of a suite; series and arguments are those of its User-mode Linux."""
 
     suite: str
     series: str
@@ -56,7 +56,7 @@ class KernelRecipe(recipe.Recipe):
 
 
 class Catalogue(recipe.Recipe):
-    """``vms/kernels.toml``."""
+    """The content of ``vms/kernels.toml``."""
 
     default: str
     default_flavour: str
@@ -100,10 +100,10 @@ def metapackage(name: str) -> tuple[str, str]:
 
 
 def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | None:
-    """Return the library that this kernel needs preloaded on this CPU, or None if it runs as it is.
+    """Return the library that this kernel needs preloaded on this CPU, or None if it needs none.
 
     Raises:
-        RigError: it runs neither way; the message has its last words.
+        RigError: it runs neither with nor without the library; with its last console output.
         RequirementMissing: the work-around is needed and there is no compiler.
     """
     source = (recipe.VMS / "xstate.c").read_bytes()
@@ -127,7 +127,7 @@ def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | Non
 
 
 def cpu_identity(cpuinfo: str) -> str:
-    """Return what decides the size of the XSAVE area: the CPU's model and features, and the host's kernel."""
+    """Return what determines the size of the XSAVE area: the CPU's model and features, and the host's kernel."""
     wanted: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
@@ -163,12 +163,12 @@ def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) ->
 
 
 def reached_user_space(console: str) -> bool:
-    """Whether init ran to its end: status 0 is what /bin/true ends with."""
+    """Return whether init ended successfully: /bin/true ends with status 0."""
     return re.search(rf"{_INIT_ENDED}! exitcode=0x00000000", console) is not None
 
 
 def last_words(console: str) -> str:
-    """Return the line that says most about the end: the panic, or else the last one."""
+    """Return the console line with the likely reason of the end: the panic, or else the last line."""
     lines = [line.strip() for line in console.splitlines() if line.strip()]
     told = [line for line in lines if "panic" in line.lower() or "failed" in line]
-    return (told or lines or ["it said nothing"])[-1]
+    return (told or lines or ["no output"])[-1]

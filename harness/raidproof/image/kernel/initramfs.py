@@ -19,23 +19,23 @@ SUFFIXES = (".ko", ".ko.xz", ".ko.gz", ".ko.zst")
 
 INIT = recipe.VMS / "initramfs" / "init"
 SUITE = "trixie"
-"""Whose busybox it is. It needs no library, so it suits every kernel."""
+"""The suite of the static busybox, which needs no library and so suits every kernel."""
 REQUIRED = ("virtio_pci", "virtio_blk", "ext4")
 WANTED = (
-    *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi"),  # ext4 asks for them by an alias
+    *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi"),  # ext4 requests them by an alias
     *("virtio_net", "virtio_rng"),
 )
-"""What it loads besides, of what there is."""
+"""Further modules that the initramfs loads, if they exist."""
 UP = "raidproof-initramfs: the kernel is up"
-"""What it says first on the console."""
+"""The first line of the initramfs on the console."""
 TRIAL = "raidproof.trial"
-"""On the kernel's command line: say that, and power off."""
+"""Option on the kernel's command line: print that line, and power off."""
 
 
 def make_image(tree: Path, image: Path) -> None:
-    """Make an image of a folder that holds a folder for each release.
+    """Make an image of a folder that contains a folder for each release.
 
-    The image is just larger than the modules; it is only read, so it needs no journal.
+    The image is just larger than the modules; it is read-only, so it needs no journal.
     """
     used = sum(path.lstat().st_size + 4096 for path in tree.rglob("*"))
     size = used + used // 16 + 8 * MIB
@@ -48,7 +48,7 @@ def make_image(tree: Path, image: Path) -> None:
 
 
 def index(tree: Path, release: str) -> None:
-    """Write modules.dep and the like for ``tree/lib/modules/release``: packages come without them.
+    """Write modules.dep and similar files for ``tree/lib/modules/release``, which packages do not contain.
 
     Raises:
         RequirementMissing: the host has no depmod.
@@ -57,7 +57,7 @@ def index(tree: Path, release: str) -> None:
 
 
 def plain_name(path: str | Path) -> str:
-    """Return the name of a module by its file's: the kernel knows no hyphen."""
+    """Return the name of a module from its file name: the kernel uses no hyphens."""
     return Path(path).name.partition(".ko")[0].replace("-", "_")
 
 
@@ -74,18 +74,18 @@ class ModuleFolder:
         self.builtin = set(map(plain_name, builtin.read_text().split())) if builtin.exists() else set[str]()
 
     def has(self, name: str) -> bool:
-        """Whether the kernel has it, as a module or built in."""
+        """Return whether the kernel has it, as a module or built in."""
         return plain_name(name) in self._files or plain_name(name) in self.builtin
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of a module; None if there is none, as of one that is built in."""
+        """Return the file of a module; None if there is none, or if it is built in."""
         return self._files.get(plain_name(name))
 
     def needed(self, names: Iterable[str]) -> list[Path]:
-        """Return the files of these modules and of all that they need, each after what it needs.
+        """Return the files of these modules and of their dependencies, each after its dependencies.
 
-        What is built in, and what there is not, is left out. Each file is unpacked in place: an emulated processor
-        takes seconds for what costs this one nothing.
+        Modules that are built in or do not exist are left out. Each file is decompressed in place, because an emulated
+        processor would take seconds for it.
         """
         found: dict[str, Path] = {}
         for name in names:
@@ -102,7 +102,7 @@ class ModuleFolder:
 
 
 def unpack(path: Path) -> Path:
-    """Replace a compressed module by the module itself, and return its path."""
+    """Replace a compressed module by its decompressed content, and return its path."""
     plain = path.with_name(path.name.partition(".ko")[0] + ".ko")
     match path.suffix:
         case ".xz":
@@ -118,7 +118,7 @@ def unpack(path: Path) -> Path:
 
 
 def dependencies(module: bytes) -> Iterator[str]:
-    """Yield what a module names in its section .modinfo: what must be loaded before it, or should be."""
+    """Yield the dependencies in a module's section .modinfo, required and recommended ones."""
     for found in re.finditer(rb"(?<=\0)(?:depends=([^\0]*)|softdep=pre: ([^\0]*))(?=\0)", b"\0" + module):
         for name in re.split(rb"[, ]+", (found[1] or found[2] or b"").partition(b" post:")[0]):
             if name:
@@ -126,7 +126,7 @@ def dependencies(module: bytes) -> Iterator[str]:
 
 
 def release_of(module: bytes) -> str | None:
-    """Return the release of the kernel that a module was built for; None if this is no module."""
+    """Return the release of the kernel for which a module was built; None if this is not a module."""
     found = re.search(rb"\0vermagic=([^ \0]+)", b"\0" + module)
     return found[1].decode() if found else None
 
@@ -153,7 +153,7 @@ def busybox() -> Path:
 
 
 def address() -> str:
-    """Return what an initramfs is made from, besides the kernel's own modules."""
+    """Return the digest of the inputs of an initramfs, without the kernel's own modules."""
     return cache.digest(INIT.read_bytes(), SUITE, *REQUIRED, *WANTED)
 
 
@@ -179,12 +179,12 @@ def make(name: str, modules: ModuleFolder, scratch: Path, target: Path) -> None:
         shutil.copy(file, tree / "modules" / file.name)
     (tree / "modules" / "order").write_text("".join(f"{file.name}\n" for file in files))
     _pack(tree, scratch / "initramfs.cpio")
-    # Quick to unpack matters more than small: an emulated processor unpacks it at each boot.
+    # Fast decompression matters more than size: an emulated processor unpacks it at each boot.
     target.write_bytes(gzip.compress((scratch / "initramfs.cpio").read_bytes(), compresslevel=6, mtime=0))
 
 
 def _pack(tree: Path, archive: Path) -> None:
-    """Pack a folder in the one format that kernels read, as if it were root's."""
+    """Pack a folder in the format that kernels read (cpio), owned by root."""
     names = sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))
     words: list[str | Path] = [
         "env",

@@ -1,4 +1,4 @@
-"""Kernels of PCs, which boot in QEMU: Debian's of any suite and flavour, a package file, or one's own bzImage."""
+"""Kernels of PCs, which boot in QEMU: Debian's of any suite and flavour, a package file, or the user's bzImage."""
 
 import json
 import re
@@ -13,17 +13,17 @@ from raidproof.image.kernel import catalogue, initramfs
 from raidproof.image.kernel.catalogue import Kernel
 
 RECIPE_VERSION = "1"
-"""Part of the address: to be raised when what is built here changes."""
+"""Part of the cache address: increase it when the build changes."""
 PARTS = re.compile(r"linux-(?:image|binary|modules|base)-\d.*")
-"""The packages that hold a kernel: one in trixie; in sid three, for the kernel, the modules and what is built in."""
+"""The packages of a kernel: one in trixie; in sid three, for the kernel, the modules and what is built in."""
 ROLES = (
     *("virtio_blk", "virtio_net", "md_mod", "raid456", "raid1", "raid10", "raid0", "xfs", "ext4", "dm_mod"),
     *("dm_delay", "dm_flakey", "dm_log_writes", "nfsd", "nfs", "nfsv3", "nfsv4", "rpcsec_gss_krb5", "sch_netem"),
 )
-"""What guests load sooner or later; unpacked here once, not by an emulated processor each time."""
+"""Modules that guests load sooner or later; decompressed once here, not each time by an emulated processor."""
 
 Unpacked = tuple[Path, Path | None, dict[str, str]]
-"""A bzImage, its folder of modules, and the versions of the packages that they come from."""
+"""A bzImage, its folder of modules, and the versions of the packages that contain them."""
 
 
 def named(name: str) -> Kernel:
@@ -44,7 +44,7 @@ def named(name: str) -> Kernel:
 
 
 def at_hand() -> bool:
-    """Whether the default kernel is there already, so that to have it costs nothing."""
+    """Return whether the default kernel is cached already."""
     return cache.place("kernel", _address(catalogue.metapackage(catalogue.DEFAULT))).is_dir()
 
 
@@ -119,7 +119,7 @@ def _copy_modules(source: Path | None, target: Path) -> None:
     target.mkdir(parents=True)
     if source is None:
         return
-    # A folder that `make modules_install` has filled has links to the sources in it, which are not wanted.
+    # A folder that `make modules_install` has filled contains links to the sources, which are not needed.
     for path in source.rglob("*"):
         if path.is_file() and not path.is_symlink():
             copy = target / path.relative_to(source)
@@ -128,10 +128,10 @@ def _copy_modules(source: Path | None, target: Path) -> None:
 
 
 def release_of(binary: Path) -> str:
-    """Return the release that a bzImage was built as (Documentation/arch/x86/boot.rst: header, kernel_version).
+    """Return the release of a bzImage (Documentation/arch/x86/boot.rst: header, kernel_version).
 
     Raises:
-        RequestError: this is no bzImage.
+        RequestError: this is not a bzImage.
     """
     data = binary.read_bytes()[: 1 << 16]
     if data[0x202:0x206] != b"HdrS" or not (offset := struct.unpack_from("<H", data, 0x20E)[0]):
@@ -143,10 +143,10 @@ def release_of(binary: Path) -> str:
 
 
 def find_modules(folder: Path, release: str) -> Path:
-    """Return the folder of a release's modules: this one, or below it as ``make modules_install`` lays it out.
+    """Return the folder of a release's modules: this one, or below it in the layout of ``make modules_install``.
 
     Raises:
-        RequestError: they are not there.
+        RequestError: the modules are not there.
     """
     for candidate in (folder / "lib" / "modules" / release, folder / release, folder):
         if candidate.is_dir() and (candidate.name == release or (candidate / "modules.order").exists()):
@@ -155,7 +155,7 @@ def find_modules(folder: Path, release: str) -> Path:
 
 
 def fingerprint(folder: Path | None) -> str:
-    """Return what changes when a folder of modules does, without reading all of them."""
+    """Return a digest that changes with a folder of modules, from sizes and times, without reading the files."""
     if folder is None:
         return ""
     files = ((path.relative_to(folder), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())

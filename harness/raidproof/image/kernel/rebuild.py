@@ -1,4 +1,4 @@
-"""A module of a kernel, built again from edited source of the same series."""
+"""A module of a kernel, rebuilt from modified source of the same series."""
 
 import gzip
 import os
@@ -15,41 +15,41 @@ from raidproof.image import apt, cache
 from raidproof.image.kernel import catalogue, uml
 
 RECIPE_VERSION = "1"
-"""Part of the address: to be raised when what `_build` makes changes."""
+"""Part of the cache address: increase it when the result of `_build` changes."""
 UNNEEDED = (
     *("drivers/*.[ch]", "sound/*.[ch]", "arch/[!ux]*/*.[chS]", "arch/*.dts*"),
     *("Documentation/*.rst", "Documentation/*.yaml", "Documentation/*.txt", "tools/testing/*", "tools/perf/*"),
 )
-"""Three quarters of the source's files, which take longer to unpack and to remove than the module takes to build."""
+"""Three quarters of the source's files; unpacking and removing them takes longer than building the module."""
 BUILD_DEADLINE_S = 1800.0
 
 
 @dataclass(frozen=True)
 class Substitution:
-    """What is replaced in the body of one function."""
+    """A replacement in the body of one function."""
 
     function: str
     old: str
     new: str
     count: int = 1
-    """How often ``old`` must stand there; each is replaced."""
+    """How often ``old`` must occur; each occurrence is replaced."""
 
 
 @dataclass(frozen=True)
 class SourceEdit:
-    """What is to be changed in one file of C."""
+    """The changes of one C file."""
 
     file: str
     """Its path in the kernel's source."""
     inserted: str
-    """What comes after its last ``#include``."""
+    """Text to insert after its last ``#include``."""
     substitutions: tuple[Substitution, ...]
 
     def apply(self, source: str) -> str:
         """Return the changed text of the file.
 
         Raises:
-            RigError: a function, or what is to be replaced in it, does not stand there as often as expected.
+            RigError: a function, or the text to replace in it, does not occur as often as expected.
         """
         for one in self.substitutions:
             source = self._substituted(source, one)
@@ -63,7 +63,7 @@ class SourceEdit:
         return f"{source[:end]}{self.inserted}{source[end:]}"
 
     def _substituted(self, source: str, one: Substitution) -> str:
-        # As the kernel writes it: a name begins a line, or follows its type; a brace in the first column ends a body.
+        # In kernel style a name begins a line or follows its type, and a brace in the first column ends a body.
         pattern = rf"^(?:\w[\w *]*[ *])?{one.function}\([^;{{]*\)\s*^{{.*?^}}"
         bodies = list(re.finditer(pattern, source, re.MULTILINE | re.DOTALL))
         if len(bodies) != 1:
@@ -75,11 +75,11 @@ class SourceEdit:
 
 
 def rebuilt(name: str, module: str, edit: SourceEdit) -> Path:
-    """Return a folder that holds one module of a User-mode kernel, with an edit in its source.
+    """Return a folder with one module of a User-mode kernel, built from modified source.
 
     ``name`` is the kernel's in the catalogue, ``module`` the path of the module in the kernel's source. The source is
-    of the kernel's own series, and may be of a later patch level, as Debian keeps few. It is built with the kernel's
-    own configuration and as of its release, so that the kernel loads it.
+    of the kernel's series, but may have a later patch level, because Debian keeps few. It is built with the kernel's
+    own configuration and release string, so that the kernel loads it.
 
     Raises:
         RequestError: there is no such kernel.
@@ -135,16 +135,16 @@ def _build(declared: catalogue.KernelRecipe, release: str, module: str, edit: So
 
 
 def unneeded(module: str) -> list[str]:
-    """Return the patterns of the files that building a module does not take."""
+    """Return the patterns of the files that building a module does not need."""
     top = module.partition("/")[0]
     return [pattern for pattern in UNNEEDED if pattern.partition("/")[0] != top]
 
 
 def _config(tree: Path, release: str) -> bytes:
-    """Return the configuration of the User-mode kernel that was unpacked there.
+    """Return the configuration of the unpacked User-mode kernel.
 
     Raises:
-        RigError: it is another kernel than ours, or the package is not laid out as expected.
+        RigError: its release is not that of the cached kernel, or the package is not laid out as expected.
     """
     found = next((tree / "usr/lib/uml/modules").glob("*"), None)
     config = tree / "usr/share/doc/user-mode-linux/config.gz"
@@ -159,13 +159,13 @@ def _config(tree: Path, release: str) -> bytes:
 
 
 def make_words(release: str) -> list[str]:
-    """Return what makes a source of the same series build for this very release.
+    """Return the arguments for make that build a source of the same series for exactly this release.
 
     Raises:
-        RigError: the release is not of the form that Debian's User-mode kernels have.
+        RigError: the release does not have the form of Debian's User-mode kernels.
     """
     found = re.fullmatch(r"\d+\.\d+\.(\d+)", release)
     if found is None:
         raise RigError(f"a User-mode kernel of release {release!r}: not of the form 6.12.101")
-    # modpost has no vmlinux here to resolve symbols with; modprobe resolves them in the guest, or fails.
+    # modpost has no vmlinux here for resolving symbols; modprobe resolves them in the guest, or fails.
     return ["ARCH=um", f"SUBLEVEL={found[1]}", "EXTRAVERSION=", "LOCALVERSION=", "KBUILD_MODPOST_WARN=1"]

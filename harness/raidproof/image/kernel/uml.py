@@ -13,15 +13,15 @@ from raidproof.image.kernel.catalogue import Kernel
 
 PACKAGES = ("user-mode-linux", "libc6")
 RECIPE_VERSION = "1"
-"""Part of the address: to be raised when what `_build` makes changes."""
+"""Part of the cache address: increase it when the result of `_build` changes."""
 REPLACED_VERSION = "1"
 """The same for `_replace`."""
 
 
 def get(name: str, own_modules: str | None = None) -> Kernel:
-    """Return a User-mode kernel; fetch it, and try whether it runs on this CPU, where that is yet to be done.
+    """Return a User-mode kernel; fetch it, and try whether it runs on this CPU, if needed.
 
-    ``own_modules`` is a folder of modules that take the place of the kernel's own of the same names.
+    ``own_modules`` is a folder of modules that replace the kernel's own of the same names.
 
     Raises:
         RequestError: there is no kernel of this name, or a module does not belong to it.
@@ -29,7 +29,7 @@ def get(name: str, own_modules: str | None = None) -> Kernel:
         RigError: it could not be fetched, or does not run here.
     """
     declared = catalogue.user_mode(name)
-    # The binary names its C library by an absolute path, so a cache that has moved is another cache.
+    # The binary names its C library by an absolute path, so the address depends on the location of the cache.
     address = cache.digest(RECIPE_VERSION, declared.suite, *PACKAGES, str(cache.root()))
     folder = cache.build("kernel", address, lambda partial: _build(declared, partial, cache.place("kernel", address)))
     said = json.loads((folder / "kernel.json").read_text())
@@ -85,7 +85,7 @@ def with_modules(image: Path, release: str, folder: Path) -> Path:
     """Return an image of a kernel's modules in which those in a folder have replaced the kernel's own.
 
     Raises:
-        RequestError: there are none, the kernel has no such module, or one was built for another kernel.
+        RequestError: the folder has none, the kernel has no such module, or one was built for another kernel.
         RequirementMissing: the host has no depmod.
         RigError: the cache cannot be used.
     """

@@ -1,1 +1,1 @@
-"""Machines that exist: surveyed, used only where their owner has agreed, and left as they were found."""
+"""Existing machines: surveyed, used only with their owner's consent, and restored after use."""

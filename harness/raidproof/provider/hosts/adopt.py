@@ -1,4 +1,4 @@
-"""Adoption: the user agrees, once for an inventory, that all that is on its disks may be destroyed."""
+"""Adoption: the user confirms, once for an inventory, that all data on its disks may be destroyed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from raidproof.provider.hosts.survey import DiskFacts, Mark, Survey, survey
 
 @dataclass(frozen=True)
 class Proposal:
-    """What an adoption would take, and what speaks against it. Nothing has been written."""
+    """The disks that an adoption would take, and the objections. Nothing has been written."""
 
     inventory: Inventory
     found: Survey
@@ -35,7 +35,7 @@ class Proposal:
         return tuple(verdict for verdict in self.verdicts if isinstance(verdict, Refusal))
 
     def lines(self) -> tuple[str, ...]:
-        """Say for each disk what it is and what becomes of it."""
+        """Return a line for each disk with its description and what happens to it."""
         return tuple(
             f"refused   {verdict}"
             if isinstance(verdict, Refusal)
@@ -46,10 +46,10 @@ class Proposal:
 
 
 def propose(inventory: Inventory, server: Machine) -> Proposal:
-    """Look at the disks of an inventory and judge them. Writes nothing.
+    """Survey the disks of an inventory and judge them. Write nothing.
 
     Raises:
-        RigError: the server could not be looked at, or has no machine-id.
+        RigError: the survey of the server failed, or the server has no machine-id.
     """
     found = survey(server, [disk.id for disk in inventory.disk])
     return Proposal(inventory, found, judge_all(inventory.disks, found, None), fingerprint(inventory, found))
@@ -63,14 +63,14 @@ def adopt(
     ask: Callable[[str], str] | None = None,
     yes: str | None = None,
 ) -> tuple[Mark, ...]:
-    """Show what will be destroyed, have it confirmed, and mark the disks. Return the marks.
+    """Show what will be destroyed, get a confirmation, and mark the disks. Return the marks.
 
-    ``ask`` puts a question to a person and returns the answer; ``yes`` is the fingerprint, or its beginning, given
-    beforehand.
+    ``ask`` puts a question to a person and returns the answer; ``yes`` is the fingerprint, or its beginning, given in
+    advance.
 
     Raises:
-        RequestError: a disk is refused, or it was not confirmed. Nothing was written.
-        RigError: the server could not be looked at, or a disk changed meanwhile.
+        RequestError: a disk is refused, or there was no confirmation. Nothing was written.
+        RigError: the survey of the server failed, or a disk changed meanwhile.
     """
     proposal = propose(inventory, server)
     show(f"{server.name} ({inventory.server.host}), machine-id {proposal.found.machine_id}")
@@ -81,7 +81,7 @@ def adopt(
     _require_confirmed(proposal.fingerprint, ask, yes)
     inventory_digest = digest(inventory, proposal.found.machine_id)
     marks = tuple(Mark(inventory=inventory_digest, serial=one.serial, identity=one.identity) for one in permissions)
-    # While a person thinks, disks change: what is written to is judged again, and must be what was confirmed.
+    # The disks may have changed before the confirmation: judge them again, and require the confirmed fingerprint.
     again = propose(inventory, server)
     if again.fingerprint != proposal.fingerprint:
         raise RequestError("the disks changed while they were being confirmed; nothing was written")
@@ -91,11 +91,11 @@ def adopt(
 
 
 def require_adopted(inventory: Inventory, server: Machine) -> tuple[Permission, ...]:
-    """Look at the disks again, and return the permissions to use them.
+    """Survey the disks again, and return the permissions to use them.
 
     Raises:
         RequestError: one of them may not be used; the message has every reason of every such disk.
-        RigError: the server could not be looked at.
+        RigError: the survey of the server failed.
     """
     found = survey(server, [disk.id for disk in inventory.disk])
     return require_permitted(judge_all(inventory.disks, found, digest(inventory, found.machine_id)))
@@ -103,7 +103,7 @@ def require_adopted(inventory: Inventory, server: Machine) -> tuple[Permission, 
 
 def _require_confirmed(asked: str, ask: Callable[[str], str] | None, yes: str | None) -> None:
     if yes is None and ask is None:
-        raise RigError("an adoption needs somebody to confirm it")
+        raise RigError("an adoption needs a confirmation by a person")
     question = f"All data on these disks will be lost. Type the first {SHORT} characters of the fingerprint: "
     said = (yes if yes is not None else ask(question) if ask else "").strip().lower()
     if len(said) < SHORT or not asked.startswith(said):

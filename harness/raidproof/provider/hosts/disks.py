@@ -1,4 +1,4 @@
-"""The member disks of a server that exists: real ones, of which only what the gate permits is ever touched."""
+"""The member disks of an existing server: real disks, of which only those that the gate permits are touched."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,19 +17,19 @@ from raidproof.provider.hosts.inventory import BY_ID, OURS, Inventory
 from raidproof.provider.hosts.survey import Survey, survey
 
 _FIELDS = 17
-"""Of /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); sectors there are of 512 bytes."""
+"""Fields of /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); its sectors have 512 bytes."""
 CANNOT_PROVE = (
     "hosts: what the disks' volatile caches lose at a power cut is theirs: it is neither chosen nor recorded",
     "hosts: no write log is kept, so no other crash state than the one that happened is checked",
 )
-"""What these disks leave open; the report repeats it."""
+"""What these disks cannot prove; repeated in the report."""
 
 
 class HostDisks:
-    """The disks of an inventory, behind the names that commands use: /dev/disk/by-id/raidproof-disk0, ..."""
+    """The disks of an inventory, under the names that commands use: /dev/disk/by-id/raidproof-disk0, ..."""
 
     def __init__(self, inventory: Inventory, server: Machine, on: Callable[[], bool] = lambda: True) -> None:
-        """``on`` tells whether the server has power: disks of one that has none cannot be asked."""
+        """Take ``on``, which returns whether the server has power: without power its disks cannot be queried."""
         self._on = on
         self._inventory = inventory
         self._server = server
@@ -40,7 +40,7 @@ class HostDisks:
         return f"HostDisks({', '.join(disk.id for disk in self._inventory.disk)})"
 
     def link(self) -> tuple[Permission, ...]:
-        """Judge the disks, and make the links to them: /dev loses those at each boot, and disks change their names.
+        """Judge the disks, and create the links to them, which each boot removes from /dev; kernel names may change.
 
         Raises:
             RequestError: one of them may not be used; nothing was written, and no link made.
@@ -57,9 +57,9 @@ class HostDisks:
         return permissions
 
     def stop_arrays(self) -> tuple[str, ...]:
-        """Stop those of our arrays that the machine's own start-up has assembled; return their names.
+        """Stop raidproof's arrays that the machine assembled at boot; return their names.
 
-        Only arrays that nothing uses, all of whose members are disks that but for this may be used.
+        Only arrays that are not in use, and all of whose members would be permitted without the array.
 
         Raises:
             RigError: one of them does not stop.
@@ -90,13 +90,13 @@ class HostDisks:
                 raise RigError(f"{one.path} leads to another device than when it was judged")
 
     def unlink(self) -> None:
-        """Take the links away again."""
+        """Remove the links."""
         links = [f"{BY_ID}{OURS}{serial}" for serial in self._inventory.disks]
         self._server.succeed(["rm", "--force", *links])
         self._names = {}
 
     def reset(self, old: Iterable[str] = ()) -> None:  # noqa: ARG002  real disks have old data of their own
-        """Judge the disks again, then erase what our stacks have left. The middle is not zero where it cannot discard.
+        """Judge the disks again, then erase raidproof's data. Without discard, the middle of a disk is not zero.
 
         Raises:
             RequestError: one of them may not be used; nothing was written.
@@ -108,13 +108,14 @@ class HostDisks:
             step(f"{len(permissions) - len(discarded)} disks cannot discard: their middle keeps its old content")
 
     zeroed = False
-    """Many disks that discard do not promise zeroes afterwards, and others keep their middle."""
+    """Many disks do not guarantee zeroes after a discard, and others cannot discard."""
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
-        """Refuse what real disks cannot be made to do.
+        """Refuse cache modes and cut policies that real disks do not support.
 
         Raises:
-            RequirementMissing: another cache than they have, or another cut than the plain one, is asked for.
+            RequirementMissing: a cache mode other than the disks', or a cut policy other than the plain cut, is
+                requested.
         """
         self.set_mode(mode)
         if policy is not CutPolicy.DROP:
@@ -124,10 +125,10 @@ class HostDisks:
             )
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
-        """Accept that a disk is as it is.
+        """Accept the disk's own cache mode only.
 
         Raises:
-            RequirementMissing: it was asked to be something else.
+            RequirementMissing: another mode is requested.
         """
         del serials
         if mode is not CacheMode.VOLATILE:
@@ -136,16 +137,16 @@ class HostDisks:
             )
 
     def set_timing(self, on: bool) -> None:
-        """Accept that a disk takes the time that it takes.
+        """Accept the disk's own timing only.
 
         Raises:
-            RequirementMissing: it was to answer at once.
+            RequirementMissing: a disk without delay is requested.
         """
         if not on:
             raise RequirementMissing("hosts: a real disk takes its time", remedy="uml and qemu have disks that do not")
 
     def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
-        """Refuse: a real drive cannot be made to fail.
+        """Refuse: raidproof cannot make a real drive fail.
 
         Raises:
             RequirementMissing: always.
@@ -153,10 +154,10 @@ class HostDisks:
         raise _unharmed(f"{serial} cannot be made to fail: {disk_fault.kind.value}")
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
-        """Do nothing: none was set."""
+        """Do nothing: no disk fault was set."""
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
-        """Refuse: nothing is written behind the machine's back.
+        """Refuse: raidproof cannot write to a real disk without its machine.
 
         Raises:
             RequirementMissing: always.
@@ -165,29 +166,29 @@ class HostDisks:
         raise _unharmed(f"{serial} cannot be corrupted behind the back of its machine")
 
     def swap(self, one: str, other: str) -> None:
-        """Refuse: nobody changes the plugs.
+        """Refuse: raidproof cannot exchange real disks.
 
         Raises:
             RequirementMissing: always.
         """
-        raise _unharmed(f"nobody exchanges {one} and {other}")
+        raise _unharmed(f"cannot exchange {one} and {other}")
 
     def use(self) -> Use:
-        """Refuse: no engine counts.
+        """Refuse: there is no disk engine that counts.
 
         Raises:
             RequirementMissing: always.
         """
-        raise RequirementMissing("hosts: no disk engine says how busy its disks and controllers have been")
+        raise RequirementMissing("hosts: no disk engine measures the utilization of disks and controllers")
 
     def describe(self) -> Description:
-        """Return that nothing is served: no engine stands between the machine and its disks."""
+        """Return that nothing is served: there is no disk engine between the machine and its disks."""
         return Description(Power.ON, (), connections=0, log=None, log_error=None, pid=0)
 
     def counters(self) -> dict[str, Counters]:
-        """Return what each disk has done since the machine booted. What it keeps in its cache nobody knows: 0.
+        """Return the I/O counters of each disk since boot. The amount of data in its cache is unknown: 0.
 
-        After a power cut nothing is known, until the machine is back.
+        After a power cut the result is empty until the machine is back.
 
         Raises:
             RigError: the counters could not be read.
@@ -201,7 +202,7 @@ class HostDisks:
         return {serial: parse_stat(serial, content.get(path, "")) for serial, path in paths.items()}
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
-        """Record nothing: what goes to a real disk passes nobody who could."""
+        """Record nothing: the writes to a real disk cannot be observed."""
         del path, data
         step("no write log: the disks are real ones")
 
@@ -215,7 +216,7 @@ def _unharmed(what: str) -> RequirementMissing:
 
 
 def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
-    """Return the md devices, without use of their own, on disks against which nothing but these speaks; pure."""
+    """Return the md devices on the disks; empty unless each disk would be permitted without them; pure."""
     arrays: dict[str, None] = {}
     digested = digest(inventory, found.machine_id)
     for serial, disk in inventory.disks.items():
@@ -231,10 +232,10 @@ def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
 
 
 def parse_stat(serial: str, text: str) -> Counters:
-    """Read /sys/block/*/stat.
+    """Parse /sys/block/*/stat.
 
     Raises:
-        RigError: it has not the fields of Linux 5.5 or later.
+        RigError: it does not have the fields of Linux 5.5 or later.
     """
     words = text.split()
     if len(words) < _FIELDS or not all(word.isdecimal() for word in words):

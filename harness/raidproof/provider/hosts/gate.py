@@ -1,4 +1,4 @@
-"""The gate: nothing is written to a disk of an existing machine without a confirmed permission."""
+"""The gate: no disk of an existing machine is written to without a confirmed permission."""
 
 import hashlib
 import json
@@ -14,21 +14,21 @@ from raidproof.provider.hosts.inventory import Inventory, MemberDisk, why_unstab
 from raidproof.provider.hosts.survey import BLOCK, DiskFacts, Identity, Mark, Survey, encode
 
 SMALLEST = 64 * MIB
-"""Bytes that a disk must have: what is blanked at both ends, and something between."""
+"""Least bytes of a disk: both ends, which are blanked, and some space between."""
 _SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
 _KEY = object()
 
 SHORT = 8
-"""Characters of a fingerprint that a person has to type."""
+"""Characters of a fingerprint that a person must type."""
 ENDS = 8 * MIB
-"""Bytes that are zeroed at either end: every superblock of md, of a log and of a journal lies within."""
+"""Bytes that are zeroed at each end; every superblock of md, of a log and of a journal lies within."""
 DISCARD_DEADLINE_S = 600.0
 WRITE_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """That a disk must not be touched, with all reasons."""
+    """A disk must not be touched; with all reasons."""
 
     serial: str
     path: str
@@ -39,7 +39,7 @@ class Refusal:
 
 
 class Permission:
-    """That one disk may be overwritten. Only the gate makes one, and whatever writes demands one."""
+    """One disk may be overwritten. Only the gate creates permissions, and every writer requires one."""
 
     def __init__(
         self, key: object, *, serial: str, path: str, number: str, identity: Identity, mark: Mark | None
@@ -48,24 +48,24 @@ class Permission:
             raise TypeError("only the gate gives permissions")
         self.serial = serial
         self.path = path
-        """In /dev/disk/by-id."""
+        """Path in /dev/disk/by-id."""
         self.number = number
-        """Major and minor number of the device that was judged: a writer makes sure that it is still that one."""
+        """Major and minor number of the device that was judged; a writer verifies that the path still leads to it."""
         self.identity = identity
         self.mark = mark
-        """The mark that was found on it, and that must still be there."""
+        """The mark that was found on the disk, and that must still be there."""
 
 
 def identity_of(path: str, facts: DiskFacts) -> Identity:
-    """Return which disk was found behind a path."""
+    """Return the identity of the disk behind a path."""
     return Identity(id=path, size=facts.size, model=facts.model, serial=facts.serial, wwn=facts.wwn)
 
 
 def judge(serial: str, disks: Mapping[str, MemberDisk], survey: Survey, inventory: str | None) -> Permission | Refusal:
     """Decide whether a disk may be overwritten.
 
-    ``inventory`` is the digest of the confirmed inventory, whose mark the disk must carry; None asks for the disk to
-    be adopted: it must be blank, or adopted before.
+    ``inventory`` is the digest of the confirmed inventory, whose mark the disk must carry. None requests an adoption:
+    the disk must be blank, or adopted before.
     """
     disk = disks[serial]
     facts = survey.disks.get(survey.links.get(disk.id, ""))
@@ -96,15 +96,15 @@ def judge(serial: str, disks: Mapping[str, MemberDisk], survey: Survey, inventor
 def judge_all(
     disks: Mapping[str, MemberDisk], survey: Survey, inventory: str | None
 ) -> tuple[Permission | Refusal, ...]:
-    """Decide about every disk of an inventory."""
+    """Judge every disk of an inventory."""
     return tuple(judge(serial, disks, survey, inventory) for serial in disks)
 
 
 def require_permitted(verdicts: tuple[Permission | Refusal, ...]) -> tuple[Permission, ...]:
-    """Return the permissions, if every disk has one: an inventory is used whole or not at all.
+    """Return the permissions, if every disk has one: an inventory is used as a whole or not at all.
 
     Raises:
-        RequestError: one has not; the message has every reason of every refused disk.
+        RequestError: a disk is refused; the message has every reason of every refused disk.
     """
     if refused := [verdict for verdict in verdicts if isinstance(verdict, Refusal)]:
         raise RequestError(
@@ -132,7 +132,7 @@ def _of_device(disk: MemberDisk, facts: DiskFacts) -> Iterator[str]:
     if facts.size < SMALLEST:
         yield f"{facts.size} bytes is too small: at least {format_size(SMALLEST)}"
     if disk.size is not None and disk.size != facts.size:
-        yield f"has {format_size(facts.size)}, not the {format_size(disk.size)} that the inventory says"
+        yield f"has {format_size(facts.size)}, not the {format_size(disk.size)} of the inventory"
     if facts.unknown:
         yield f"not all of it could be found out: {', '.join(facts.unknown)}"
 
@@ -142,7 +142,7 @@ def _of_twins(serial: str, disks: Mapping[str, MemberDisk], survey: Survey, fact
         if other != serial and survey.links.get(disk.id) == facts.number:
             yield f"the same disk as {other}, {disk.id}"
     for found in survey.disks.values():
-        # A disk that is reached by two paths has two devices: what holds one of them does not show at the other.
+        # A disk with two paths has two devices: a user of one of them is not visible at the other.
         if found.number != facts.number and found.kind == "disk" and facts.wwn and found.wwn == facts.wwn:
             yield f"{found.name} is the same disk, by another path: both have the WWN {facts.wwn}"
 
@@ -179,14 +179,14 @@ def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
         if signature.ours:
             yield f"carries {signature}, and not our mark"
     if not facts.blank:
-        # Encrypted or raw data has no signature, and may be the most valuable of all.
-        yield "its first or last MiB is not zero, so somebody's data may be on it: zero them if nobody needs it"
+        # Encrypted or raw data has no signature, and may be valuable.
+        yield "its first or last MiB is not zero, so it may hold data: zero both if the data is not needed"
 
 
 def _of_head(facts: DiskFacts) -> Iterator[str]:
-    # A log or journal of ours begins at byte 0. Whoever else has overwritten the first mark has taken the disk.
+    # A log or journal of raidproof begins at byte 0. Anything else there means that another program uses the disk.
     if not facts.first_mark and not any(one.ours and one.kind != "linux_raid_member" for one in facts.signatures):
-        yield "the mark at its beginning was overwritten, and not by us: somebody else has taken the disk"
+        yield "the mark at its beginning was overwritten, and not by raidproof: another program uses the disk"
 
 
 def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) -> Iterator[str]:
@@ -204,10 +204,10 @@ def _of_mark(serial: str, facts: DiskFacts, identity: Identity, inventory: str) 
 
 
 def digest(inventory: Inventory, machine_id: str) -> str:
-    """Return the digest of an inventory on its server: what each mark carries.
+    """Return the digest of an inventory and its server, which each mark contains.
 
     Raises:
-        RigError: the server has no /etc/machine-id, so it cannot be told from others.
+        RigError: the server has no /etc/machine-id, so it cannot be distinguished from others.
     """
     if not machine_id:
         raise RigError(f"{inventory.server.name} has no /etc/machine-id", remedy="systemd-machine-id-setup makes one")
@@ -215,7 +215,7 @@ def digest(inventory: Inventory, machine_id: str) -> str:
 
 
 def fingerprint(inventory: Inventory, survey: Survey) -> str:
-    """Return the digest of an inventory and of the disks that it was found to name: what a person confirms.
+    """Return the digest of an inventory and of the identities of its disks, which a person confirms.
 
     Raises:
         RigError: as `digest`.
@@ -232,10 +232,10 @@ def _sha256(value: object) -> str:
 
 
 def writer_command(permissions: Iterable[Permission], marks: Iterable[Mark], ends: int) -> list[str]:
-    """Write marks, and zeros next to them; the program is the standard input.
+    """Return the command that writes marks, and zeros next to them; the program is its standard input.
 
-    For each disk it gets the path, the device number and the size that were judged, the mark that must be on it, and
-    the one that is to be.
+    The arguments for each disk: path, device number and size as judged, the mark that must be on the disk, and the
+    mark to write.
     """
     words = [
         (one.path, one.number, str(one.identity.size), encode(one.mark).hex() if one.mark else "-", encode(new).hex())
@@ -245,35 +245,35 @@ def writer_command(permissions: Iterable[Permission], marks: Iterable[Mark], end
 
 
 def wipe_command(permissions: Iterable[Permission]) -> list[str]:
-    """Erase every signature; without --force it refuses a disk that is in use."""
+    """Return the command that erases every signature; without --force it refuses a disk that is in use."""
     return ["wipefs", "--all", *(one.path for one in permissions)]
 
 
 def discard_command(permission: Permission) -> list[str]:
-    """Let a disk forget all between its marks; without --force it refuses a disk that is in use."""
+    """Return the command that discards all between a disk's marks; without --force it refuses a disk in use."""
     length = permission.identity.size // BLOCK * BLOCK - 2 * BLOCK
     return ["blkdiscard", "--offset", str(BLOCK), "--length", str(length), permission.path]
 
 
 def write_marks(machine: Machine, permissions: Sequence[Permission], marks: Sequence[Mark]) -> None:
-    """Mark disks as ours, and change nothing else on them.
+    """Mark disks as raidproof's, and change nothing else on them.
 
     Raises:
-        RigError: one of them is no longer what was judged, or is in use. Those before it are marked.
+        RigError: one of them is no longer the disk that was judged, or is in use. The disks before it are marked.
     """
     _write(machine, writer_command(permissions, marks, 0))
 
 
 def blank(machine: Machine, permissions: Sequence[Permission]) -> tuple[str, ...]:
-    """Make what we and our stacks have written disappear; the marks stay. Return the paths that could be discarded.
+    """Erase raidproof's data; keep the marks. Return the paths that could be discarded.
 
     Raises:
-        RigError: a disk is no longer what was judged, or is in use.
+        RigError: a disk is no longer the disk that was judged, or is in use.
     """
     marks = [one.mark for one in permissions if one.mark is not None]
     if len(marks) != len(permissions):
         raise RigError(f"{machine.name}: a disk without a mark would be blanked")
-    # The marks first: if this is cut short, the disks are still known as ours.
+    # The marks first: after an interruption the disks are still recognised as raidproof's.
     _write(machine, writer_command(permissions, marks, 0))
     machine.succeed(wipe_command(permissions))
     discarded = [

@@ -1,4 +1,4 @@
-"""The inventory: machines that exist, how they are reached, which disks may be used, how their power is cut."""
+"""The inventory: existing machines, how to log in to them, which disks may be used, how to cut their power."""
 
 import re
 import tomllib
@@ -15,10 +15,10 @@ from raidproof.provider.hosts.power import PowerControl
 
 BY_ID = "/dev/disk/by-id/"
 OURS = "raidproof-"
-"""How the links begin that we make ourselves."""
+"""Prefix of the links that raidproof makes."""
 
 Name = Annotated[str, StringConstraints(pattern=rf"^[a-z][a-z0-9-]{{0,{LONGEST_NAME - 1}}}$")]
-# What SSH would take for an option, a shell for two words, or a terminal for a command.
+# Excludes what SSH would read as an option, a shell as two words, or a terminal as a command.
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:@%\[\]-]*$")]
 
 _CHANGING = (
@@ -30,7 +30,7 @@ _CHANGING = (
 
 
 def why_unstable(path: str) -> str | None:
-    """Say why a disk cannot be asked for by this path, or None if it can: only /dev/disk/by-id names one disk."""
+    """Return why this path does not identify a disk, or None if it does: only /dev/disk/by-id identifies one disk."""
     name = path.removeprefix(BY_ID)
     if name == path:
         for pattern, reason in _CHANGING:
@@ -40,46 +40,46 @@ def why_unstable(path: str) -> str | None:
     if not re.fullmatch(r"[A-Za-z0-9_.:+=@#-]+", name) or name in {".", ".."}:
         return f"{path} is no name that udev makes"
     if name.startswith(OURS):
-        return f"{path} is a link that raidproof itself makes, so it says nothing of the disk"
+        return f"{path} is a link that raidproof itself makes, so it does not identify the disk"
     if re.match(r"(dm|md|lvm)-", name):
         return f"{path} names something made of disks, or what is written on one"
     return None
 
 
 class HostSpec(Spec):
-    """One machine that exists."""
+    """One existing machine."""
 
     name: Name
-    """What the machine is called in reports; it stays what it is for itself."""
+    """Name of the machine in reports; its own host name does not change."""
     host: Word
-    """Its address, or its alias in ~/.ssh/config, which is followed."""
+    """Its address, or its alias in ~/.ssh/config, which is evaluated."""
     user: Word | None = None
-    """Who logs in; None leaves it to ~/.ssh/config."""
+    """User of the login; None: from ~/.ssh/config."""
     sudo: bool = False
-    """Whether that user becomes root by sudo, without a password."""
+    """Whether that user becomes root with sudo, without a password."""
     address: Word | None = None
-    """Where clients find the server's exports, and how it tells clients apart; None is ``host`` as it is resolved."""
+    """Address of the server for clients, and of a client for the server; None: ``host``, resolved."""
     stop_nfs: bool = False
-    """Of the server: whether its own NFS server, if it runs one, may be stopped for the time of a run."""
+    """For the server: whether its own NFS server, if it runs one, may be stopped during a run."""
 
 
 class MemberDisk(Spec):
-    """One disk of the server that may be given to raidproof, with all that is on it."""
+    """One disk of the server that raidproof may use, destroying its content."""
 
     id: str
-    """A path in /dev/disk/by-id. Whether it is one, the gate says: together with all else that speaks against it."""
+    """A path in /dev/disk/by-id; verified by the gate, which reports it together with all other objections."""
     size: Size | None = None
-    """Bytes that it must have; None takes any."""
+    """Required size in bytes; None: any."""
 
 
 class Inventory(Spec):
-    """All of an inventory file."""
+    """The content of an inventory file."""
 
     server: HostSpec
     client: tuple[HostSpec, ...] = Field(min_length=1)
     disk: tuple[MemberDisk, ...] = Field(min_length=1)
     power: dict[str, PowerControl] = Field(default_factory=dict)
-    """By machine. A machine without can be measured, and not be crashed."""
+    """By machine. A machine without an entry can be measured, but not crashed."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -102,15 +102,15 @@ class Inventory(Spec):
 
     @property
     def disks(self) -> dict[str, MemberDisk]:
-        """The disks by the names that scenarios have for them: disk0, disk1, ... in the order of the file."""
+        """The disks by their names in scenarios: disk0, disk1, ... in the order of the file."""
         return {f"disk{number}": disk for number, disk in enumerate(self.disk)}
 
 
 def parse_inventory(text: str, where: str = "inventory") -> Inventory:
-    """Read an inventory.
+    """Parse an inventory.
 
     Raises:
-        RequestError: it is no TOML, or asks for something that cannot be.
+        RequestError: it is not TOML, or contains an impossible request.
     """
     try:
         table = tomllib.loads(text)
@@ -123,7 +123,7 @@ def parse_inventory(text: str, where: str = "inventory") -> Inventory:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read an inventory file. Raises as `parse_inventory`, also if there is no such file."""
+    """Read an inventory file. Raises as `parse_inventory`, also if the file does not exist."""
     try:
         return parse_inventory(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:

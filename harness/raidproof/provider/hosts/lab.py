@@ -1,4 +1,4 @@
-"""Provider ``hosts``: machines that exist. They are left as they were found, and only adopted disks are touched."""
+"""Provider ``hosts``: existing machines. They are restored after use, and only adopted disks are touched."""
 
 import socket
 from contextlib import ExitStack
@@ -32,7 +32,7 @@ RUNTIME = "/run/raidproof"
 
 
 class HostsLab(Lab):
-    """The machines of an inventory, for the time of a run."""
+    """The machines of an inventory, during a run."""
 
     disks: HostDisks
 
@@ -48,14 +48,14 @@ class HostsLab(Lab):
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run in it says nothing about."""
+        """What a run in this lab cannot prove."""
         powers = [machine.power for machine in self.machines.values()]
         switches = [said for power in powers if isinstance(power, HostPower) for said in power.cannot_prove]
         return (*CANNOT_PROVE, *dict.fromkeys(switches))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """By what each machine loses its power."""
+        """How the power of each machine is cut."""
         return tuple(
             f"{name}: {power.switch.name}: {power.switch.strength}"
             for name, machine in self.machines.items()
@@ -70,14 +70,14 @@ class HostsLab(Lab):
         side_by_side([machine.attach for machine in self.machines.values()])
         for machine in self.machines.values():
             require_root(machine)
-            # Else its disks would be refused for what an unfinished run has made of them.
+            # Otherwise its disks would be refused because of arrays that an unfinished run has left.
             require_restored(machine)
             for program in PROGRAMS[machine.spec.role]:
                 machine.require(program)
         self.disks = HostDisks(self.inventory, self.server, lambda: self.server.boot_id is not None)
-        # Before anything is changed: refused disks change nothing.
+        # Before any change: if disks are refused, nothing has changed.
         self._require_sizes()
-        # Where other labs are too: a killed run leaves it behind, and `gc` finds it there.
+        # In the folder of all labs, where `gc` finds what a killed run leaves.
         self._directory = LabDirectory.create()
         undo.callback(self._directory.remove)
         run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._directory.name}"
@@ -97,14 +97,14 @@ class HostsLab(Lab):
         control = self.inventory.power.get(host.name)
         power: HostPower | NoPower = NoPower(host.name)
         if control is not None:
-            # The machine is made below.
+            # `machine` is assigned below.
             switch = switch_of(control, lambda argv: machine.start_command(argv))  # noqa: PLW0108
             power = HostPower(host.name, switch, login.answers)
         machine = Machine(spec, power, transport, own_init=False, on_boot=lambda: self._prepare(machine))
         return machine
 
     def _bring_back(self) -> None:
-        """Switch on and log in to what a broken-off run has left off: else it could not be put back."""
+        """Switch on and log in to machines that an interrupted run left off: otherwise they could not be restored."""
         for machine in self.machines.values():
             if not machine.transport.alive:
                 step(f"bringing back {machine.name}")
@@ -112,12 +112,12 @@ class HostsLab(Lab):
                 machine.attach()
 
     def _prepare(self, machine: Machine) -> None:
-        """Do what a reboot undoes."""
+        """Redo what a reboot undoes."""
         machine.succeed(["mkdir", "--parents", RUNTIME])
         if isinstance(machine.power, HostPower):
             machine.power.prepare()
         if machine is self.server:
-            # Its own start-up assembles what arrays it finds.
+            # The machine assembles the arrays that it finds at boot.
             self.disks.stop_arrays()
             self.disks.link()
 
@@ -128,7 +128,7 @@ class HostsLab(Lab):
         return Orders(run, "server", disks, stop_nfs=self.inventory.server.stop_nfs)
 
     def _require_sizes(self) -> None:
-        """Make sure that the disks are adopted, and as large as they are asked to be.
+        """Check that the disks are adopted, and as large as requested.
 
         Raises:
             RequestError: one may not be used.
@@ -143,7 +143,7 @@ class HostsLab(Lab):
                 )
 
     def listen(self) -> socket.socket:
-        """Listen on a socket of this host's file system: the clients' words come through their SSH connections."""
+        """Listen on a UNIX socket of this host: the clients' reports come through their SSH connections."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = self._directory.path / "ear"
         path.unlink(missing_ok=True)
@@ -152,7 +152,7 @@ class HostsLab(Lab):
         return listener
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return a port of the client's own loopback."""
+        """Return a port on the client's own loopback."""
         path: str = listener.getsockname()
 
         def connect() -> socket.socket:
@@ -164,11 +164,11 @@ class HostsLab(Lab):
 
 
 def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
-    """Return a topology with the machines of an inventory in its roles; real disks are as they are.
+    """Return a topology with the machines of an inventory in its roles; properties of real disks are not configurable.
 
     Raises:
-        RequirementMissing: the inventory has fewer clients or disks than are asked for.
-        RequestError: a name leads to no address.
+        RequirementMissing: the inventory has fewer clients or disks than requested.
+        RequestError: a name does not resolve to an address.
     """
     lacks = [
         f"{asked} {what}, and it has {len(found)}"
@@ -190,10 +190,10 @@ def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
 
 
 def address_of(host: HostSpec) -> IPv4Interface:
-    """Return where other machines reach one.
+    """Return the address of a machine for other machines.
 
     Raises:
-        RequestError: its name leads to no IPv4 address.
+        RequestError: its name does not resolve to an IPv4 address.
     """
     name = host.address or login_of(host).hostname
     try:
@@ -206,6 +206,6 @@ def address_of(host: HostSpec) -> IPv4Interface:
 
 
 def with_memory(machine: Machine) -> MachineSpec:
-    """Return a machine's specification with the memory that it was found to have."""
+    """Return a machine's specification with its actual memory."""
     total = found_in(r"^MemTotal:\s+(\d+) kB", machine.get("/proc/meminfo"), "MemTotal")
     return machine.spec.model_copy(update={"memory": int(total) * KIB})

@@ -1,4 +1,4 @@
-"""The login to machines that exist, as their owner's SSH configuration and known_hosts allow."""
+"""The login to existing machines, according to the user's SSH configuration and known_hosts."""
 
 import shlex
 import socket
@@ -25,26 +25,26 @@ KNOWN_HOSTS = (
     Path("/etc/ssh/ssh_known_hosts"),
     Path("/etc/ssh/ssh_known_hosts2"),
 )
-"""Where OpenSSH looks, unless it is told otherwise (ssh_config(5))."""
+"""OpenSSH's default files (ssh_config(5))."""
 CONNECT_S = 3.0
-"""A machine that exists may be far away, or behind a proxy that has to log in first."""
+"""Seconds; an existing machine may be far away, or behind a proxy that must log in first."""
 
 REACH_DEADLINE_S = 30.0
 
 
 class Runs(Protocol):
-    """What is needed of a machine to find out who one is there."""
+    """The part of a machine that a check for root needs."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name of the machine in messages."""
 
     def run(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
         """Run a command to its end, whatever its status."""
 
 
 class _Unknown(paramiko.RejectPolicy):
-    """Says what to do about a host key that nobody has confirmed."""
+    """Raises an error with a remedy for a host key that is not in known_hosts."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -57,10 +57,10 @@ class _Unknown(paramiko.RejectPolicy):
 
 
 class HostLogin:
-    """How one logs in to a machine, from its alias."""
+    """The login to a machine, from its alias."""
 
     def __init__(self, host: str, user: str | None = None, *, sudo: bool = False, config: Path = CONFIG) -> None:
-        """``host`` is an alias of the configuration, a name, or an address; ``user`` overrides the configuration's.
+        """Resolve ``host``, an alias, a name, or an address; ``user`` overrides the configuration's.
 
         Raises:
             RequestError: the configuration cannot be read.
@@ -68,9 +68,9 @@ class HostLogin:
         self._sudo = sudo
         self._options = _options(config.expanduser(), host)
         self.hostname = str(self._options["hostname"])
-        """Its name or address, without an alias."""
+        """The host name or address, with the alias resolved."""
         self.user = user or self._options.get("user")
-        """Who logs in; None is who runs the harness."""
+        """User of the login; None: the user who runs the harness."""
         try:
             self.port = int(self._options.get("port", 22))
         except ValueError as error:
@@ -78,7 +78,7 @@ class HostLogin:
 
     @property
     def proxy(self) -> str | None:
-        """The command whose input and output are the connection; None where it is direct."""
+        """The command whose input and output are the connection; None for a direct connection."""
         command, jump = self._options.get("proxycommand"), self._options.get("proxyjump")
         if command and command.lower() != "none":
             return str(command)
@@ -91,24 +91,24 @@ class HostLogin:
         return shlex.join(["ssh", *strict, *hops, "-W", f"[{self.hostname}]:{self.port}", destination])
 
     def connect(self) -> Way:
-        """Connect to its SSH port, or start the proxy that does.
+        """Connect to the SSH port, or start the proxy that does.
 
         Raises:
-            OSError: it does not answer now.
+            OSError: the machine does not answer now.
         """
         if proxy := self.proxy:
             return paramiko.ProxyCommand(proxy)
         connection = socket.create_connection((self.hostname, self.port), timeout=CONNECT_S)
-        # Else each command waits for the other side's delayed acknowledgement.
+        # Otherwise each command waits for the other side's delayed acknowledgement.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in by the configuration's keys, the agent's, or the usual ones.
+        """Log in with the keys of the configuration, of the agent, or the default ones.
 
         Raises:
-            RequestError: nobody has confirmed the machine's host key.
-            paramiko.SSHException: it is another machine than it was, or the login is refused.
+            RequestError: the machine's host key is not in known_hosts.
+            paramiko.SSHException: the host key has changed, or the login is refused.
         """
         for path in self.known_hosts:
             with suppress(FileNotFoundError):
@@ -119,7 +119,7 @@ class HostLogin:
         try:
             client.connect(
                 alias or self.hostname,
-                # An alias stands in known_hosts without a port.
+                # known_hosts lists an alias without a port.
                 port=22 if alias else self.port,
                 username=self.user,
                 key_filename=identities or None,  # type: ignore[arg-type]  # its types know of no list
@@ -145,11 +145,11 @@ class HostLogin:
         """Return the command for the login shell, whatever shell that is, as root."""
         if not self._sudo:
             return shlex.join(argv)
-        # A shell of root's, because some of what is asked is the shell's own: `command -v`.
+        # With a shell for root, because some commands are shell built-ins: `command -v`.
         return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
 
     def answers(self) -> bool:
-        """Tell whether an SSH server greets there: a proxy answers for nobody but itself."""
+        """Return whether an SSH server sends its greeting: an open connection may be only the proxy's."""
         try:
             way = self.connect()
         except OSError:
@@ -164,10 +164,10 @@ class HostLogin:
 
 
 def require_root(machine: Runs) -> None:
-    """Make sure that commands are run as root.
+    """Check that commands run as root.
 
     Raises:
-        RequestError: they are not; says what to change.
+        RequestError: they do not; with a remedy.
     """
     who = machine.run(["id", "-u"])
     if who.ok and who.stdout.strip() == "0":
@@ -188,7 +188,7 @@ def _options(path: Path, host: str) -> paramiko.SSHConfigDict:
         config = paramiko.SSHConfig.from_path(str(path)) if path.exists() else paramiko.SSHConfig()
         return config.lookup(host)
     except (OSError, UnicodeDecodeError, paramiko.SSHException, ImportError) as error:
-        # ImportError: `Match exec` needs a library that is not there.
+        # ImportError: `Match exec` needs a library that is not installed.
         raise RequestError(f"{path} cannot be understood: {error}") from error
 
 
@@ -198,7 +198,7 @@ def _expanded(path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Reached(Remote):
-    """A machine that exists, over an open connection."""
+    """An existing machine, over an open connection."""
 
     name: str
     address: str
@@ -206,7 +206,7 @@ class Reached(Remote):
 
 
 def login_of(host: HostSpec) -> HostLogin:
-    """Return how one logs in to a machine of an inventory.
+    """Return the login of a machine of an inventory.
 
     Raises:
         RequestError: ~/.ssh/config cannot be read.
@@ -216,12 +216,12 @@ def login_of(host: HostSpec) -> HostLogin:
 
 @contextmanager
 def reached(hosts: Sequence[HostSpec], deadline_s: float = REACH_DEADLINE_S) -> Iterator[tuple[Reached, ...]]:
-    """Log in to machines, in their order, and make sure that commands are run as root there.
+    """Log in to machines, in order, and check that commands run as root there.
 
     Raises:
         DeadlineExceeded: one does not answer.
-        RequestError: its host key is unknown, or its user is not root and may not become it.
-        RigError: it refuses the login.
+        RequestError: its host key is unknown, or its user is not root and cannot become root.
+        RigError: one refuses the login.
     """
     with ExitStack() as undo:
         machines = []

@@ -1,4 +1,4 @@
-"""The power of a machine that exists: its switches (IPMI, Redfish, a command), cut, restored, checked."""
+"""The power of an existing machine: its switches (IPMI, Redfish, a command, sysrq), cut, restored, checked."""
 
 import os
 import re
@@ -18,26 +18,26 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Cut
 
 IPMI_PORT = 623
-"""Where a BMC listens for RMCP+ (IPMI 2.0, 13.1.2)."""
+"""RMCP+ port of a BMC (IPMI 2.0, 13.1.2)."""
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 REMEDY = ".venv/bin/python -m pip install --editable '.[hosts]'"
-# What the library lets through when a BMC answers otherwise than it expects.
+# Exceptions that the library raises if a BMC answers in an unexpected way.
 _STUMBLES = (struct.error, LookupError, TypeError, ValueError)
 CONNECT_S, READ_S = 5.0, 30.0
-"""What a BMC may take to accept a connection, and to answer."""
+"""Seconds that a BMC gets to accept a connection, and to answer."""
 T = TypeVar("T")
 COMMAND_DEADLINE_S = 60.0
 RESET_S = 2.0
-"""How long a connection is watched that a reset has made silent: no machine says good-bye in one."""
+"""Seconds to watch a connection that a reset should have silenced: a machine that resets closes no connection."""
 OFF_DEADLINE_S = 60.0
-"""A BMC answers when it has understood; until the board is off it takes seconds."""
+"""Seconds; a BMC answers once it has accepted a request, but switching the board off takes seconds more."""
 ASK_S = 0.5
-"""Between two questions to a BMC, which is slow and easily overrun."""
+"""Seconds between two requests to a BMC, which is slow and easily overloaded."""
 STATE_VALID_S = 5.0
 
 
 class NoPower:
-    """Stands where the inventory names no power control: such a machine can be measured, and not be crashed."""
+    """Stands for a missing power control: such a machine can be measured, but not crashed."""
 
     consoles: tuple[Path, ...] = ()
     poweroff = ("false",)
@@ -52,21 +52,21 @@ class NoPower:
         )
 
     def on(self) -> None:
-        """Refuse: nobody can."""
+        """Refuse: there is no power control."""
         raise self._refuse()
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Refuse: nobody can."""
+        """Refuse: there is no power control."""
         del policy, seed
         raise self._refuse()
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Refuse: nobody could switch it on again."""
+        """Refuse: the machine could not be switched on again."""
         del deadline
         raise self._refuse()
 
     def require_on(self) -> None:
-        """Take it as on: nobody tells."""
+        """Do nothing: the power state is unknown, and assumed to be on."""
 
 
 class _Control(BaseModel):
@@ -74,13 +74,13 @@ class _Control(BaseModel):
 
 
 class _Account(_Control):
-    """An account of a BMC. The password never stands in the inventory, which people copy and commit."""
+    """An account of a BMC. The password is not stored in the inventory, which people copy and commit."""
 
     user: str
     password_file: Path | None = None
-    """Its first line is the password."""
+    """A file whose first line is the password."""
     password_env: str | None = None
-    """Name of the environment variable that holds it."""
+    """Name of the environment variable with the password."""
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:
@@ -92,7 +92,7 @@ class _Account(_Control):
         """Return the password.
 
         Raises:
-            RequestError: it is not where the inventory says.
+            RequestError: it is not where the inventory points.
         """
         if self.password_env is not None:
             if (password := os.environ.get(self.password_env)) is None:
@@ -108,7 +108,7 @@ class _Account(_Control):
 
 
 class IpmiControl(_Account):
-    """A BMC that speaks IPMI 2.0 over the network."""
+    """A BMC with IPMI 2.0 over the network."""
 
     kind: Literal["ipmi"]
     address: str
@@ -116,40 +116,40 @@ class IpmiControl(_Account):
 
 
 class RedfishControl(_Account):
-    """A BMC that speaks Redfish."""
+    """A BMC with Redfish."""
 
     kind: Literal["redfish"]
     url: str = Field(pattern=r"^https?://")
     system: str | None = None
-    """Path of the system, as ``/redfish/v1/Systems/1``; None where the BMC has only one."""
+    """Path of the system, as ``/redfish/v1/Systems/1``; may be None if the BMC has only one."""
     certificate: Path | Literal[False] | None = None
-    """The authority that signed the BMC's certificate; None is this host's authorities, false accepts any."""
+    """File of the authority that signed the BMC's certificate; None: this host's authorities; false: accept any."""
 
 
 class CommandControl(_Control):
-    """Commands on this host: of a PDU, of a relay, of a hypervisor."""
+    """Commands on this host: for a PDU, a relay, a hypervisor."""
 
     kind: Literal["command"]
     off: Argv
     on: Argv
     state: Argv | None = None
-    """Prints ``on`` or ``off`` as its last word; without it nobody can ask."""
+    """Prints ``on`` or ``off`` as its last word; without it the power state is unknown."""
     cuts_disks: bool = True
-    """Whether the disks lose their power too: false where only the computer hangs on the switch."""
+    """Whether the disks lose their power, too: false if only the computer is connected to the switch."""
 
 
 class SysrqControl(_Control):
-    """No switch at all: the kernel resets the machine at once when it is told to."""
+    """No power switch: the kernel resets the machine at once on request."""
 
     kind: Literal["sysrq"]
 
 
 PowerControl = Annotated[IpmiControl | RedfishControl | CommandControl | SysrqControl, Field(discriminator="kind")]
-"""How a machine's power is taken and given, as an inventory says it."""
+"""How to switch a machine's power, from the inventory."""
 
 
 class IpmiSwitch:
-    """A BMC that speaks IPMI."""
+    """A BMC with IPMI."""
 
     name = "ipmi"
     strength = "the BMC switches the mains of the board off (chassis power down)"
@@ -165,7 +165,7 @@ class IpmiSwitch:
         self._session: Any = None
 
     def prepare(self) -> None:
-        """Log in, and let the library find out what BMC it is: else it does so, in seconds, when the power is cut."""
+        """Log in, and let the library identify the BMC: otherwise that would take seconds at the cut."""
 
         def look(session: Any) -> dict[str, Any]:
             session.oem_init()
@@ -187,10 +187,10 @@ class IpmiSwitch:
         self._request(lambda session: session.set_power("on", wait=False))
 
     def state(self) -> bool:
-        """Ask whether the board has power. Raises as `off`."""
+        """Return whether the board has power. Raises as `off`."""
         said = self._request(lambda session: session.get_power()).get("powerstate")
         if said not in {"on", "off"}:
-            raise RigError(f"the BMC at {self._control.address} says of its power: {said!r}")
+            raise RigError(f"the BMC at {self._control.address} reports an unknown power state: {said!r}")
         return bool(said == "on")
 
     def _request(self, ask: Any) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class IpmiSwitch:
         except (self._ipmi.exc.PyghmiException, OSError, *_STUMBLES) as error:
             self._session = None
             raise RigError(
-                f"the BMC at {self._control.address} does not do what it is asked: {error}",
+                f"the BMC at {self._control.address} refuses a request or does not answer: {error}",
                 remedy="address, user, password and privilege are the inventory's",
             ) from error
         return answer
@@ -223,7 +223,7 @@ def _pyghmi() -> ModuleType:
 
 
 class RedfishSwitch:
-    """A BMC that speaks Redfish."""
+    """A BMC with Redfish."""
 
     name = "redfish"
     strength = "the BMC switches the mains of the board off (ForceOff)"
@@ -236,10 +236,10 @@ class RedfishSwitch:
         self._found: Any = None
 
     def prepare(self) -> None:
-        """Log in, find the system, and make sure that it can be forced off.
+        """Log in, find the system, and check that it supports ForceOff.
 
         Raises:
-            RigError: the BMC does not answer, or offers no ForceOff: the other ways ask the operating system.
+            RigError: the BMC does not answer, or has no ForceOff: the other ways involve the operating system.
         """
 
         def allowed(system: Any) -> set[Any]:
@@ -250,16 +250,16 @@ class RedfishSwitch:
             raise RigError(f"{self._control.url} offers no ForceOff, so it cannot take the power away at once")
 
     def off(self) -> None:
-        """Force it off, without waiting. Raises as `prepare`."""
+        """Force the system off, without waiting. Raises as `prepare`."""
         self._ask(lambda system: system.reset_system(self._sushy.ResetType.FORCE_OFF))
 
     def on(self) -> None:
-        """Switch it on. Raises as `prepare`."""
+        """Switch the system on. Raises as `prepare`."""
         if not self.state():
             self._ask(lambda system: system.reset_system(self._sushy.ResetType.ON))
 
     def state(self) -> bool:
-        """Ask whether the board has power: also while it is being switched on or off. Raises as `prepare`."""
+        """Return whether the board has power; true also during a transition. Raises as `prepare`."""
 
         def power(system: Any) -> Any:
             system.refresh(force=True)
@@ -278,7 +278,7 @@ class RedfishSwitch:
         except (self._sushy.exceptions.SushyError, OSError) as error:
             self._found = None
             raise RigError(
-                f"{self._control.url} does not do what it is asked: {error}",
+                f"{self._control.url} refuses a request or does not answer: {error}",
                 remedy="url, user, password, system and certificate are the inventory's",
             ) from error
 
@@ -309,27 +309,27 @@ def _sushy() -> ModuleType:
 
 
 class Switch(Protocol):
-    """What takes a machine's power and gives it back."""
+    """Switches a machine's power off and on."""
 
     name: str
     strength: str
-    """What a cut by it is, in one sentence."""
+    """The kind of cut, in one sentence."""
     cannot_prove: tuple[str, ...]
-    """What a cut by it leaves open; the report repeats it."""
+    """What a cut by this switch cannot prove; repeated in the report."""
     comes_back: bool
-    """Whether the machine comes up again by itself: then it is never seen off."""
+    """Whether the machine boots again by itself: then the power state is never off."""
 
     def prepare(self) -> None:
         """Do all that takes time, so that `off` is one request."""
 
     def off(self) -> None:
-        """Take the power away at once. The operating system is not asked."""
+        """Switch the power off at once, without the operating system's participation."""
 
     def on(self) -> None:
-        """Give it back; nothing happens to a machine that is on."""
+        """Switch the power on; no effect on a machine that is on."""
 
     def state(self) -> bool | None:
-        """Whether the machine has power; None if nobody can tell."""
+        """Return whether the machine has power; None if unknown."""
 
 
 class CommandSwitch:
@@ -342,37 +342,37 @@ class CommandSwitch:
         self.name = f"command: {control.off[0]}"
         self.strength = f"the power is taken by a command of the user's, {control.off[0]}"
         self.cannot_prove: tuple[str, ...] = (
-            "hosts: that the user's command takes the power at once, without asking the operating system, is the "
-            "user's word",
+            "hosts: whether the user's command cuts the power at once, without involving the operating system, is not "
+            "verified",
             *(
                 ()
                 if control.cuts_disks
                 else ("hosts: the disks keep their power at a cut: what is in their volatile caches survives",)
             ),
-            *(() if control.state else ("hosts: no command tells whether the power is off",)),
+            *(() if control.state else ("hosts: no command reports whether the power is off",)),
         )
 
     def prepare(self) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def off(self) -> None:
-        """Run the command that takes the power.
+        """Run the command that switches the power off.
 
         Raises:
-            CommandFailed: it failed.
+            CommandFailed: the command failed.
             RequirementMissing: there is no such program.
         """
         command.succeed(self._control.off, deadline_s=COMMAND_DEADLINE_S)
 
     def on(self) -> None:
-        """Run the command that gives it. Raises as `off`."""
+        """Run the command that switches the power on. Raises as `off`."""
         command.succeed(self._control.on, deadline_s=COMMAND_DEADLINE_S)
 
     def state(self) -> bool | None:
-        """Ask the command that tells.
+        """Run the command that prints the power state.
 
         Raises:
-            RigError: it says neither on nor off.
+            RigError: its output is neither on nor off.
         """
         if self._control.state is None:
             return None
@@ -380,7 +380,7 @@ class CommandSwitch:
 
 
 def parse_state(text: str) -> bool:
-    """Read the last word of ``Chassis Power is off``.
+    """Parse the last word of text such as ``Chassis Power is off``.
 
     Raises:
         RigError: it is neither on nor off.
@@ -392,7 +392,7 @@ def parse_state(text: str) -> bool:
 
 
 class SysrqSwitch:
-    """The weakest: a write to /proc/sysrq-trigger resets the machine, and its firmware boots it again."""
+    """The weakest switch: a write to /proc/sysrq-trigger resets the machine, and its firmware boots it again."""
 
     name = "sysrq-b"
     strength = "no power is taken: the kernel resets the machine without flushing anything of its own"
@@ -403,24 +403,24 @@ class SysrqSwitch:
     )
     comes_back = True
 
-    # dd opens the file when it starts and writes when its input arrives: at the cut nothing is started any more.
+    # dd opens the file when it starts, and writes when its input arrives: at the cut no program must be started.
     ARM = ("dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "conv=notrunc", "status=none")
 
     def __init__(self, start: Callable[[Sequence[str]], RemoteCommand]) -> None:
-        """``start`` starts a command on the machine, as root."""
+        """Take ``start``, which starts a command on the machine, as root."""
         self._start = start
         self._armed: RemoteCommand | None = None
 
     def prepare(self) -> None:
-        """Start the program whose one write is the reset, unless it runs already."""
+        """Start the program whose single write resets the machine, unless it runs already."""
         if self._armed is None or self._armed.ended:
             self._armed = self._start(self.ARM)
 
     def off(self) -> None:
-        """Send the one byte. Whether the machine was reset, its changed boot_id says.
+        """Send the one byte. A changed boot_id shows whether the machine was reset.
 
         Raises:
-            RigError: the program ended, so the machine has read the byte, or could not, and still runs.
+            RigError: the program ended, so the machine still runs, whether or not it read the byte.
         """
         armed, self._armed = self._armed, None
         if armed is None or armed.ended:
@@ -428,14 +428,14 @@ class SysrqSwitch:
         try:
             ended = armed.wait(Deadline.after(RESET_S), b"b")
         except RigError:
-            return  # the connection broke, or fell silent
-        raise RigError(f"the machine still answers after sysrq-b: {ended.stderr.strip() or 'it said nothing'}")
+            return  # the connection broke, or became silent
+        raise RigError(f"the machine still answers after sysrq-b: {ended.stderr.strip() or 'no output'}")
 
     def on(self) -> None:
-        """Nobody gives power that was not taken: the firmware boots the machine."""
+        """Do nothing: the power was not cut, and the firmware boots the machine."""
 
     def state(self) -> bool | None:
-        """Nobody can tell."""
+        """Return None: the power state is unknown."""
         return None
 
 
@@ -459,13 +459,13 @@ def switch_of(control: PowerControl, start: Callable[[Sequence[str]], RemoteComm
 class HostPower:
     """The power of one machine.
 
-    What its disks keep is theirs to decide, so of the policies only ``drop``, the plain cut, can be asked for.
+    The disks themselves decide what they keep, so the only valid policy is ``drop``, the plain cut.
     """
 
     consoles: tuple[Path, ...] = ()
 
     def __init__(self, name: str, switch: Switch, answers: Callable[[], bool]) -> None:
-        """``answers`` tells whether anybody listens where the machine's SSH server does."""
+        """Take ``answers``, which returns whether the machine's SSH port answers."""
         self._name = name
         self.switch = switch
         self._answers = answers
@@ -473,35 +473,35 @@ class HostPower:
 
     @property
     def poweroff(self) -> tuple[str, ...]:
-        """Stops the machine in good order; one that nobody could switch on again is rebooted instead."""
+        """Command for an orderly shutdown; a reboot for a machine that could not be switched on again."""
         return ("systemctl", "reboot") if self.switch.comes_back else ("systemctl", "poweroff")
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a cut by this switch leaves open."""
+        """What a cut by this switch cannot prove."""
         return self.switch.cannot_prove
 
     def on(self) -> None:
-        """Begin to boot, or leave alone what is on."""
+        """Switch on; no effect on a machine that is on."""
         self.switch.on()
 
     def prepare(self) -> None:
-        """Do beforehand what takes time, and find out before the work begins that the switch obeys.
+        """Do in advance what takes time, and check before the work begins that the switch works.
 
         Raises:
-            RigError: it does not.
+            RigError: it does not work.
         """
         self.switch.prepare()
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Take the power away.
+        """Cut the power.
 
-        The cut's instant is that of the request, before it is sent: what was acknowledged between it and the true loss
-        of power, some milliseconds to seconds later, counts as not acknowledged, so nobody is accused of its loss.
+        The cut is stamped before the request is sent. The true loss of power comes milliseconds to seconds later; what
+        was acknowledged in between counts as not acknowledged, so that its loss is not counted as a failure.
 
         Raises:
-            RequestError: another policy than ``drop`` was asked.
-            RigError: the switch does not obey.
+            RequestError: a policy other than ``drop`` is requested.
+            RigError: the switch does not work.
         """
         if policy is not CutPolicy.DROP:
             raise RequestError(
@@ -520,19 +520,19 @@ class HostPower:
         return Cut(at_ns, policy, seed)
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Return when it has stopped by itself: by its switch's word or, where that has none, when it falls silent.
+        """Return when the machine has stopped by itself: by its switch or, without state, when SSH falls silent.
 
         Raises:
-            DeadlineExceeded: it is still up.
+            DeadlineExceeded: the machine is still up.
         """
         silent = self.switch.state() is None
         gone = (lambda: not self._answers()) if silent else (lambda: not self.switch.state())
         wait_until(gone, deadline, f"{self._name} to stop", ASK_S)
 
     def require_on(self) -> None:
-        """Raise RigError if the switch says that it has no power. It is asked every 5 s at most."""
+        """Raise RigError if the switch reports that the machine has no power; query it at most every 5 s."""
         if self._asked is not None and not self._asked.passed:
             return
         if self.switch.state() is False:
-            raise RigError(f"{self._name} has no power, says its {self.switch.name}")
+            raise RigError(f"{self._name} has no power according to its {self.switch.name}")
         self._asked = Deadline.after(STATE_VALID_S)

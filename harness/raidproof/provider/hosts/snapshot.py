@@ -1,4 +1,4 @@
-"""The state of a machine before its use, saved on the machine and here, and its restoration."""
+"""The state of a machine before its use, saved on the machine and on this host, and its restoration."""
 
 import io
 import json
@@ -16,22 +16,22 @@ from raidproof.core.log import logger
 from raidproof.guest import keeper
 
 ROOT = "/var/lib/raidproof"
-"""On the machine."""
+"""Folder on the machine."""
 PREFIX = "snapshot."
 DIRECTORIES = ("/srv/raidproof", "/mnt/raidproof")
-"""Where the layers mount."""
+"""Mount points of the layers."""
 RUNTIME = "/run/raidproof"
-"""Where agents and their orders are."""
+"""Folder of the agents and their orders."""
 DEADLINE_S = 300.0
 REMEDY = "./raidproof hosts restore INVENTORY"
 
 
 class Remote(Protocol):
-    """What is needed of a machine: to run a command on it, as root."""
+    """The part of a machine that is needed here: running a command as root."""
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name of the machine in messages."""
 
     def run(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEADLINE_S
@@ -46,9 +46,9 @@ class Orders:
     run: str
     role: Literal["server", "client"]
     disks: tuple[str, ...] = ()
-    """Paths in /dev/disk/by-id: what is made of them is ours."""
+    """Paths in /dev/disk/by-id; arrays on these disks belong to raidproof."""
     interface: str | None = None
-    """Whose queues are changed, if any are."""
+    """Interface whose queues are changed, if any."""
     stop_nfs: bool = False
     """Whether the owner has agreed that the machine's own NFS server is stopped meanwhile."""
     directories: tuple[str, ...] = DIRECTORIES
@@ -56,18 +56,18 @@ class Orders:
 
 
 def unrestored(machine: Remote) -> tuple[str, ...]:
-    """Return the runs that have not put back on a machine what they changed."""
-    # Where there is no such folder, find says so, and that is an answer too.
+    """Return the runs whose changes on a machine have not been undone."""
+    # If the folder does not exist, find fails, and the result is empty.
     argv = ["find", ROOT, "-maxdepth", "1", "-type", "d", "-name", f"{PREFIX}*", "-not", "-name", "*.new"]
     listed = machine.run([*argv, "-printf", "%f\\n"])
     return tuple(sorted(name.removeprefix(PREFIX) for name in listed.stdout.split()))
 
 
 def require_restored(machine: Remote) -> None:
-    """Make sure that no earlier run has left a machine changed.
+    """Check that no earlier run has left a machine changed.
 
     Raises:
-        RequestError: one has; says how it is put back.
+        RequestError: one has; with the command that restores the machine.
     """
     if runs := unrestored(machine):
         raise RequestError(f"{machine.name} has not been put back since run {', '.join(runs)}", remedy=REMEDY)
@@ -77,8 +77,8 @@ def take(machine: Remote, orders: Orders, folder: Path) -> None:
     """Save all that a run may change, before its first change; the copy goes to ``folder / run``.
 
     Raises:
-        RequestError: an earlier run has not been put back, or what is set on the interface could not be put back.
-        RigError: it cannot be saved.
+        RequestError: an earlier run was not undone, or the interface has settings that could not be restored.
+        RigError: the state cannot be saved.
     """
     brought = f"{ROOT}/gone.keeper.{orders.run}"
     bring(machine, brought)
@@ -100,30 +100,30 @@ def take(machine: Remote, orders: Orders, folder: Path) -> None:
 
 
 def settle(machine: Remote, run: str) -> None:
-    """Make room for our NFS server, after `take` and before the first layer is activated.
+    """Stop the machine's own NFS server, after `take` and before the first layer is activated.
 
     Raises:
-        RequestError: the machine serves NFS, and its owner has not agreed that this stops.
-        RigError: what runs there does not stop.
+        RequestError: the machine serves NFS, and its owner has not agreed to stop that.
+        RigError: its server does not stop.
     """
     answer = ask(machine, place(run), "settle", run)
     if "serving" in answer:
         daemons = ", ".join(answer["serving"]) or "nfsd"
         raise RequestError(
             f"{machine.name} is an NFS server already ({daemons}), which would have to stop for the time of the run",
-            remedy="if nobody needs it meanwhile, write stop_nfs = true into the inventory",
+            remedy="if it is not needed meanwhile, write stop_nfs = true into the inventory",
         )
     if answer["failed"]:
         raise RigError(f"{machine.name}: its own NFS server does not stop: {'; '.join(answer['failed'])}")
 
 
 def place(run: str) -> str:
-    """Return where a run's snapshot is on the machine."""
+    """Return the folder of a run's snapshot on the machine."""
     return f"{ROOT}/{PREFIX}{run}"
 
 
 def bring(machine: Remote, where: str) -> None:
-    """Put the keeper into a folder of a machine.
+    """Copy the keeper into a folder of a machine.
 
     Raises:
         CommandFailed: it cannot be written there.
@@ -145,11 +145,11 @@ def bring(machine: Remote, where: str) -> None:
 
 
 def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None = None) -> dict[str, Any]:
-    """Let the keeper do something, and return what it says.
+    """Run a command of the keeper, and return its answer.
 
     Raises:
-        CommandFailed: it could not.
-        RigError: what it says is not whole.
+        CommandFailed: the command failed.
+        RigError: its answer is not whole.
     """
     # In its folder, because python3 -m looks there first.
     argv = ["env", f"--chdir={where}", "python3", "-B", "-s", "-m", "keeper", command, run]
@@ -164,17 +164,17 @@ def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None =
 
 
 def copies() -> Path:
-    """Return the folder of this host, a user's own, in which copies are kept until a machine is as it was."""
+    """Return the user's folder on this host with the copies of snapshots, which are kept until a restore succeeds."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state").absolute() / "raidproof"
 
 
 def copy_of(folder: Path, run: str, machine: str) -> Path:
-    """Return where the copy of a machine's snapshot is on this host."""
+    """Return the path of the copy of a machine's snapshot on this host."""
     return folder / run / f"{machine}.json"
 
 
 def keep(path: Path, content: object) -> None:
-    """Write a file that survives a power cut of this host; only its owner may read it."""
+    """Write a file durably (fsync), readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -191,25 +191,25 @@ def keep(path: Path, content: object) -> None:
 
 @dataclass(frozen=True)
 class Restored:
-    """What came of putting one machine back."""
+    """The result of restoring one machine."""
 
     machine: str
     run: str
     failed: tuple[str, ...] = ()
-    """What could not be done."""
+    """Steps that failed."""
     differences: tuple[str, ...] = ()
-    """What is not as it was found."""
+    """Differences from the saved state."""
     replaced: dict[str, Any] = field(default_factory=dict)
-    """Configuration that somebody had changed since, by path, as it was: no layer of ours writes it."""
+    """Configuration that another program changed since, by path, with its replaced content; no layer writes it."""
 
     @property
     def clean(self) -> bool:
-        """Whether all is as it was found; only then is the snapshot gone."""
+        """Whether nothing differs from the saved state; only then the snapshot is removed."""
         return not self.failed and not self.differences
 
 
 def restore(machine: Remote, run: str, folder: Path) -> Restored:
-    """Put one machine back. What was done before does no harm, so an interrupted restore is just repeated.
+    """Restore one machine. Idempotent: repeat an interrupted restore.
 
     Raises:
         RigError: the machine does not answer, or cannot run the keeper that lies beside its snapshot.
@@ -222,13 +222,13 @@ def restore(machine: Remote, run: str, folder: Path) -> Restored:
     if restored.clean:
         copy = copy_of(folder, run, machine.name)
         copy.unlink(missing_ok=True)
-        with suppress(OSError):  # other machines' copies, or what was replaced
+        with suppress(OSError):  # not empty: copies of other machines, or replaced files
             copy.parent.rmdir()
     return restored
 
 
 def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
-    """Put back a machine that has lost its own snapshot, by the copy on this host. Raises as `restore`.
+    """Restore a machine that has lost its own snapshot, from the copy on this host. Raises as `restore`.
 
     Raises:
         RequestError: there is no copy, or the machine still has its own.
@@ -248,10 +248,10 @@ def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
 
 
 def restore_all(machines: Sequence[Remote], folder: Path) -> list[Restored]:
-    """Put back every machine that any run has left changed: the last of them first, so clients before their server.
+    """Restore every machine that any run has left changed, in reverse order, so clients before their server.
 
     Raises:
-        RigError: one of them could not be; says what is left, after all have been tried.
+        RigError: a machine could not be restored; lists what is left, after all have been tried.
     """
     restored: list[Restored] = []
     failed: list[str] = []
@@ -267,7 +267,7 @@ def restore_all(machines: Sequence[Remote], folder: Path) -> list[Restored]:
 
 
 def _put_back(used: Sequence[tuple[Remote, str]], folder: Path, restored: list[Restored]) -> list[str]:
-    """Try all, the last one first; return what is left to do."""
+    """Try to restore all machines, the last one first; return what is left to do."""
     failed: list[str] = []
     for machine, run in reversed(used):
         try:
@@ -283,17 +283,17 @@ def _left(failed: Sequence[str]) -> RigError:
 
 
 def complaints(restored: Restored) -> list[str]:
-    """Say what is left to do on one machine."""
+    """Return what is left to do on one machine."""
     return [f"{restored.machine}: {said}" for said in (*restored.failed, *restored.differences)]
 
 
 @contextmanager
 def left_as_found(kept: Sequence[tuple[Remote, Orders]], folder: Path) -> Iterator[None]:
-    """Save machines, let the body use them, and put them back, whatever happens; the server comes first in ``kept``.
+    """Save machines, run the body, and restore them, whatever happens; the server comes first in ``kept``.
 
     Raises:
-        RequestError: one has not been put back since an earlier run, or has a server of its own that may not stop.
-        RigError: one could not be put back; names the command that tries it again.
+        RequestError: a machine has not been restored since an earlier run, or has an NFS server that may not stop.
+        RigError: a machine could not be restored; names the command that tries it again.
     """
     used: list[tuple[Remote, str]] = []
     try:
@@ -304,7 +304,7 @@ def left_as_found(kept: Sequence[tuple[Remote, Orders]], folder: Path) -> Iterat
         yield
     except BaseException as error:
         if failed := _put_back(used, folder, []):
-            # What the run died of is what is raised; this must not be lost beside it.
+            # The error of the body is raised; add this one to it, so that it is not lost.
             logger.error("%s", _left(failed))
             error.add_note(str(_left(failed)))
         raise

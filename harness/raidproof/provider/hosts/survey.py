@@ -1,4 +1,4 @@
-"""A survey of a machine's disks, read-only: marks of adoption, and the facts that the gate decides by."""
+"""A read-only survey of a machine's disks: marks of adoption, and the facts on which the gate decides."""
 
 import json
 import zlib
@@ -14,21 +14,21 @@ from raidproof.core.layer import HOMEHOST, UUID_PREFIX, Machine, State
 from raidproof.guest import disk_probe as probe
 
 BLOCK = 4096
-"""Bytes of each copy."""
+"""Bytes of each copy of a mark."""
 MAGIC = b"raidproof mark 1\n"
-"""No tool takes it for a signature: none has one at these bytes."""
+"""Not mistaken for a signature by any tool: none has one at these bytes."""
 
 _COLUMNS = "KNAME,MAJ:MIN,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINT"
 _TRUE = {"1", "true"}
 NOTHING_FOUND = 2
-"""Status of blkid when none of the devices carries anything (blkid(8))."""
+"""Status of blkid if no device has a signature (blkid(8))."""
 
 
 class Identity(State):
-    """Which disk it is, whatever its kernel name."""
+    """Identity of a disk, independent of its kernel name."""
 
     id: str
-    """The path in /dev/disk/by-id by which it was asked for."""
+    """The path in /dev/disk/by-id by which the disk was requested."""
     size: int
     """Bytes."""
     model: str | None = None
@@ -41,27 +41,27 @@ class Identity(State):
 
 
 class Mark(State):
-    """That a disk was given to raidproof, by which inventory, and as which disk."""
+    """Marks a disk as adopted by raidproof: by which inventory, and as which disk."""
 
     inventory: str
-    """Digest of the inventory that was confirmed, and of the machine that it was confirmed on."""
+    """Digest of the confirmed inventory, and of the machine on which it was confirmed."""
     serial: str
-    """The name that scenarios have for the disk: disk0, disk1, ..."""
+    """The name of the disk in scenarios: disk0, disk1, ..."""
     identity: Identity
 
 
 def encode(mark: Mark) -> bytes:
-    """Return the block that is written."""
+    """Return the block that is written for a mark."""
     body = mark.model_dump_json().encode()
     block = MAGIC + b"%08x %d\n" % (zlib.crc32(body), len(body)) + body
-    # Bytes 510 and 511 of a disk are the signature of a partition table, and 1080 is where ext4 has its own.
+    # The block must not look like a partition table (signature at bytes 510 and 511) or ext4 (at 1080).
     if len(block) > BLOCK:
         raise ValueError(f"a mark of {len(block)} bytes does not fit into {BLOCK}")
     return block.ljust(BLOCK, b"\0")
 
 
 def decode(block: bytes) -> Mark | None:
-    """Read a block; None if it is no mark, or a damaged one."""
+    """Parse a block; return None if it is not a mark, or a damaged one."""
     head, _, rest = block.removeprefix(MAGIC).partition(b"\n")
     if not block.startswith(MAGIC):
         return None
@@ -76,19 +76,19 @@ def decode(block: bytes) -> Mark | None:
 
 
 class Signature(State):
-    """Something on a disk, or on a partition of it, by which its content is known."""
+    """A signature on a disk, or on a partition of it, which identifies its content."""
 
     device: str
-    """The device that carries it, by its kernel name: ``sdb`` or ``sdb1``."""
+    """The kernel name of the device with the signature: ``sdb`` or ``sdb1``."""
     kind: str
-    """As libblkid has it: ext4, xfs, linux_raid_member, LVM2_member, crypto_LUKS, zfs_member, gpt, dos, ..."""
+    """As libblkid names it: ext4, xfs, linux_raid_member, LVM2_member, crypto_LUKS, zfs_member, gpt, dos, ..."""
     label: str | None = None
-    """For a RAID member the array's name, its home host before it."""
+    """For a RAID member the array's name, prefixed with its home host."""
     uuid: str | None = None
 
     @property
     def ours(self) -> bool:
-        """Whether nobody but us can have put it there."""
+        """Whether only raidproof can have written it."""
         if self.kind == "linux_raid_member":
             return self.label is not None and self.label.startswith(f"{HOMEHOST}:")
         return self.kind in {"xfs_external_log", "jbd"} and (self.uuid or "").startswith(UUID_PREFIX)
@@ -99,14 +99,14 @@ class Signature(State):
 
 
 class DiskFacts(State):
-    """One block device as found. What its partitions are used for counts as its own."""
+    """One block device as found, including the uses of its partitions."""
 
     name: str
-    """The kernel's name of it in this boot."""
+    """Its kernel name in this boot."""
     number: str
     """Major and minor number, as ``8:16``."""
     kind: str
-    """As lsblk has it: disk, part, lvm, raid5, crypt, mpath, loop, rom, ..."""
+    """As lsblk names it: disk, part, lvm, raid5, crypt, mpath, loop, rom, ..."""
     size: int
     """Bytes."""
     read_only: bool
@@ -115,23 +115,23 @@ class DiskFacts(State):
     wwn: str | None = None
     partitions: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
-    """Where it is mounted, or what stands on it."""
+    """Mount points of the device, or of devices stacked on it."""
     swaps: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
-    """Block devices that are made of it: md0, dm-3, bcache0, loop2."""
+    """Block devices that are stacked on it: md0, dm-3, bcache0, loop2."""
     openers: tuple[str, ...] = ()
     """Processes that have it open, by name and number."""
     claimed: bool = False
-    """Whether the kernel refuses to open it exclusively, without saying for whom."""
+    """Whether the kernel refuses an exclusive open, without a known holder."""
     signatures: tuple[Signature, ...] = ()
     blank: bool = False
-    """Whether its first and last MiB are zero, but for our mark."""
+    """Whether its first and last MiB are zero, except for raidproof's mark."""
     mark: Mark | None = None
-    """Of its first 4 KiB, or else of its last."""
+    """The mark in its first 4 KiB, or else in its last."""
     first_mark: bool = False
-    """Whether the first 4 KiB carry it."""
+    """Whether the first 4 KiB contain the mark."""
     unknown: tuple[str, ...] = ()
-    """What could not be found out about it."""
+    """Facts that could not be determined."""
 
 
 class Survey(State):
@@ -139,39 +139,39 @@ class Survey(State):
 
     machine: str
     machine_id: str
-    """From /etc/machine-id: another installation has another one."""
+    """From /etc/machine-id, which differs between installations."""
     links: dict[str, str]
-    """Number of the block device that each name leads to, of those that were asked for."""
+    """Number of the block device behind each requested name."""
     dangling: tuple[str, ...] = ()
-    """Names that exist and lead to nothing, or to no block device."""
+    """Names that exist, but lead to nothing or to no block device."""
     disks: dict[str, DiskFacts]
     """By number."""
     unknown: tuple[str, ...] = ()
-    """What could not be found out at all."""
+    """Facts that could not be determined at all."""
 
 
 def probe_command(paths: Iterable[str]) -> list[str]:
-    """Look at the disks behind paths; the program is its standard input."""
+    """Return the command that inspects the disks behind paths; the program is its standard input."""
     return ["python3", "-I", "-", *paths]
 
 
 def lsblk_command() -> list[str]:
-    """List all block devices with what is made of them."""
+    """Return the command that lists all block devices with the devices stacked on them."""
     return ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
 
 
 def wipefs_command(names: Iterable[str]) -> list[str]:
-    """List every signature on devices."""
+    """Return the command that lists every signature on devices."""
     return ["wipefs", "--no-act", "--json", *(f"/dev/{name}" for name in names)]
 
 
 def blkid_command(names: Iterable[str]) -> list[str]:
-    """Say what devices carry, by reading them: no cache is asked."""
+    """Return the command that reads the signatures of devices directly, without blkid's cache."""
     return ["blkid", "--probe", "--output", "export", *(f"/dev/{name}" for name in names)]
 
 
 class BlockDevice(State):
-    """One block device as lsblk has it; what of ``mounts`` stands on it counts as its own."""
+    """One block device from lsblk; ``mounts`` includes those of devices stacked on it."""
 
     name: str
     number: str
@@ -185,10 +185,10 @@ class BlockDevice(State):
 
 
 def parse_lsblk(text: str) -> dict[str, BlockDevice]:
-    """Read all devices, by number.
+    """Parse all devices, by number.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is not whole.
     """
     try:
         found: dict[str, BlockDevice] = {}
@@ -224,10 +224,10 @@ def _word(value: str | None) -> str | None:
 
 
 def parse_wipefs(text: str) -> tuple[Signature, ...]:
-    """Read every signature.
+    """Parse every signature.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is not whole.
     """
     try:
         return tuple(
@@ -239,7 +239,7 @@ def parse_wipefs(text: str) -> tuple[Signature, ...]:
 
 
 def parse_blkid(text: str) -> tuple[Signature, ...]:
-    """Read what devices carry, in export format: a paragraph a device.
+    """Parse signatures in export format: one paragraph per device.
 
     Raises:
         RigError: a line has another form.
@@ -263,7 +263,7 @@ def parse_blkid(text: str) -> tuple[Signature, ...]:
 
 
 class Probed(State):
-    """What the probe found."""
+    """The findings of the probe."""
 
     machine_id: str
     links: dict[str, str]
@@ -274,14 +274,14 @@ class Probed(State):
 
 
 def parse_probe(text: str) -> Probed:
-    """Read what the probe printed.
+    """Parse the output of the probe.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is not whole.
     """
     lines = [line.split("\t") for line in text.splitlines()]
     if not lines or lines[-1] != ["end"]:
-        raise RigError(f"the look at the disks was cut off: {text.strip()[-200:] or 'nothing'}")
+        raise RigError(f"the output of the disk probe was cut off: {text.strip()[-200:] or 'nothing'}")
     facts: dict[str, dict[str, tuple[str, ...]]] = {}
     links, dangling, incomplete, machine_id = {}, [], [], ""
     for line in lines[:-1]:
@@ -298,7 +298,7 @@ def parse_probe(text: str) -> Probed:
                 of = facts.setdefault(number, {})
                 of[word] = (*of.get(word, ()), value)
             case _:
-                raise RigError(f"the look at the disks makes no sense: {line!r}")
+                raise RigError(f"the output of the disk probe is invalid: {line!r}")
     if not machine_id:
         incomplete.append("/etc/machine-id")
     return Probed(
@@ -311,10 +311,10 @@ def parse_probe(text: str) -> Probed:
 
 
 def survey(machine: Machine, paths: Sequence[str]) -> Survey:
-    """Find out all that a machine says of the disks behind paths. Four commands, none of which writes.
+    """Collect all that a machine reports about the disks behind paths, with four commands that do not write.
 
     Raises:
-        RigError: the machine has no Python, or the look at the disks was cut off.
+        RigError: the machine has no Python, or the output of the probe was cut off.
     """
     source = Path(probe.__file__).read_text()
     seen = machine.run(probe_command(paths), stdin=source)
@@ -333,7 +333,7 @@ def survey(machine: Machine, paths: Sequence[str]) -> Survey:
 def assemble(
     machine: str, probed: Probed, listed: Completed, signed: Completed | None, carried: Completed | None
 ) -> Survey:
-    """Put together what was found; pure. What failed or makes no sense makes the survey incomplete."""
+    """Combine the findings; pure. A failed command or an invalid output makes the survey incomplete."""
     unknown = list(probed.incomplete)
     devices: dict[str, BlockDevice] = {}
     signatures: list[Signature] = []
@@ -343,7 +343,7 @@ def assemble(
             signatures = [*parse_wipefs(_output(signed, {0})), *parse_blkid(_output(carried, {0, NOTHING_FOUND}))]
     except RigError as error:
         unknown.append(str(error))
-    # Devices that nobody asked for matter too: another path to a disk is one of them.
+    # Devices that were not requested matter, too: one of them may be another path to a disk.
     disks = {number: DiskFacts(**_common(device)) for number, device in devices.items() if number not in probed.facts}
     for number, facts in probed.facts.items():
         disks[number] = _facts(number, facts, devices.get(number), signatures)
@@ -387,7 +387,7 @@ def _facts(
     mine = {name, *facts.get("partition", ())}
     first, last = (_mark(facts.get(word, ())) for word in ("first", "last"))
     if first is not None:
-        # An array of ours reaches to the end of its members, and the parity of their marks can look like a mark.
+        # An array of raidproof extends to the end of its members, and the parity of their marks can look like a mark.
         last = None
     return DiskFacts(
         name=name,
@@ -417,10 +417,10 @@ def _mark(blocks: Sequence[str]) -> Mark | None:
 
 
 def _merged(signatures: Iterable[Signature]) -> Iterator[Signature]:
-    """Yield each signature once: two tools see it, and of one superblock there may be several copies."""
+    """Yield each signature once: two tools report it, and a superblock may have several copies."""
     known = list(dict.fromkeys(signatures))
     for one in known:
-        # wipefs knows no UUID of an XFS log; blkid does.
+        # wipefs reports no UUID of an XFS log; blkid does.
         nameless = one.uuid is None and one.label is None
         if not nameless or not any(
             (other.device, other.kind) == (one.device, one.kind) and other != one for other in known

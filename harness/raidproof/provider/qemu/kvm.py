@@ -1,6 +1,6 @@
-"""Whether this host's KVM runs a guest: a kernel is booted under it, and the answer is remembered.
+"""Whether this host's KVM runs a guest: boots a kernel under KVM once, and caches the answer.
 
-That /dev/kvm is there, and answers, proves nothing: under some hypervisors a guest is made and never gets anywhere.
+An existing /dev/kvm that answers is not sufficient: under some hypervisors KVM creates a guest that makes no progress.
 """
 
 import json
@@ -18,29 +18,29 @@ from raidproof.provider.qemu.machine import PROGRAM, Accelerator, bare_machine
 
 DEVICE = Path("/dev/kvm")
 TRIAL_S = 8
-"""Under emulation the same boot takes 3 s; under KVM that works, less than one."""
+"""Seconds; under emulation the same boot takes 3 s, under working KVM less than one."""
 MEMORY = 256 * MIB
 KILLED = 128 + 9
 BUSY = 0.5
-"""The share of the trial's time in a processor from which on a silent guest spins, and does not wait."""
+"""Share of the trial's time in a processor above which a silent guest spins instead of waiting."""
 ERROR = "KVM internal error"
 
 
 @dataclass(frozen=True)
 class KvmAnswer:
-    """What was found, and how."""
+    """Whether KVM works, and the reason."""
 
     works: bool
     reason: str
 
     @property
     def accelerator(self) -> Accelerator:
-        """What a machine is to run by."""
+        """The accelerator for machines."""
         return Accelerator.KVM if self.works else Accelerator.TCG
 
 
 def obstacle(device: Path = DEVICE) -> str | None:
-    """Return why there is nothing to try, or None."""
+    """Return why KVM cannot be tried, or None."""
     if not device.exists():
         return f"no {device}"
     if not os.access(device, os.R_OK | os.W_OK):
@@ -49,7 +49,7 @@ def obstacle(device: Path = DEVICE) -> str | None:
 
 
 def remembered() -> KvmAnswer | None:
-    """Return the answer for this host's kernel, CPU and QEMU, or None if it has not been tried.
+    """Return the cached answer for this host's kernel, CPU and QEMU, or None if KVM has not been tried.
 
     Raises:
         RequirementMissing: there is no QEMU.
@@ -61,7 +61,7 @@ def remembered() -> KvmAnswer | None:
 
 
 def find_out(tried: Kernel | None = None) -> KvmAnswer:
-    """Return whether KVM works; boot a kernel under it (by default the default one) if that is not known yet.
+    """Return whether KVM works; if not cached, boot a kernel under KVM (the default kernel if none is given).
 
     Raises:
         RequirementMissing: there is no QEMU, or a tool for preparing the kernel.
@@ -87,7 +87,7 @@ def _address() -> str:
 def _boot(guest: Kernel) -> KvmAnswer:
     before = _processor_s()
     argv = bare_machine(Accelerator.KVM, MEMORY, guest, [initramfs.TRIAL])
-    # By SIGKILL: a QEMU whose guest spins may not listen to anything else.
+    # SIGKILL: a QEMU whose guest spins may ignore all other signals.
     completed = command.run(["timeout", "--signal=KILL", str(TRIAL_S), *argv], deadline_s=TRIAL_S + 10)
     return judge(completed, _processor_s() - before)
 
@@ -98,7 +98,7 @@ def _processor_s() -> float:
 
 
 def judge(trial: command.Completed, processor_s: float) -> KvmAnswer:
-    """Say from a trial's console, and the processor time that it took, whether KVM works."""
+    """Return whether KVM works, from the console and the processor time of a trial."""
     if initramfs.UP in trial.stdout:
         return KvmAnswer(works=True, reason="a kernel booted under it")
     complaints = trial.stderr.strip().splitlines()

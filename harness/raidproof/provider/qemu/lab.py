@@ -1,4 +1,4 @@
-"""Provider ``qemu``: virtual PCs with any kernel, with KVM or emulated, and the disk engine behind their members."""
+"""Provider ``qemu``: virtual PCs with any kernel, KVM or emulated, with the disk engine behind their members."""
 
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.host_packages import QEMU, install_list
@@ -21,7 +21,7 @@ class Qemu(Provider):
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By the machine's name."""
+        """By machine name."""
         self.images: dict[str, Image] = {}
         self._kvm = KvmAnswer(works=False, reason="not tried yet")
         self._program: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Qemu(Provider):
         self._program = program_for(self._kvm.accelerator)
 
     def power(self, spec: MachineSpec, site: Site) -> QemuPower:
-        """Return the switch of a machine."""
+        """Return the power switch of a machine."""
         return QemuPower(
             spec,
             self.kernels[spec.name],
@@ -59,19 +59,19 @@ class Qemu(Provider):
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run on it says nothing about."""
+        """What a run with this provider cannot prove."""
         return CANNOT_PROVE if self._kvm.works else (*CANNOT_PROVE, EMULATED)
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part; of QEMU the one that the machines run by."""
+        """The host programs that take part, with the QEMU that runs the machines."""
         return {**super().programs, "qemu": self._program}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """With what the machines ran."""
+        """The accelerator with which the machines ran."""
         how = "KVM" if self._kvm.works else "emulated processors (TCG): KVM does not work here"
         said = f"qemu with {how}: {self._kvm.reason}"
-        # Requested by nobody, so it has to be said.
+        # Not requested by the user, so it must be reported.
         words = " ".join(self._kvm.accelerator.arguments)
         return (said, f"emulated kernels are booted with {words}") if words else (said,)

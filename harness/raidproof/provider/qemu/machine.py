@@ -34,7 +34,7 @@ BLOCK_BYTES = 4096
 
 PROGRAM = "qemu-system-x86_64"
 TRUSTED = (10, 0)
-"""The oldest version under which no such oops was seen; those between 7.2 and it were not tried."""
+"""The oldest version without the known emulation error; versions between 7.2 and this one were not tried."""
 SUITE = "trixie"
 _PARTS = re.compile(r"qemu-system-(?:x86|common|data)|seabios|lib\S+|zlib1g")
 CHUNK = 1 << 16
@@ -52,13 +52,13 @@ EMULATED = (
     "qemu: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
     "with other odds than on hardware"
 )
-"""What emulation cannot prove besides."""
+"""What emulation cannot prove, in addition."""
 FIRST_SLOT, LAST_SLOT, FUNCTIONS = 1, 0x1E, 8
-"""Of q35's root bus: slot 0 is the host bridge's, slot 0x1f the chip set's."""
+"""Slots of q35's root bus: slot 0 is the host bridge, slot 0x1f the chip set."""
 
 
 def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
-    """Return the archive of one machine, padded to whole disk blocks."""
+    """Return the archive of one machine's configuration, padded to whole disk blocks."""
     serials = " ".join(disk.serial for disk in topology.disks) if spec.role is Role.SERVER else ""
     environment = {
         "ADDRESS": str(spec.address),
@@ -93,7 +93,7 @@ def version() -> tuple[int, ...]:
     """Return the version of this host's QEMU.
 
     Raises:
-        RequirementMissing: there is none.
+        RequirementMissing: there is no QEMU.
     """
     said = command.succeed([PROGRAM, "--version"])
     found = re.search(r"version (\d+)\.(\d+)", said)
@@ -103,7 +103,7 @@ def version() -> tuple[int, ...]:
 
 
 def for_emulation() -> tuple[str, ...]:
-    """Return the words that start a QEMU whose emulation can be trusted; fetch one where this host's cannot.
+    """Return the words that start a QEMU with correct emulation; fetch one if this host's is too old.
 
     Raises:
         RequirementMissing, RigError: it cannot be fetched.
@@ -111,7 +111,7 @@ def for_emulation() -> tuple[str, ...]:
     if version() >= TRUSTED:
         return (PROGRAM,)
     folder = cache.build("qemu", cache.digest("1", SUITE, _PARTS.pattern), _fetch)
-    # Its own C library and all the others, too, so that this host's need not fit.
+    # With its own C library and all other libraries, so that it does not depend on this host's.
     libraries = folder / "tree" / "usr" / "lib" / "x86_64-linux-gnu"
     share = folder / "tree" / "usr" / "share"
     return (
@@ -130,9 +130,9 @@ def _fetch(partial: Path) -> None:
 
 
 def forward(transport: paramiko.Transport, connect: Callable[[], socket.socket]) -> int:
-    """Let whoever connects to the returned port on the machine's loopback be heard by what ``connect`` connects to.
+    """Forward connections to the returned port on the machine's loopback to the socket that ``connect`` returns.
 
-    It takes the place of an earlier one, and ends with the SSH connection.
+    The forwarding replaces an earlier one, and ends with the SSH connection.
 
     Raises:
         paramiko.SSHException: the machine's SSH server does not allow it.
@@ -145,7 +145,7 @@ def forward(transport: paramiko.Transport, connect: Callable[[], socket.socket])
 
 
 def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
-    """Carry what comes until either side ends; nothing is ever said to the machine."""
+    """Copy data from the machine until either side ends; send nothing back."""
     with suppress(OSError, EOFError), connect() as heard:
         while data := channel.recv(CHUNK):
             heard.sendall(data)
@@ -160,12 +160,12 @@ class Accelerator(StrEnum):
 
     @property
     def cpu(self) -> str:
-        """The processor that the guest sees: this host's own, or the plainest, which is the quickest to emulate."""
+        """The guest's CPU model: this host's own, or the simplest one, which is the fastest to emulate."""
         return "host" if self is Accelerator.KVM else "qemu64,-cx16"
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Words for the kernel: its defences would flush an emulated processor's translations at each system call."""
+        """Kernel arguments: CPU mitigations would flush an emulated processor's translations at each system call."""
         return () if self is Accelerator.KVM else ("mitigations=off",)
 
 
@@ -178,11 +178,11 @@ def bare_machine(
 ) -> list[str]:
     """Return the command of a machine without disks and network; its standard output is the serial console.
 
-    ``memory`` is in bytes; ``program`` are the words that start QEMU. It ends when the guest powers off, restarts or
+    ``memory`` is in bytes; ``program`` are the words that start QEMU. QEMU ends when the guest powers off, restarts or
     panics.
 
     Raises:
-        RequestError: the kernel is none for PCs.
+        RequestError: the kernel is not for PCs.
     """
     if kernel.initramfs is None:
         raise RequestError(f"QEMU cannot boot {kernel.name}, a kernel of User-mode Linux")
@@ -216,10 +216,10 @@ def qemu_command(
 ) -> list[str]:
     """Return the command that boots a machine; its standard output is the console.
 
-    ``directory`` has its root (`overlay_path`) and its configuration disk, ``NAME.config``.
+    ``directory`` has its root disk (`overlay_path`) and its configuration disk, ``NAME.config``.
 
     Raises:
-        RequestError: more disks than the machine has room for, or a kernel that is none for PCs.
+        RequestError: more disks than the machine has slots for, or a kernel that is not for PCs.
     """
     drives = [
         _drive(
@@ -245,17 +245,17 @@ def qemu_command(
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    # QEMU's other form of options gives commas in a path a meaning.
+    # In QEMU's other option syntax, commas in a path have a meaning.
     return json.dumps(value, separators=(",", ":"))
 
 
 def _file(path: Path) -> dict[str, Any]:
-    # The host does not fail here: its page cache outlives the guest.
+    # The host itself does not fail: its page cache outlives the guest.
     return {"driver": "file", "filename": str(path), "cache": {"direct": False, "no-flush": True}}
 
 
 def _raw(path: Path) -> dict[str, Any]:
-    # Nobody writes to it, so whoever else has it open is no reason not to.
+    # The file is only read, so a lock of another process does not matter.
     return {"driver": "raw", "read-only": True, "file": {**_file(path), "locking": "off"}}
 
 
@@ -272,14 +272,14 @@ def _member(serial: str, socket: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "drive": name,
         "serial": serial,
         "num-queues": 1,
-        # Else the guest sends no flush.
+        # Otherwise the guest sends no flush.
         "write-cache": "on",
         "logical_block_size": 512,
     }
 
 
 def _placed(devices: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Give each device its place on the bus, eight to a slot."""
+    """Assign each device its address on the bus, eight to a slot."""
     room = (LAST_SLOT - FIRST_SLOT + 1) * FUNCTIONS
     if len(devices) > room:
         raise RequestError(f"a machine has room for {room} devices, not for {len(devices)}")
@@ -295,7 +295,7 @@ def _processors(spec: MachineSpec) -> list[str]:
         return words
     cpus, memory = spec.cpus // spec.numa_nodes, spec.memory // MIB // spec.numa_nodes
     for node in range(spec.numa_nodes):
-        # The last one has what does not divide: together they must be the whole.
+        # The last node gets the remainder, so that the sum is the whole memory.
         size = memory if node < spec.numa_nodes - 1 else spec.memory // MIB - memory * node
         words += ["-object", _json({"qom-type": "memory-backend-ram", "id": f"ram{node}", "size": size * MIB})]
         words += ["-numa", f"node,nodeid={node},memdev=ram{node},cpus={node * cpus}-{(node + 1) * cpus - 1}"]
@@ -303,31 +303,31 @@ def _processors(spec: MachineSpec) -> list[str]:
 
 
 def program_for(accelerator: Accelerator) -> tuple[str, ...]:
-    """Return the words that start the QEMU for a machine; fetches one for emulation where this host's is too old."""
+    """Return the words that start QEMU for a machine; fetch one for emulation if this host's is too old."""
     return (PROGRAM,) if accelerator is Accelerator.KVM else for_emulation()
 
 
 def overlay_path(directory: Path, machine: str) -> Path:
-    """Return the file that takes what a machine writes to its root; it stays as long as the lab does."""
+    """Return the file with a machine's writes to its root; it exists as long as the lab."""
     return directory / f"{machine}.qcow2"
 
 
 def overlay_command(image: Path, overlay: Path) -> list[str]:
-    """Return the command that makes a machine's root, empty above an image that is only read."""
+    """Return the command that makes a machine's root: an empty overlay above a read-only image."""
     return ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(overlay)]
 
 
 @dataclass
 class QemuPower(GuestPower):
-    """The power of a machine that is a QEMU."""
+    """The power of a machine that is a QEMU process."""
 
     program_name: ClassVar[str] = "QEMU"
     accelerator: Accelerator
     program: tuple[str, ...]
-    """The words that start QEMU: `program_for` has them."""
+    """The words that start QEMU, from `program_for`."""
 
     def on(self) -> None:
-        """Give the disks their power, then start QEMU."""
+        """Switch the disks on, then start QEMU."""
         overlay = overlay_path(self.directory, self.spec.name)
         if not overlay.exists():
             command.succeed(overlay_command(self.image.path, overlay))

@@ -1,4 +1,4 @@
-"""Vagrant boxes: one made from our image and kernel, and users' boxes made fit for a lab."""
+"""Vagrant boxes: built from raidproof's image and kernel, or the user's boxes, prepared for a lab."""
 
 import base64
 import json
@@ -47,21 +47,21 @@ PROGRAMS = {
         "mount.nfs": "it mounts the export",
     },
 }
-"""What a box must have besides a shell and sudo, and what for."""
+"""The programs that a box must have besides a shell and sudo, each with its purpose."""
 RUNTIME = "/run/raidproof"
 CONSOLE = "/sys/class/tty/console/active"
 CLIENT_ID = "/sys/module/nfs/parameters/nfs4_unique_id"
 ASSEMBLY = ("64-md-raid-assembly.rules", "65-md-incremental.rules")
-"""udev's rules by which distributions assemble every array that they see."""
+"""udev's rules by which distributions assemble every array that appears."""
 
 SCAN_S = 5.0
-"""What one attempt to read a host key may take."""
+"""Seconds for one attempt to read a host key."""
 VERSION = "1"
-"""Part of the address: to be raised when what is built here changes."""
+"""Part of the cache address: increase it when the build changes."""
 BUILD_DEADLINE_S = 600.0
 DISK, MODULES, FILE = "box.img", "modules.img", "raidproof.box"
 ARGUMENTS = "console=ttyS0 panic=1 net.ifnames=0 raidproof.dhcp"
-"""The kernel's command line. The first user space asks for a lease: Vagrant knows a machine by it."""
+"""The kernel's command line. The initramfs requests a DHCP lease, by which Vagrant identifies a machine."""
 _VAGRANTFILE = """\
 # How this box boots: by its own kernel, without a boot loader. The root is found by its label.
 Vagrant.configure("2") do |config|
@@ -83,30 +83,30 @@ Vagrant.configure("2") do |config|
 end
 """
 PREFIX = "box:"
-"""What an image's name begins with that is the name of a box."""
+"""Prefix of an image's name that is the name of a box."""
 NAME = "vagrant"
-"""The one provider that has boxes."""
+"""The only provider that supports boxes."""
 _SLASH = "-VAGRANTSLASH-"
 
 
 class BoxGuest:
-    """What is done in one such machine."""
+    """Prepares one machine of a user's box."""
 
     def __init__(self, box: str, serials: Sequence[str]) -> None:
-        """``serials`` are its member disks; only the server has some."""
+        """Take the serials of its member disks in ``serials``; only the server has some."""
         self.box = box
         self._serials = serials
         self._known = False
         self.silent = False
-        """Whether its kernel says nothing on the serial console."""
+        """Whether its kernel prints nothing on the serial console."""
 
     def prepare(self, machine: Machine) -> None:
-        """Do what a reboot undoes, and at the first boot what is there to stay.
+        """Redo what a reboot undoes, and at the first boot make the permanent changes.
 
         Raises:
-            RequestError: nobody is root there.
-            RequirementMissing: the box lacks a program; says which and what for.
-            RigError: the machine does not do as it is told.
+            RequestError: commands do not run as root.
+            RequirementMissing: the box lacks a program; names it and its purpose.
+            RigError: a command fails.
         """
         first, self._known = not self._known, True
         if first:
@@ -118,11 +118,11 @@ class BoxGuest:
         if machine.spec.role is Role.SERVER:
             self._serve(machine, first=first)
         else:
-            # An NFSv4 server tells clients apart by their host names, and copies of one box all have the same.
+            # An NFSv4 server identifies clients by their host names, and copies of one box all have the same.
             machine.succeed(["modprobe", "nfs"])
             machine.put(machine.name, CLIENT_ID)
         if first:
-            # What a first boot writes, as host keys, must outlive a power cut.
+            # Files of the first boot, such as host keys, must survive a power cut.
             machine.succeed(["sync"])
 
     def _require_programs(self, machine: Machine) -> None:
@@ -136,10 +136,10 @@ class BoxGuest:
             )
 
     def _serve(self, machine: Machine, *, first: bool) -> None:
-        # Before it is masked: a masked unit has forgotten how it is stopped.
+        # Before it is masked: systemd does not know how to stop a masked unit.
         machine.run(["systemctl", "stop", *SERVER_UNITS], deadline_s=60)
         if first:
-            # Else the next boot would serve before the file system is mounted, and clients find stale handles.
+            # Otherwise the next boot would serve before the file system is mounted, and clients get stale handles.
             machine.succeed(["systemctl", "mask", *SERVER_UNITS], deadline_s=60)
             for rules in ASSEMBLY:
                 machine.succeed(["ln", "--symbolic", "--force", "/dev/null", f"/etc/udev/rules.d/{rules}"])
@@ -154,7 +154,7 @@ class BoxGuest:
 
     def _name_members(self, machine: Machine) -> None:
         machine.succeed(["udevadm", "settle", "--timeout=60"], deadline_s=90)
-        # Its own start-up may have assembled them already. Arrays in use, as that of a root, say no.
+        # The machine may have assembled them at boot. Arrays in use, as that of a root, refuse to stop.
         stopped = machine.run(["mdadm", "--stop", "--scan"])
         logger.debug("%s: %s", machine.name, (stopped.stdout + stopped.stderr).strip())
         if not self._serials:
@@ -162,7 +162,7 @@ class BoxGuest:
         shown = [f"{BY_ID}virtio-{serial}" for serial in self._serials]
         devices = machine.resolve(shown)
         for serial, device in zip(self._serials, devices, strict=True):
-            # Not after udev's link, which goes and comes with each event of the disk.
+            # Independent of udev's link, which is removed and recreated at each event of the disk.
             machine.succeed(["ln", "--symbolic", "--force", "--no-dereference", device, f"{BY_ID}{OURS}{serial}"])
         caches = [f"/sys/block/{device.removeprefix('/dev/')}/queue/write_cache" for device in devices]
         for serial, path in zip(self._serials, caches, strict=True):
@@ -172,7 +172,7 @@ class BoxGuest:
 
 @dataclass(frozen=True)
 class BoxLogin:
-    """The way in by a user's name and keys; what needs root goes through sudo."""
+    """The login by a user's name and keys; commands that need root use sudo."""
 
     address: str
     port: int
@@ -180,7 +180,7 @@ class BoxLogin:
     keys: tuple[Path, ...]
     """Private keys that the box accepts."""
     host_key: paramiko.PKey
-    """By which the machine must prove itself, at each connection."""
+    """The host key that the machine must present at each connection."""
     make_socket: Callable[[], socket.socket]
     """Makes a TCP socket on the lab's network."""
 
@@ -188,12 +188,12 @@ class BoxLogin:
         """Connect on the lab's network.
 
         Raises:
-            OSError: it does not answer now.
+            OSError: the machine does not answer now.
         """
         return connect_in_lab(self.make_socket, self.address, self.port)
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in; a machine with another host key than at its first boot is refused."""
+        """Log in; refuse a machine whose host key differs from that of its first boot."""
         name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
         client.get_host_keys().add(name, self.host_key.get_name(), self.host_key)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -214,11 +214,11 @@ class BoxLogin:
         """Return the command for the login shell, whatever shell that is, as root."""
         if self.user == "root":
             return shlex.join(argv)
-        # A shell of root's, because some of what is asked is the shell's own: `command -v`.
+        # With a shell for root, because some commands are shell built-ins: `command -v`.
         return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
 
     def save(self, directory: Path, machine: str) -> None:
-        """Write it into a lab's directory, for whoever logs in to a kept lab."""
+        """Write the login into a lab's directory, for later logins to a kept lab."""
         said: dict[str, Any] = {
             "address": self.address,
             "port": self.port,
@@ -230,7 +230,7 @@ class BoxLogin:
 
 
 def saved(directory: Path, machine: str, make_socket: Callable[[], socket.socket]) -> BoxLogin | None:
-    """Return the way into a machine of a kept lab, with its host key as it was pinned; None if it is of our making."""
+    """Return the login of a machine of a kept lab, with its pinned host key; None if it is not of a user's box."""
     if not (file := _file(directory, machine)).exists():
         return None
     said = json.loads(file.read_text())
@@ -247,13 +247,13 @@ def _file(directory: Path, machine: str) -> Path:
 def learn_host_key(
     make_socket: Callable[[], socket.socket], address: str, port: int, deadline: Deadline
 ) -> paramiko.PKey:
-    """Return the key by which a machine proves itself, unproven: to be read once, right after its first boot.
+    """Return the host key of a machine, without verification: only to be called once, right after its first boot.
 
-    That is safe here and nowhere else: the lab's network is in a namespace of its own, its bridge carries nothing but
-    the lab's machines, and DHCP gives each address to one hardware address. Whoever answers is the machine meant.
+    This is safe only here: the lab's network is in its own namespace, its bridge connects only the lab's machines, and
+    DHCP assigns each address to one hardware address. So the machine that answers is the right one.
 
     Raises:
-        DeadlineExceeded: it did not show one.
+        DeadlineExceeded: the machine did not present one.
     """
     return wait_until(lambda: _shown(make_socket, address, port), deadline, f"the host key of {address}")
 
@@ -283,7 +283,7 @@ class Box:
     file: Path
     """The archive, for ``vagrant box add``."""
     folder: Path
-    """What that makes of it in the folder ``boxes`` of a VAGRANT_HOME."""
+    """The unpacked box in the folder ``boxes`` of a VAGRANT_HOME."""
 
     @property
     def content(self) -> Path:
@@ -302,13 +302,13 @@ class Box:
 
 
 def get(image: Image, kernel: Kernel) -> Box:
-    """Return the box of an image with a kernel; build it where that is yet to be done.
+    """Return the box of an image with a kernel; build it if needed.
 
     Raises:
         RequirementMissing: a host tool is missing.
-        RigError: it could not be built; says why.
+        RigError: the build failed; with the reason.
     """
-    # Folders of the cache are named after what they hold.
+    # Folders of the cache are named by the digest of their content.
     address = cache.digest(VERSION, str(image.path), str(kernel.binary), *kernel.arguments, _VAGRANTFILE, ARGUMENTS)
     name = f"raidproof/{image.name.replace('/', '-')}-{address[:8]}"
     folder = cache.build("box", address, lambda partial: _build(name, image, kernel, partial))
@@ -321,12 +321,12 @@ def arguments(kernel: Kernel, *more: str) -> str:
 
 
 def vagrantfile(kernel: Kernel) -> str:
-    """Return the Vagrantfile inside a box, which says how to boot it."""
+    """Return the Vagrantfile inside a box, which defines how it boots."""
     return _VAGRANTFILE.format(arguments=json.dumps(arguments(kernel)))
 
 
 def metadata(size_gib: int) -> str:
-    """Return what vagrant-libvirt wants to know about a box's disk."""
+    """Return the metadata of a box's disk for vagrant-libvirt."""
     return json.dumps({"provider": "libvirt", "format": "qcow2", "virtual_size": size_gib})
 
 
@@ -337,7 +337,7 @@ def _build(name: str, image: Image, kernel: Kernel, partial: Path) -> None:
     if kernel.initramfs is None:
         raise RigError(f"kernel {kernel.name} has no initramfs")
     disk = scratch / DISK
-    # User-mode Linux locks the image that it reads, and QEMU takes that for a writer.
+    # User-mode Linux locks its read-only image, and QEMU would treat the lock as a writer's.
     source = f"driver=raw,file.driver=file,file.locking=off,file.filename={str(image.path).replace(',', ',,')}"
     command.succeed(["qemu-img", "convert", "--image-opts", source, "-O", "qcow2", disk], deadline_s=BUILD_DEADLINE_S)
     (scratch / "metadata.json").write_text(metadata(virtual_size_gib(disk)))
@@ -364,7 +364,7 @@ def _build(name: str, image: Image, kernel: Kernel, partial: Path) -> None:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return what keeps Vagrant to one home of its own, and from looking for news on the network."""
+    """Return the environment that confines Vagrant to one home, and prevents checks for updates on the network."""
     return {
         "VAGRANT_HOME": str(home),
         "VAGRANT_CHECKPOINT_DISABLE": "1",
@@ -381,15 +381,15 @@ class UserBox:
 
     name: str
     version: str
-    """``0`` where it was added from a file, without a version."""
+    """``0`` if it was added from a file, without a version."""
     folder: Path
-    """Of all its versions, in the folder ``boxes`` of a VAGRANT_HOME."""
+    """Folder of all its versions, in the folder ``boxes`` of a VAGRANT_HOME."""
     content: Path
-    """Of its files."""
+    """Folder of its files."""
 
     @property
     def images(self) -> tuple[tuple[Path, str], ...]:
-        """Its disk with the name under which Vagrant would upload it. One with several disks is left to Vagrant."""
+        """Its disk with the name under which Vagrant would upload it; empty for several, which Vagrant uploads."""
         described = json.loads((self.content / "metadata.json").read_text())
         disk = self.content / "box.img"
         return () if described.get("disks") else ((disk, pool_volume(self.name, disk, "box", self.version)),)
@@ -399,16 +399,16 @@ class UserBox:
 
 
 def asked(software: SoftwareSpec) -> str | None:
-    """Return the name of the box that a machine is to be made of, or None."""
+    """Return the name of the requested box of a machine, or None."""
     image = software.image or ""
     return image.removeprefix(PREFIX) if image.startswith(PREFIX) else None
 
 
 def refuse(software: SoftwareSpec, provider: str) -> None:
-    """Do nothing if such a machine can be: a box brings its kernel and its packages, and needs Vagrant.
+    """Refuse impossible requests: a box has its own kernel and packages, and needs Vagrant.
 
     Raises:
-        RequestError: it cannot; says why.
+        RequestError: the request is impossible; with the reason.
     """
     if (name := asked(software)) is None:
         return
@@ -440,7 +440,7 @@ def find(name: str) -> UserBox:
     """Return the newest version of a box.
 
     Raises:
-        RequestError: there is none of that name for libvirt; names the nearest.
+        RequestError: there is none of that name for libvirt; suggests the nearest.
     """
     known = names()
     if not known:
@@ -465,5 +465,5 @@ def _version(folder: Path, content: Path) -> str:
 
 
 def _order(version: str) -> list[int]:
-    """Order versions as RubyGems does: 1.0.pre is before 1.0."""
+    """Return a sort key that orders versions as RubyGems does: 1.0.pre is before 1.0."""
     return [*(int(part) if part.isdecimal() else -1 for part in re.split(r"[.-]", version)), 0]

@@ -1,4 +1,4 @@
-"""Provider ``vagrant``: machines that Vagrant makes with a libvirt of the lab's own, on the disk engine."""
+"""Provider ``vagrant``: machines that Vagrant makes with the lab's own libvirt, on the disk engine."""
 
 from pathlib import Path
 
@@ -41,14 +41,14 @@ class Vagrants(Provider):
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By the machine's name; a user's box has its own."""
+        """By machine name; a user's box has its own kernel."""
         self.boxes: dict[str, Box | UserBox] = {}
         self.answer = KvmAnswer(works=False, reason="not tried")
         """Whether KVM boots a guest here."""
         self._powers: dict[str, VagrantPower] = {}
         self._up_s = 0.0
         self._ways: dict[str, SshConfig] = {}
-        """Into machines of a user's boxes."""
+        """Logins to machines of a user's boxes."""
         self._fitted: dict[str, BoxGuest] = {}
 
     def prepare(self, topology: Topology) -> None:
@@ -110,21 +110,21 @@ class Vagrants(Provider):
         )
 
     def power(self, spec: MachineSpec, site: Site) -> VagrantPower:  # noqa: ARG002
-        """Return the switch of a machine; Vagrant has switched it on for the first time."""
+        """Return the power switch of a machine; Vagrant has already switched it on for the first time."""
         return self._powers[spec.name]
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
-        """Return a machine; into one of a user's box one logs in as Vagrant does.
+        """Return a machine; for a user's box, with the login that Vagrant uses.
 
         Raises:
-            DeadlineExceeded: it does not show its host key.
+            DeadlineExceeded: it does not present its host key.
         """
         own = self.boxes[spec.name]
         if not isinstance(own, UserBox):
             return super().machine(spec, site)
         way = self._ways[spec.name]
         deadline = Deadline.after(HOST_KEY_DEADLINE_S)
-        # Nobody knows a box's host keys beforehand. It has just booted for the first time: what it shows is pinned.
+        # A box's host key is not known in advance. After the first boot, the presented key is pinned.
         key = learn_host_key(site.enclosure.socket, way.address, way.port, deadline)
         login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.enclosure.socket)
         login.save(site.directory, spec.name)
@@ -150,23 +150,23 @@ class Vagrants(Provider):
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The programs of this host that take part."""
+        """The host programs that take part."""
         return {**super().programs, "vagrant": ("vagrant",), "libvirt": ("libvirtd",), "qemu": (PROGRAM,)}
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run on it says nothing about."""
+        """What a run with this provider cannot prove."""
         emulated = () if self.answer.works else (EMULATED,)
         return (*CANNOT_PROVE, *emulated, *((USERS,) if self._users else ()))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """With what the machines ran."""
+        """How the machines ran."""
         said = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
         said.append(f"vagrant up took {self._up_s:.0f} s for all machines")
         said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
         said += [
-            f"{name}: its kernel says nothing on the serial console, so its complaints after a crash are not seen"
+            f"{name}: its kernel prints nothing on the serial console, so its errors after a crash are not seen"
             for name, one in self._fitted.items()
             if one.silent
         ]

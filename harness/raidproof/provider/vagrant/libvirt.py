@@ -1,7 +1,7 @@
-"""A libvirt of the lab's own: daemon, network and storage pool inside its enclosure, beside the host's libvirt.
+"""The lab's own libvirt: daemon, network and storage pool inside its enclosure, independent of the host's libvirt.
 
-Nothing of the host is touched: the daemon finds folders of the lab where it looks for its configuration, state and
-sockets, its network and firewall rules are in the lab's network namespace, and it ends with the enclosure.
+Nothing of the host is touched: the daemon's folders for configuration, state and sockets are the lab's, its network
+and firewall rules are in the lab's network namespace, and the daemon ends with the enclosure.
 """
 
 import json
@@ -24,7 +24,7 @@ from raidproof.namespace.network import BRIDGE
 URI = "qemu:///system"
 NETWORK = POOL = "raidproof"
 PLACES = ("/run", "/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
-"""Where the daemon keeps what it has; /run whole, as it also looks there for dbus, systemd and firewalld."""
+"""The daemon's folders; all of /run, where it also looks for dbus, systemd and firewalld."""
 PROGRAMS = ("vagrant", "libvirtd", "virsh", "dnsmasq", "iptables", "qemu-system-x86_64", "qemu-img")
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 START_DEADLINE_S = 60.0
@@ -44,15 +44,17 @@ namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 """
-"""No cgroup, label or namespace besides the lab's own; consoles are written by QEMU itself, so virtlogd, which would
-cut them at 2 MiB, is not needed."""
+"""No cgroup, label or namespace besides the lab's own.
+
+QEMU itself writes the consoles, so virtlogd, which would cut them at 2 MiB, is not needed.
+"""
 
 
 def require() -> None:
-    """Make sure that a libvirt of one's own can run here.
+    """Check that a separate libvirt can run here.
 
     Raises:
-        RequirementMissing: not root, or something is not installed; says what.
+        RequirementMissing: not root, or something is not installed; names it.
     """
     if os.geteuid() != 0:
         raise RequirementMissing(
@@ -69,7 +71,7 @@ def require() -> None:
 
 
 def folders(directory: Path) -> dict[Path, Path]:
-    """Make the folders of a lab's libvirt, and return them as `Enclosure` wants them."""
+    """Create the folders of a lab's libvirt, and return them in the form for `Enclosure`."""
     # Short names: the path of a unix socket has at most 107 bytes.
     made = {Path(place): directory / "lv" / place.strip("/").replace("/", "-") for place in PLACES}
     for folder in made.values():
@@ -83,9 +85,9 @@ def folders(directory: Path) -> dict[Path, Path]:
 
 
 def network_xml(topology: Topology, addresses: dict[str, str]) -> str:
-    """Describe the lab's network: the harness's bridge, and for each machine (name -> MAC) the address it is to have.
+    """Return the definition of the lab's network: the harness's bridge, and the address of each machine (name -> MAC).
 
-    Only these machines get an address, so a machine that is asked for by its address is the one that was meant.
+    Only these machines get an address, so an address always leads to the right machine.
     """
     network = ET.Element("network")
     ET.SubElement(network, "name").text = NETWORK
@@ -108,12 +110,12 @@ class Libvirt:
 
     @property
     def run(self) -> Path:
-        """The lab's /run, as the harness sees it."""
+        """The lab's /run, as a path for the harness."""
         return self.directory / "lv" / "run"
 
     @property
     def pool(self) -> Path:
-        """The folder of the storage pool; the machines' system disks lie in it."""
+        """The folder of the storage pool, which contains the machines' system disks."""
         return self.directory / "pool"
 
     def start(self, topology: Topology, addresses: dict[str, str]) -> None:
@@ -121,7 +123,7 @@ class Libvirt:
 
         Raises:
             RequirementMissing: libvirt is not installed.
-            RigError: it does not start; with what it said.
+            RigError: the daemon does not start; with its messages.
         """
         daemon = self.enclosure.spawn(["libvirtd"], output=self.logs / "libvirtd.log")
 
@@ -142,10 +144,10 @@ class Libvirt:
         return command.run(["virsh", "--quiet", "--connect", uri, *words], deadline_s=ANSWER_DEADLINE_S)
 
     def succeed(self, *words: str) -> str:
-        """Run virsh and return what it says.
+        """Run virsh and return its output.
 
         Raises:
-            CommandFailed: it refused.
+            CommandFailed: virsh failed.
         """
         completed = self.virsh(*words)
         if not completed.ok:
@@ -153,31 +155,31 @@ class Libvirt:
         return completed.stdout
 
     def offer(self, images: Sequence[tuple[Path, str]]) -> None:
-        """Show images (file, name of the volume) in the storage pool, without a copy; they are only read."""
+        """Link images (file, name of the volume) into the storage pool, without a copy; they are only read."""
         for path, name in images:
             (self.pool / name).symlink_to(path)
         self.succeed("pool-refresh", POOL)
 
     def state(self, domain: str) -> str:
-        """Return the state of a machine, as virsh has it: ``running``, ``shut off``, ..."""
+        """Return the state of a machine, as virsh prints it: ``running``, ``shut off``, ..."""
         return self.succeed("domstate", domain).strip()
 
     def start_machine(self, domain: str) -> None:
-        """Switch a machine on that exists."""
+        """Switch an existing machine on."""
         self.succeed("start", domain)
 
     def _pid_file(self, domain: str) -> Path:
         return self.run / "libvirt/qemu" / f"{domain}.pid"
 
     def running(self, domain: str) -> bool:
-        """Whether a machine's QEMU runs, as far as libvirt has seen."""
+        """Return whether a machine's QEMU runs, as far as libvirt has noticed."""
         return self._pid_file(domain).exists()
 
     def kill(self, domain: str) -> None:
-        """End a machine as a power cut does: SIGKILL of its QEMU. (virsh's ``destroy`` lets QEMU flush its disks.)
+        """End a machine like a power cut: SIGKILL to its QEMU; virsh's ``destroy`` would let QEMU flush its disks.
 
         Raises:
-            RigError: it does not run, or libvirt does not see its end.
+            RigError: the machine does not run, or libvirt does not notice its end.
         """
         try:
             pid = int(self._pid_file(domain).read_text())
@@ -186,27 +188,27 @@ class Libvirt:
         self.enclosure.end(pid)
 
     def wait_off(self, domain: str, deadline: Deadline) -> None:
-        """Return when libvirt knows that a machine has ended."""
+        """Return when libvirt has noticed the end of a machine."""
         wait_until(
             lambda: self.state(domain) == "shut off", deadline, f"libvirt to see the end of {domain}", interval_s=0.02
         )
 
     def cause(self, domain: str) -> str:
-        """Return what QEMU said last: the reason why it did not start, or ended."""
+        """Return QEMU's last message: the reason why it did not start, or ended."""
         log = self.directory / "lv/var-log-libvirt/qemu" / f"{domain}.log"
         said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         words = [line for line in said if "qemu-system" in line and "error" in line.lower()] or said[-1:]
-        return words[-1] if words else "it said nothing"
+        return words[-1] if words else "no output"
 
 
 def pool_volume(box: str, image: Path, disk: str, version: str = "0") -> str:
-    """Return how vagrant-libvirt names the volume that it makes of a box's disk; ``0`` is a box without a version."""
+    """Return vagrant-libvirt's name of the volume of a box's disk; version ``0`` is a box without a version."""
     known = version if version != "0" else f"0_{int(image.stat().st_mtime)}"
     return f"{box.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_{known}_{disk}.img"
 
 
 def virtual_size_gib(image: Path) -> int:
-    """Return the size of a disk image in whole GiB, as a box's metadata has it."""
+    """Return the size of a disk image in whole GiB, as in a box's metadata."""
     info = json.loads(command.succeed(["qemu-img", "info", "--output=json", image]))
     size: int = info["virtual-size"]
     return -(-size // 2**30)

@@ -1,4 +1,4 @@
-"""Vagrant with libvirt: how it is run and what it says, and the power of a machine of its making."""
+"""Vagrant with libvirt: its command line and output, and the power of a machine that it made."""
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -28,15 +28,15 @@ EMULATED = (
     "vagrant: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
     "with other odds than on hardware"
 )
-"""What emulation cannot prove besides."""
+"""What emulation cannot prove, in addition."""
 USERS = (
     "vagrant: what a user's box runs, kernel and packages, is as its maker built it: differences to another box or "
     "image are not of one component alone"
 )
-"""What boxes of the user's cannot prove besides."""
+"""What the user's boxes cannot prove, in addition."""
 USERS_POWEROFF = ("systemctl", "poweroff")
 UP_DEADLINE_S = 150.0
-"""For all machines together; once more if some did not come up: Vagrant's own wait for an address can hang."""
+"""Seconds for all machines together; repeated once if some did not come up: Vagrant's wait for an address can hang."""
 USERS_UP_DEADLINE_S = 600.0
 """The same for boxes that start a whole distribution."""
 SHORT_DEADLINE_S = 60.0
@@ -53,7 +53,7 @@ class Message:
 
 
 def parse_messages(text: str) -> list[Message]:
-    """Read the lines of ``vagrant --machine-readable``: time, machine, kind, data; all else is left out."""
+    """Parse the lines of ``vagrant --machine-readable``: time, machine, kind, data; skip all other lines."""
     found = []
     for line in text.splitlines():
         stamp, *words = line.split(",")
@@ -68,7 +68,7 @@ def _plain(word: str) -> str:
 
 
 def complaint(messages: Sequence[Message]) -> str | None:
-    """Return why it failed, in one line: its error, or the last thing that it said as one."""
+    """Return why Vagrant failed, in one line: its final error, or else an error message of its output."""
     errors = [message.data[-1] for message in messages if message.kind == "error-exit" and message.data]
     errors += [message.data[-1] for message in messages if message.kind == "ui" and message.data[:1] == ("error",)]
     return " ".join(errors[0].split()) if errors else None
@@ -76,7 +76,7 @@ def complaint(messages: Sequence[Message]) -> str | None:
 
 @dataclass(frozen=True)
 class SshConfig:
-    """How Vagrant would log in to a machine."""
+    """Vagrant's login to a machine."""
 
     address: str
     port: int
@@ -85,7 +85,7 @@ class SshConfig:
 
 
 def parse_ssh_config(text: str) -> dict[str, SshConfig]:
-    """Read the output of ``vagrant ssh-config``, by machine."""
+    """Parse the output of ``vagrant ssh-config``, by machine."""
     parsed = paramiko.SSHConfig.from_text(text)
     found = {}
     for name in parsed.get_hostnames() - {"*"}:
@@ -98,7 +98,7 @@ def parse_ssh_config(text: str) -> dict[str, SshConfig]:
 
 @dataclass
 class Vagrant:
-    """The machines of one lab as Vagrant has them: its home, its state and its runs, all in the lab's directory."""
+    """Vagrant's view of the machines of one lab: its home, state and runs, all in the lab's directory."""
 
     enclosure: Enclosure
     libvirt: Libvirt
@@ -114,7 +114,7 @@ class Vagrant:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every run of Vagrant is told."""
+        """The environment of every run of Vagrant."""
         return {
             **environment(self.home),
             "VAGRANT_CWD": str(FILE.parent),
@@ -123,22 +123,22 @@ class Vagrant:
         }
 
     def prepare(self, boxes: Iterable[Box | UserBox], *, accelerated: bool) -> None:
-        """Show Vagrant the boxes, which are not copied, and write what it is to make."""
+        """Link the boxes into Vagrant's home, without a copy, and write the description of the machines."""
         shown = self.home / "boxes"
         shown.mkdir(parents=True)
         distinct = {one.name: one for one in boxes}.values()
         for one in distinct:
             (shown / one.folder.name).symlink_to(one.folder)
-        # Under the name that it would have once uploaded Vagrant finds a disk in the pool.
+        # Vagrant finds a disk in the pool under the name that it would give to the uploaded disk.
         self.libvirt.offer([image for one in distinct for image in one.images])
         (self.directory / "vagrant.json").write_text(lab_json(self.guests, accelerated=accelerated))
 
     def run(self, *words: str, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> str:
-        """Run Vagrant and return its output, machine-readable; ``still_possible`` raises when it waits in vain.
+        """Run Vagrant and return its output, machine-readable; ``still_possible`` raises when waiting is pointless.
 
         Raises:
-            DeadlineExceeded: it still ran, and was ended.
-            RigError: it failed; says why.
+            DeadlineExceeded: Vagrant exceeded the deadline, and was ended.
+            RigError: Vagrant failed; with the reason.
         """
         self._runs += 1
         output = self.logs / f"vagrant.{self._runs}.{words[0]}.log"
@@ -165,11 +165,11 @@ class Vagrant:
         return said
 
     def up(self, powers: Sequence["VagrantPower"]) -> None:
-        """Make the machines and wait until Vagrant can log in to each; where that fails, all are tried once more.
+        """Make the machines and wait until Vagrant can log in to each; if that fails, try all once more.
 
         Raises:
-            RigError: it failed again; says why.
-            DeadlineExceeded: some did not come up the second time either.
+            RigError: the second attempt failed; with the reason.
+            DeadlineExceeded: some did not come up in the second attempt.
         """
         try:
             self._up(powers)
@@ -177,7 +177,7 @@ class Vagrant:
             logger.warning("trying once more, as vagrant up failed: %s", error)
             for power in powers:
                 power.begin_again()
-            # What was made half would be in the way.
+            # Machines that were partly made would prevent the second attempt.
             self.destroy()
             self._up(powers)
 
@@ -199,13 +199,13 @@ class Vagrant:
         self.run(*words, deadline=deadline, still_possible=nobody_died)
 
     def ssh_config(self) -> dict[str, SshConfig]:
-        """Return how to log in to the machines, by name."""
+        """Return the logins to the machines, by name."""
         said = self.run("ssh-config", deadline=Deadline.after(SHORT_DEADLINE_S))
         texts = [message.data[-1] for message in parse_messages(said) if message.kind == "ssh-config"]
         return parse_ssh_config("\n".join(texts))
 
     def destroy(self) -> None:
-        """Make Vagrant forget the machines. The end of the enclosure ends them just as well, and at once."""
+        """Let Vagrant remove the machines; cleanup does not need this, as the end of the enclosure ends them."""
         self.run("destroy", "--force", deadline=Deadline.after(SHORT_DEADLINE_S))
 
 
@@ -222,12 +222,12 @@ class VagrantPower:
 
     @property
     def name(self) -> str:
-        """The machine's, which is also that of libvirt's domain."""
+        """Name of the machine and of libvirt's domain."""
         return self.guest.spec.name
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the present one last."""
+        """The console log of each boot, the current one last."""
         return console_logs(self.logs, self.name, self.boots)
 
     @property
@@ -236,12 +236,12 @@ class VagrantPower:
         return self.libvirt.running(self.name)
 
     def prepare(self) -> None:
-        """Make ready for `Vagrant.up`, which is the first boot."""
+        """Prepare for `Vagrant.up`, which is the first boot."""
         if not self.running:
             self._next_console()
 
     def begin_again(self) -> None:
-        """End it before `Vagrant.up` is tried once more; nothing of worth is in it yet."""
+        """End the machine before a second `Vagrant.up`; it contains nothing of value yet."""
         if self.running:
             self.libvirt.kill(self.name)
             self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
@@ -253,25 +253,25 @@ class VagrantPower:
         self.guest.console.symlink_to(self.consoles[-1].absolute())
 
     def on(self) -> None:
-        """Boot it; the first time `Vagrant.up` has done that."""
+        """Boot the machine; at the first call `Vagrant.up` has done so already."""
         if not self._made:
             self._made = True
             return
         self._next_console()
         if self.guest.disks is not None:
             self.guest.disks.power_on()
-        # What `vagrant up` does with a machine that is off, without its waiting; Vagrant asks libvirt what runs.
+        # What `vagrant up` does with a machine that is off, without its waiting; Vagrant takes the state from libvirt.
         self.libvirt.start_machine(self.name)
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill QEMU, then decide what the disks' caches kept."""
+        """Freeze the disks, kill QEMU, then apply the cut policy to the disks' caches."""
         self._require_running()
         cut = cut_power(self.guest.disks, lambda: self.libvirt.kill(self.name), policy, seed)
         self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
         return cut
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Wait until libvirt has seen its end."""
+        """Wait until libvirt has noticed the end of the machine."""
         self.libvirt.wait_off(self.name, deadline)
 
     def _require_running(self) -> None:
@@ -279,7 +279,7 @@ class VagrantPower:
             raise RigError(f"{self.name} is not switched on")
 
     def require_on(self) -> None:
-        """Raise RigError with the console's last words if it has ended."""
+        """Raise RigError with the last console output if the machine has ended."""
         if not self.running:
             last = self.consoles[-1]
             said = last.read_text(errors="replace") if last.exists() else ""

@@ -1,4 +1,4 @@
-"""What vms/Vagrantfile is told about the machines of a lab: one JSON file, written from the topology."""
+"""The input of vms/Vagrantfile for the machines of a lab: one JSON file, written from the topology."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ from raidproof.provider.vagrant.libvirt import NETWORK, POOL
 FILE = recipe.VMS / "Vagrantfile"
 BOOT_DEADLINE_S = 120
 CONFIG_SLOT, MODULES_SLOT, FIRST_SLOT = "0x10", "0x11", 0x12
-"""Of our disks on the bus pcie.0. Left alone, QEMU takes the lower ones, which libvirt gives to its own devices."""
+"""Slots of raidproof's disks on the bus pcie.0.
+
+By default QEMU takes the lower ones, which libvirt gives to its devices.
+"""
 HOST_CPU: dict[str, Any] = {"cpu_mode": "host-passthrough"}
 EMULATED_CPU: dict[str, Any] = {
     "cpu_mode": "custom",
@@ -28,27 +31,30 @@ EMULATED_CPU: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Guest:
-    """A machine that Vagrant is to make."""
+    """A machine that Vagrant shall make."""
 
     spec: MachineSpec
     box: str
     console: Path
-    """Where its serial console is written."""
+    """Log file of its serial console."""
     version: str | None = None
-    """Of the box; None is the one that there is."""
+    """Version of the box; None: the only one."""
     config: Path | None = None
-    """What makes it that machine, if its box is ours; a user's box is told nothing."""
+    """Configuration disk of the machine, for raidproof's boxes; None for a user's box."""
     modules: Path | None = None
-    """The modules of its kernel, likewise. The box says so too, but what we add to QEMU's words replaces its own."""
+    """Disk with the modules of its kernel, likewise.
+
+    The box defines it, too, but raidproof's arguments for QEMU replace those.
+    """
     arguments: str | None = None
-    """The kernel's command line; None is what its box says."""
+    """The kernel's command line; None: from the box."""
     key: Path | None = None
-    """The private key that it accepts; None is what its box says."""
+    """The private key that the machine accepts; None: from the box."""
     disks: MemberDisks | None = None
 
 
 def lab_json(guests: Sequence[Guest], *, accelerated: bool) -> str:
-    """Return the whole file; ``accelerated`` is with KVM."""
+    """Return the whole file; ``accelerated`` means with KVM."""
     return json.dumps({"machines": [machine(guest, accelerated=accelerated) for guest in guests]}, indent=1)
 
 
@@ -77,7 +83,7 @@ def machine(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
         "graphics_type": "none",
         "memballoon_enabled": False,
         "storage_pool_name": POOL,
-        # The one network of the lab: what Vagrant calls its management network.
+        # The only network of the lab: Vagrant's management network.
         "management_network_name": NETWORK,
         "management_network_address": str(GATEWAY.network),
         "management_network_mode": "none",
@@ -99,7 +105,7 @@ def machine(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
 
 
 def numa_nodes(spec: MachineSpec) -> list[dict[str, Any]]:
-    """Return equal shares of CPUs and memory (in MiB), as vagrant-libvirt wants them."""
+    """Return equal shares of CPUs and memory (in MiB), in the form for vagrant-libvirt."""
     share = spec.cpus // spec.numa_nodes
     return [
         {"cpus": f"{node * share}-{(node + 1) * share - 1}", "memory": spec.memory // MIB // spec.numa_nodes}
@@ -108,9 +114,9 @@ def numa_nodes(spec: MachineSpec) -> list[dict[str, Any]]:
 
 
 def qemu_arguments(guest: Guest) -> list[str]:
-    """Return what attaches the configuration disk and the members, each known by its serial number.
+    """Return the arguments that attach the configuration disk and the members, each with its serial number.
 
-    A machine that restarts itself, as after a panic, ends instead: it is the harness that switches it on.
+    A machine that restarts itself, as after a panic, ends instead: the harness switches it on.
     """
     words = ["-no-reboot"]
     for serial, file, slot in (("config", guest.config, CONFIG_SLOT), ("modules", guest.modules, MODULES_SLOT)):
@@ -138,5 +144,5 @@ def _disk(serial: str, source: Sequence[tuple[str, str]], slot: str, *, written:
 
 
 def _options(pairs: Sequence[tuple[str, str]]) -> str:
-    """Join options the way QEMU reads them: a comma inside a value is doubled."""
+    """Join options for QEMU: a comma inside a value is doubled."""
     return ",".join(f"{key}={value.replace(',', ',,')}" for key, value in pairs)

@@ -1,4 +1,4 @@
-"""The RAID array: what is asked, the commands, what is found, and the array of a machine."""
+"""The RAID array: its request, its commands, its effective state, and the array of a machine."""
 
 from raidproof.storage.array.array import (
     SYNC_DEADLINE_S,

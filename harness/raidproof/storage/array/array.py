@@ -1,4 +1,4 @@
-"""An md array of a machine: its commands, its life from creation to destruction, its maintenance."""
+"""An md array of a machine: commands, creation to destruction, maintenance."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +35,13 @@ START_DEADLINE_S = 20.0
 
 
 def create_command(md: Md) -> list[str]:
-    """Write an array's metadata onto its members and bring it online."""
+    """Return the command that writes an array's metadata onto its members and starts it."""
     policy = {
         "bitmap": [
             "--bitmap=internal",
             *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
         ],
-        # RAID1, 4, 5, 6 and 10 without one would be asked about it by mdadm 4.3 and later.
+        # Without a bitmap option, mdadm 4.3 and later would ask for one for RAID1, 4, 5, 6 and 10.
         "resync": ["--bitmap=none", "--consistency-policy=resync"],
         "ppl": ["--consistency-policy=ppl"],
         "journal": [f"--write-journal={md.journal}"],
@@ -50,7 +50,7 @@ def create_command(md: Md) -> list[str]:
         "mdadm",
         "--create",
         md.device,
-        # Without --run mdadm asks whether a member that carries something may be overwritten.
+        # Without --run mdadm asks whether a member that is not blank may be overwritten.
         "--run",
         "--metadata=1.2",
         f"--homehost={HOMEHOST}",
@@ -66,9 +66,9 @@ def create_command(md: Md) -> list[str]:
 
 
 def create_commands(spec: ArraySpec) -> list[list[str]]:
-    """Everything that creates an array, in order."""
+    """Return all commands that create an array, in order."""
     trusted = ["--assume-clean"] if spec.assume_clean else []
-    # RAID0 refuses the word, having nothing that could be unclean.
+    # RAID0 refuses --assume-clean, because it has nothing that could be unclean.
     return [
         command[:4] + (trusted if md.level is not Level.RAID0 else []) + command[4:]
         for md in spec.devices
@@ -77,85 +77,88 @@ def create_commands(spec: ArraySpec) -> list[list[str]]:
 
 
 def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
-    """Bring an array online that exists.
+    """Return the command that assembles an existing array.
 
-    Neither --force nor --run: after a power cut a complete array starts even if it is dirty, and one that does not
-    start by itself is a finding. ``starts_dirty``: mdadm is to leave it to md whether a dirty and degraded array may
-    start; its metadata is not touched, as --force would.
+    The command uses neither --force nor --run: after a power cut a complete array starts even if it is dirty, and an
+    array that does not start without them is a finding. ``starts_dirty``: mdadm leaves it to md whether a dirty and
+    degraded array may start; the metadata is not modified, as it would be by --force.
     """
     return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
 
 
 def stop_command(devices: Iterable[str]) -> list[str]:
-    """Take arrays offline, in the order given."""
+    """Return the command that stops arrays, in the given order."""
     return ["mdadm", "--stop", *devices]
 
 
 def zero_command(paths: Iterable[str]) -> list[str]:
-    """Make the metadata of an array disappear from its members."""
+    """Return the command that erases the metadata of an array from its members."""
     return ["mdadm", "--zero-superblock", *paths]
 
 
 def check_command(devices: Sequence[str]) -> list[str]:
-    """Let arrays compare their copies or parity in the background."""
+    """Return the command that starts a comparison of copies or parity, in the background."""
     return ["mdadm", "--action=check", *devices]
 
 
 def repair_command(devices: Sequence[str]) -> list[str]:
-    """Let arrays write the copies or the parity anew that differ, in the background."""
+    """Return the command that rewrites differing copies or parity, in the background."""
     return ["mdadm", "--action=repair", *devices]
 
 
 def fail_command(md: Md, path: str) -> list[str]:
-    """Declare a member faulty."""
+    """Return the command that declares a member faulty."""
     return ["mdadm", md.device, "--fail", path]
 
 
 def remove_command(md: Md, path: str) -> list[str]:
-    """Take a faulty member out."""
+    """Return the command that removes a faulty member."""
     return ["mdadm", md.device, "--remove", path]
 
 
 def add_command(md: Md, path: str) -> list[str]:
-    """Add a disk without metadata; an array that misses a member is rebuilt onto it."""
+    """Return the command that adds a disk without metadata; a degraded array rebuilds onto it."""
     return ["mdadm", md.device, "--add", path]
 
 
 def re_add_command(md: Md, path: str) -> list[str]:
-    """Take a former member back; only what its bitmap has marked since is rebuilt."""
+    """Return the command that re-adds a former member; md rebuilds only what the bitmap has marked since."""
     return ["mdadm", md.device, "--re-add", path]
 
 
 def grow_command(md: Md, members: int) -> list[str]:
-    """Reshape an array to more members, which it takes from its spares.
+    """Return the command that reshapes an array to more members, which it takes from its spares.
 
-    Without a backup file: with metadata 1.2, mdadm moves the start of the data into the room that it leaves before
-    it, so that no stripe is ever written over one that is still needed (mdadm(8), "data-offset").
+    No backup file is needed: with metadata 1.2, mdadm moves the start of the data into the free space before it, so
+    that no stripe is written over one that is still needed (mdadm(8), "data-offset").
     """
     return ["mdadm", "--grow", md.device, f"--raid-devices={members}"]
 
 
 def readwrite_command(devices: Iterable[str]) -> list[str]:
-    """Let arrays resync that wait, just assembled, for the first write to them."""
+    """Return the command that starts the resync of arrays that wait, after assembly, for the first write."""
     return ["mdadm", "--readwrite", *devices]
 
 
 class Scrub(State):
-    """What a check of an array's redundancy found.
+    """Result of a check of an array's redundancy.
 
-    A RAID1 or RAID10 may differ where nothing reads: a page that changed while both copies were written. On RAID4, 5
-    and 6 every mismatch is a stripe whose parity is wrong.
+    The copies of a RAID1 or RAID10 may differ in unused places: a page changed while both copies were written. On
+    RAID4, 5 and 6 every mismatch is a stripe whose parity is wrong.
     """
 
     mismatch_cnt: dict[str, int]
-    """512-byte sectors that differ, by md device that was checked; md counts in whole pages or stripes."""
+    """512-byte sectors that differ, by checked md device; md counts in whole pages or stripes."""
     unchecked: dict[str, str]
     """Md devices that could not be checked, with the reason."""
     resynced: dict[str, int] = Field(default_factory=dict)
-    """Where the last thing before the check was a resync: the sectors that differed and that it put right. Of RAID4, 5
-    and 6 md counts them as it goes (handle_parity_checks5 in drivers/md/raid5.c)."""
+    """Sectors that the resync before the check found different and corrected; of RAID4, 5 and 6.
+
+    Md counts them during the resync (handle_parity_checks5 in drivers/md/raid5.c). Empty if no resync came last before
+    the check.
+    """
     repaired: dict[str, int] = Field(default_factory=dict)
-    """Where something differed: what a second check still found after a repair."""
+    """Sectors that a second check found different after a repair; only if the first check found differences."""
 
     @property
     def mismatches(self) -> int:
@@ -171,24 +174,24 @@ class Array:
         self.machine = machine
         self.device = spec.devices[-1].device
         self.expected_deviation = ExpectedDeviation()
-        """What a fault may leave of it; whoever injects one says so here."""
+        """The deviation that a fault may leave; a fault that is injected sets it."""
 
     def create(self) -> None:
-        """Write the array onto its members, bring it online and check that it is what was asked.
+        """Write the array onto its members, start it, and verify that it is as requested.
 
         Raises:
-            NotEffective: it is something else.
+            NotEffective: it is not as requested.
         """
         for command in create_commands(self.spec):
             self.machine.succeed(command)
         self.require_effective()
 
     def activate(self) -> ArrayState:
-        """Assemble the array that is on the members; nothing is forced, nothing created.
+        """Assemble the array that is on the members; force nothing, create nothing.
 
         Raises:
-            CommandFailed: mdadm would not start it.
-            NotEffective: what was on the members is not what was asked, or a member that should be is not in sync.
+            CommandFailed: mdadm does not start the array.
+            NotEffective: the array is not as requested, or a member is unexpectedly not in sync.
         """
         if dirty := self.expected_deviation.starts_dirty:
             self.machine.put("1\n", START_DIRTY)
@@ -204,20 +207,20 @@ class Array:
         self.machine.succeed(stop_command(md.device for md in reversed(self.spec.devices)))
 
     def destroy(self) -> None:
-        """Stop the array and make its metadata disappear from the members."""
+        """Stop the array and erase its metadata from the members."""
         *legs, top = self.spec.devices
         self.machine.succeed(stop_command([top.device]))
-        # The metadata of the uppermost array lies inside of the legs, which must still be online to lose it.
+        # The metadata of the uppermost array lies inside the legs, which must be online to erase it.
         self.machine.succeed(zero_command(top.inputs))
         if legs:
             self.machine.succeed(stop_command(leg.device for leg in legs))
             self.machine.succeed(zero_command(path for leg in legs for path in leg.inputs))
 
     def state(self) -> ArrayState:
-        """Read what the kernel says of it.
+        """Read the array's state from the kernel.
 
         Raises:
-            RigError: it is not online.
+            RigError: the array is not online.
         """
         return self._state(self._names())
 
@@ -227,7 +230,7 @@ class Array:
         return ArrayState(devices=tuple(parse_md(md, names, content) for md in self.spec.devices))
 
     def require_effective(self) -> ArrayState:
-        """Return its state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -239,12 +242,12 @@ class Array:
         return state
 
     def identities(self, *, online: bool = False) -> dict[str, Identity]:
-        """Read what each disk says of the array that it belongs to, by serial; one that says nothing is left out.
+        """Read the metadata of each disk, by serial; leave out disks without metadata.
 
-        ``online``: of a nested array, also what its legs say, by their paths.
+        ``online``: of a nested array, also the metadata of its legs, by their paths.
         """
         paths = [path for md in self.spec.devices for path in md.inputs if online or path.startswith(disk_path(""))]
-        # Status 1 says that some device has no metadata, which is for a checker to judge.
+        # Status 1 means that some device has no metadata, which a checker judges.
         said = self.machine.run(examine_command(paths)).stdout
         return {serial_of(path): one for path, one in parse_examine(said).items()}
 
@@ -256,7 +259,7 @@ class Array:
         return {serial_of(path): one for path, one in parse_bitmaps(said).items()}
 
     def wait_clean(self, deadline_s: float = SYNC_DEADLINE_S) -> ArrayState:
-        """Wait until every member is rebuilt and everything resynced.
+        """Wait until every member is rebuilt and all resyncs have ended.
 
         Raises:
             DeadlineExceeded: it took longer.
@@ -265,14 +268,15 @@ class Array:
         return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync", state)
 
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
-        """Let md read everything and compare, as fast as it can; wait for the end.
+        """Let md read and compare everything at full speed; wait for the end.
 
-        After a power cut the resync comes first, and what it put right is counted apart. A check before it would be
-        worse than none: what it reads counts as resynced although nothing is put right (md_do_sync in
-        drivers/md/md.c; seen with 6.12 and 7.2). Where something differs, a repair and a second check follow.
+        After a power cut the resync comes first, and its corrections are counted separately. A check before the resync
+        would do harm: md marks what the check reads as resynced although it corrects nothing (md_do_sync in
+        drivers/md/md.c; observed with 6.12 and 7.2). If the check finds differences, a repair and a second check
+        follow.
 
         Raises:
-            DeadlineExceeded: it took longer, or the resync before it did.
+            DeadlineExceeded: the check took longer, or the resync before it did.
             RigError: md never ran the check.
         """
         with at_full_speed(self.machine, [md.name for md in self.spec.devices]):
@@ -311,8 +315,8 @@ class Array:
         return {found.device: found.mismatch_cnt for found in counted}
 
     def _leave_read_auto(self) -> ArrayState | None:
-        """Let an array that was only assembled begin its resync; return its state if it needed nothing for that."""
-        # It is `read-auto`: until the first write to it, it does not even resync.
+        """Start the resync of an array that was only assembled; return its state if nothing had to be started."""
+        # Such an array is `read-auto`: until the first write, it does not even resync.
         state = self.state()
         waiting = [device.device for device in state.devices if device.array_state == "read-auto"]
         if not waiting:
@@ -323,15 +327,15 @@ class Array:
     def _wait(
         self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
     ) -> ArrayState:
-        """Wait until a condition holds for all md devices, each of them idle; ``state`` was read just before."""
+        """Wait until a condition holds for all md devices and each is idle; ``state`` was read just before."""
         if state is not None and all(map(condition, state.devices)):
             return state
-        # They stay what they are for as long as this waits.
+        # The names do not change during the wait.
         names = self._names()
         actions = [f"/sys/block/{md.name}/md/sync_action" for md in self.spec.devices]
 
         def reached() -> ArrayState | None:
-            # One file as long as md works: reading the dozens of others takes turns with the work itself.
+            # Read one file per md device while md works: reading the dozens of others slows the work down.
             if any(action != "idle" for action in self.machine.read_files(actions).values()):
                 return None
             found = self._state(names)
@@ -340,7 +344,7 @@ class Array:
         return wait_until(reached, deadline, f"{self.device} {what}", _POLL_S)
 
     def _names(self) -> dict[str, str]:
-        """The kernel's name of every disk: another one after each boot."""
+        """Return the kernel's name of every disk, which may change at each boot."""
         paths = [path for md in self.spec.devices for path in md.inputs]
         disks = [path for path in paths if path.startswith(disk_path(""))]
         found = self.machine.resolve(disks)
@@ -351,12 +355,12 @@ class Array:
 
 
 def _settled(device: MdState) -> bool:
-    """Whether nothing is being resynced, and nothing waits for it; a member may be missing."""
+    """Whether no resync runs or is pending; a member may be missing."""
     return device.sync_action == "idle" and device.resynced and device.reshape_position is None
 
 
 def why_unchecked(md: Md, found: MdState) -> str | None:
-    """Say why md cannot check an array, or None if it can."""
+    """Return why md cannot check an array, or None if it can."""
     if md.level is Level.RAID0:
         return "RAID0 keeps nothing twice"
     if found.degraded:
@@ -365,23 +369,23 @@ def why_unchecked(md: Md, found: MdState) -> str | None:
 
 
 class Progress(NamedTuple):
-    """How far md has come with what it does in the background."""
+    """Progress of md's background work."""
 
     action: str
-    """``resync``, ``recover``, ``check``, ``repair``, ``reshape``; ``idle`` is nothing."""
+    """``resync``, ``recover``, ``check``, ``repair``, ``reshape``; ``idle`` is none."""
     done: int
     """Sectors of each member."""
     total: int
 
 
 def parse_progress(action: str, completed: str) -> Progress:
-    """Read md's sync_action and sync_completed: ``1280 / 587776``, ``none`` or ``delayed``."""
+    """Parse md's sync_action and sync_completed: ``1280 / 587776``, ``none`` or ``delayed``."""
     match = re.fullmatch(r"(\d+) / (\d+)", completed.strip())
     return Progress(action.strip(), *(map(int, match.groups()) if match else (0, 0)))
 
 
 class Upkeep:
-    """One md device of an array, under an administrator's hands."""
+    """Maintenance of one md device of an array, as by an administrator."""
 
     def __init__(self, array: Array, md: Md) -> None:
         self.md = md
@@ -393,7 +397,7 @@ class Upkeep:
         """Return the md device that has this disk as a member.
 
         Raises:
-            RequestError: none has, or it keeps nothing twice.
+            RequestError: no md device has it, or the md device has no redundancy.
         """
         for md in array.spec.devices:
             if disk_path(serial) in md.members:
@@ -401,20 +405,20 @@ class Upkeep:
         raise RequestError(f"{serial} is no member of the array: {', '.join(array.spec.members)}")
 
     def require_redundancy(self) -> "Upkeep":
-        """Raise RequestError if the md device keeps nothing twice."""
+        """Raise RequestError if the md device has no redundancy."""
         if self.md.level is Level.RAID0:
             raise RequestError(f"{self.md.device} is a RAID0: nothing in it can be missed, resynced or checked")
         return self
 
     def take_out(self, serial: str) -> None:
-        """Declare a member faulty and take it out.
+        """Declare a member faulty and remove it.
 
         Raises:
-            DeadlineExceeded: md does not let go of it.
+            DeadlineExceeded: md does not release it.
         """
         path = disk_path(serial)
         self._machine.succeed(fail_command(self.md, path))
-        # Busy as long as a request to it is on its way.
+        # The member is busy as long as a request to it is in flight.
         wait_until(
             lambda: self._machine.run(remove_command(self.md, path)).ok,
             Deadline.after(START_DEADLINE_S),
@@ -422,44 +426,44 @@ class Upkeep:
         )
 
     def take_back(self, serial: str) -> None:
-        """Take a former member back: with a bitmap, what has been written since is rebuilt."""
+        """Re-add a former member: with a bitmap, md rebuilds what has been written since."""
         self._machine.succeed(re_add_command(self.md, disk_path(serial)))
 
     def put_in(self, serial: str) -> None:
-        """Put a disk in as if it were a new one: all of it is rebuilt, and it gets another Device UUID."""
+        """Add a disk as if it were new: md rebuilds all of it and assigns another Device UUID."""
         path = disk_path(serial)
         self._machine.succeed(zero_command([path]))
         self._machine.succeed(add_command(self.md, path))
 
     def grow(self, members: int) -> None:
-        """Begin to reshape it to more members."""
+        """Start a reshape to more members."""
         self._machine.succeed(grow_command(self.md, members))
 
     def begin(self, action: Action) -> None:
-        """Let it check, repair, or resync all of itself; returns at once."""
+        """Start a check, repair, or resync of the whole md device; return at once."""
         if action == "resync":
-            # As after a crash without a bitmap: nothing of it counts as being in sync (md.rst, resync_start).
+            # As after a crash without a bitmap: no part counts as in sync (md.rst, resync_start).
             self._write("sync_action", "frozen")
             self._write("resync_start", "0")
         self._write("sync_action", action)
 
     def throttle(self, kib_s: int | None) -> None:
-        """Let what runs in the background run at this rate on each member, idle or not; None is the system's own."""
+        """Set the rate of background work on each member, idle or not, in KiB/s; None is the system's default."""
         word = "system" if kib_s is None else str(kib_s)
         self._write("sync_speed_min", word)
         self._write("sync_speed_max", word)
 
     def progress(self) -> Progress:
-        """Return what it does in the background, and how far it has come."""
+        """Return the current background work and its progress."""
         action, completed = f"{self._files}/sync_action", f"{self._files}/sync_completed"
         content = read_files(self._machine, [action, completed])
         return parse_progress(content[action], content[completed])
 
     def wait_for(self, *actions: str) -> Progress:
-        """Wait until it does one of these.
+        """Wait until one of these actions runs.
 
         Raises:
-            DeadlineExceeded: it does not.
+            DeadlineExceeded: none does.
         """
 
         def doing() -> Progress | None:
@@ -474,7 +478,7 @@ class Upkeep:
 
 
 def ended_in(log: str, md: Md) -> str | None:
-    """Return the line with which a kernel says that what ran in the background ended, or None if it says none.
+    """Return the line of the kernel log about the end of background work, or None if there is none.
 
     ``md: md0: recover done.``, before Linux 6.11 ``md: md0: recovery done.`` (md_do_sync in drivers/md/md.c).
     """

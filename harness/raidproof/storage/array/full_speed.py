@@ -1,4 +1,4 @@
-"""Md's own speed while it checks an array that nobody else uses."""
+"""Raises md's speed limits during the check of an otherwise idle array."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,20 +6,22 @@ from contextlib import contextmanager
 from raidproof.core.layer import Machine
 
 FULL_SPEED = {"stripe_cache_size": 4096, "sync_speed_max": 2_000_000}
-"""The least in each of md's files: stripes in memory, a page of each member, and KiB a second of each member. With the
-256 stripes that md has by itself it sleeps most of the time (raid5_sync_request in drivers/md/raid5.c does whenever
-all of them are in use); 200,000 KiB/s are its limit."""
+"""Minimum values of md's files: stripes in memory (one page per member), and KiB/s of each member.
+
+With md's default of 256 stripes it sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sleeps whenever
+all of them are in use); the default speed limit is 200,000 KiB/s.
+"""
 _SYSTEM = "system"
 
 
 @contextmanager
 def at_full_speed(machine: Machine, names: Sequence[str]) -> Iterator[None]:
-    """Let md devices of these names work as fast as they can, and put back what they had."""
+    """Let md devices of these names work at full speed while the body runs; restore the settings after it."""
     paths = {f"/sys/block/{name}/md/{file}": least for name in names for file, least in FULL_SPEED.items()}
-    # What a level does not have is left out.
+    # Files that a level does not have are left out.
     had = machine.read_files(paths)
     slow = {path: value for path, value in had.items() if int(value.split()[0]) < paths[path]}
-    # A kernel that refuses, for it has no memory, checks slowly.
+    # If the kernel refuses a value for lack of memory, the check is slow.
     refused = machine.put_all({path: f"{paths[path]}\n" for path in slow})
     try:
         yield

@@ -62,7 +62,7 @@ _LEAST_MEMBERS = {
 
 
 class Geometry(NamedTuple):
-    """What a filesystem may align itself to."""
+    """The values to which a filesystem may be aligned."""
 
     stripe_unit: int
     """Bytes that lie on one member before the next one is used."""
@@ -71,7 +71,7 @@ class Geometry(NamedTuple):
 
 
 def layouts(level: Level, members: int) -> dict[str, int]:
-    """All layouts of a level, by name, with the kernel's number for each."""
+    """Return all layouts of a level, by name, with the kernel's number of each."""
     if level is Level.RAID5:
         return _RAID5_LAYOUTS
     if level is Level.RAID6:
@@ -86,10 +86,10 @@ def layouts(level: Level, members: int) -> dict[str, int]:
 
 
 def data_disks(level: Level, members: int, layout: str | None = None) -> int:
-    """How many stripe units of data one stripe has, the way the kernel counts it.
+    """Return how many stripe units of data one stripe has, as the kernel counts.
 
-    A far or offset RAID10 stripes its first copy over all members; so does a near one whose members its number of
-    copies does not divide.
+    A far or offset RAID10 stripes its first copy over all members; so does a near one if its number of members is not
+    a multiple of its copies.
     """
     match level:
         case Level.RAID0:
@@ -118,7 +118,7 @@ def _read_level(value: Any) -> Any:
 
 
 class Md(NamedTuple):
-    """One md device of an array: a plain array has one, a nested one has one a leg and one over the legs."""
+    """One md device of an array: a plain array has one; a nested array has one per leg and one over the legs."""
 
     number: int
     level: Level
@@ -138,27 +138,27 @@ class Md(NamedTuple):
 
     @property
     def device(self) -> str:
-        """The device's path."""
+        """The path of the device."""
         return f"/dev/{self.name}"
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Every device that it is made of."""
+        """All devices that make up the md device."""
         return (*self.members, *self.spares, *((self.journal,) if self.journal else ()))
 
 
 def disk_path(serial: str) -> str:
-    """Where a machine finds a member disk, whatever name its kernel gave it."""
+    """Return the path of a member disk, which does not depend on the kernel's name for it."""
     return f"/dev/disk/by-id/raidproof-{serial}"
 
 
 class ArraySpec(Spec):
-    """An array that is asked for. Members, spares and journal are named by the serial of the disk.
+    """A requested array. Members, spares and journal are named by the serial of the disk.
 
-    ``chunk_size`` is in bytes; ``legs`` is how many mirrors a 1+0 is striped over (two members each if not given),
-    or how many stripes a 0+1 mirrors (two). What of a nested array can be chosen applies to the level that has it:
-    the chunk size to the stripes, the bitmap to the mirrors. ``bitmap_chunk`` is how many bytes one bit of the bitmap
-    stands for: of each member, of a RAID10 of the array. If not said mdadm takes 64 MiB, or more on large members.
+    ``chunk_size`` is in bytes; ``legs`` is the number of mirrors that a 1+0 is striped over (default: two members
+    each), or the number of stripes that a 0+1 mirrors (default: two). In a nested array the chunk size applies to the
+    stripes, the bitmap to the mirrors. ``bitmap_chunk`` is how many bytes one bit of the bitmap covers: of each
+    member, of a RAID10 of the array. The default is mdadm's: 64 MiB, or more on large members.
     """
 
     level: Annotated[Level, BeforeValidator(_read_level)] = Level.RAID5
@@ -172,7 +172,7 @@ class ArraySpec(Spec):
     bitmap_chunk: Size | None = None
     consistency_policy: Literal["resync", "bitmap", "journal", "ppl"] | None = None
     assume_clean: bool = False
-    """Trust that the members agree already, which they do if all are zero, and skip the first resync."""
+    """Assume that the members agree already, which is true if all are zero, and skip the first resync."""
 
     @model_validator(mode="before")
     @classmethod
@@ -180,7 +180,7 @@ class ArraySpec(Spec):
         if not isinstance(data, dict) or "chunk_size" in data:
             return data
         level = _read_level(data.get("level", Level.RAID5))
-        # The usual default of mdadm, 512 KiB; a mirror has no chunks.
+        # mdadm's default, 512 KiB; a mirror has no chunks.
         return data if level is Level.RAID1 else {**data, "chunk_size": 512 * KIB}
 
     @model_validator(mode="after")
@@ -259,10 +259,10 @@ class ArraySpec(Spec):
             raise RequestError(f"bitmap chunk {format_size(chunk)} is not a power of two from {bounds}")
 
     def refuse_size(self, member_size: int) -> None:
-        """Make sure that its bitmap has room on members of so many bytes.
+        """Check that the bitmap has room on members of so many bytes.
 
         Raises:
-            RequestError: its chunk is too small for that.
+            RequestError: its chunk is too small.
         """
         if self.bitmap_chunk is None:
             return
@@ -277,17 +277,17 @@ class ArraySpec(Spec):
 
     @property
     def leg_count(self) -> int:
-        """How many arrays a nested array is made of."""
+        """Number of arrays of which a nested array consists."""
         if self.legs is not None:
             return self.legs
         return len(self.members) // 2 if self.level is Level.STRIPED_MIRRORS else 2
 
     @property
     def policy(self) -> str:
-        """The consistency policy that this asks for, in the kernel's word.
+        """The effective consistency policy, as the kernel names it.
 
-        Where nothing was said it is a bitmap: mdadm gives one to every redundant array of more than 100 GB, which
-        those that get deployed are.
+        The default is a bitmap: mdadm gives one to every redundant array of more than 100 GB, and deployed arrays are
+        larger.
         """
         if self.level is Level.RAID0:
             return "none"
@@ -297,7 +297,7 @@ class ArraySpec(Spec):
 
     @property
     def disks(self) -> tuple[str, ...]:
-        """The serials of all disks that it takes."""
+        """The serials of all disks of the array."""
         return (*self.members, *self.spares, *((self.journal,) if self.journal else ()))
 
     @property
@@ -313,7 +313,7 @@ class ArraySpec(Spec):
 
     @property
     def devices(self) -> tuple[Md, ...]:
-        """The md devices that make this array, in the order of creation: legs first, md0 on top of them last."""
+        """The md devices of this array, in the order of creation: legs first, md0 on top of them last."""
         members = tuple(map(disk_path, self.members))
         if self.level not in NESTED_LEVELS:
             top = Md(
@@ -357,12 +357,12 @@ class ArraySpec(Spec):
 
 
 def default_layout(level: Level) -> str | None:
-    """Mdadm's own choice, asked for by name so that it is checked like any other."""
+    """Return mdadm's default layout, which is requested by name so that it is verified like any other."""
     return {Level.RAID5: "left-symmetric", Level.RAID6: "left-symmetric", Level.RAID10: "n2"}.get(level)
 
 
 def capacity(spec: ArraySpec, member_size: int) -> int:
-    """Bytes that an array offers if its smallest member has ``member_size`` bytes; metadata not deducted."""
+    """Return the bytes that an array offers if its smallest member has ``member_size`` bytes, without metadata."""
     members = len(spec.members)
     match spec.level:
         case Level.RAID0:
@@ -382,11 +382,12 @@ def capacity(spec: ArraySpec, member_size: int) -> int:
 def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
     """Return the serials of the members that may hold `sparse_image.OLD_DATA` where nothing was written.
 
-    It is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4 and 5,
-    their sum, is zero over an even number of members: of an odd number the last stays blank. RAID6 has a second sum
-    with another factor for each member, and its place changes from stripe to stripe: all its members stay blank. So
-    do those of an array that is resynced first, which would copy the old data to where it is logged, and of a RAID10
-    with copies in two rows, since a crash state has old data row by row.
+    The old data is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4
+    and 5, the XOR of the data, is zero over an even number of members: of an odd number the last stays blank. RAID6
+    has a second syndrome with another factor for each member, and the place of this syndrome changes from stripe to
+    stripe: all its members stay blank. So do the members of an array that is resynced first, because the resync would
+    copy the old data to places that are logged; and those of a RAID10 with copies in two rows, because a crash state
+    has old data row by row.
     """
     if spec.level is Level.RAID0:
         return spec.members
@@ -397,7 +398,7 @@ def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
 
 
 def _straddles(spec: ArraySpec) -> bool:
-    """Whether copies that are near each other lie in two rows."""
+    """Return whether near copies lie in two rows."""
     if spec.level is not Level.RAID10:
         return False
     layout = spec.layout or "n2"

@@ -1,4 +1,4 @@
-"""The state of an array, by sysfs and by its members' metadata, and what a fault may leave of it."""
+"""The state of an array, from sysfs and from its members' metadata, and the deviations that a fault may leave."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,14 +33,14 @@ _FILES = (
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _LEVELS = {f"raid{level}": level for level in Level if level.isdecimal()}
-# An array that was put together by md itself takes a member that is one event behind as current: of a superblock
-# update that the cut fell into, some members have the new one (super_1_validate in drivers/md/md.c).
+# When md assembles an array itself, it accepts a member that is one event behind as current: if the cut fell into a
+# superblock update, some members have the new superblock (super_1_validate in drivers/md/md.c).
 EVENT_MARGIN = 1
 _WHOLE = re.compile(r"^ *Checksum : .*correct$", re.MULTILINE)
 
 
 class Area(StrEnum):
-    """What md keeps at a place of a member."""
+    """What md stores at a place of a member."""
 
     SUPERBLOCK = "md superblock"
     BITMAP = "write-intent bitmap"
@@ -58,16 +58,16 @@ _PARTS = {Part.DATA: Area.DATA, Part.P: Area.P, Part.Q: Area.Q, Part.UNUSED: Are
 
 @dataclass(frozen=True)
 class Place:
-    """What a byte of a member is."""
+    """The meaning of a byte of a member."""
 
     area: Area
     role: int | None = None
-    """The member's place in the array."""
+    """The member's slot in the array."""
     stripe: int | None = None
     chunk: int | None = None
-    """Which chunk of the array's data it lies in; None for parity and metadata."""
+    """The chunk of the array's data that contains the byte; None for parity and metadata."""
     array_offset: int | None = None
-    """Which byte of the array it is; None for parity and metadata."""
+    """Offset of the byte in the array; None for parity and metadata."""
 
     def __str__(self) -> str:
         if self.stripe is None:
@@ -77,10 +77,10 @@ class Place:
 
 
 def place_of(superblock: Superblock, offset: int) -> Place:
-    """Return what a byte of the member with this superblock is.
+    """Return the meaning of a byte of the member with this superblock.
 
     Raises:
-        RequestError: the array's level or layout is not known here.
+        RequestError: the array's level or layout is not supported.
     """
     inside = offset - superblock.data_offset
     if 0 <= inside < superblock.data_size:
@@ -105,7 +105,7 @@ def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
     if superblock.ppl_offset is not None:
         areas.append((superblock.ppl_offset, superblock.ppl_offset + superblock.ppl_size, Area.PPL))
     if superblock.bitmap_offset is not None:
-        # How long it is only the bitmap says; whatever comes next ends it.
+        # Only the bitmap itself contains its length; here the next area ends it.
         begin = superblock.bitmap_offset
         ends = [start for start, _, _ in areas if start > begin]
         areas.append((begin, min([*ends, superblock.data_offset]), Area.BITMAP))
@@ -113,10 +113,10 @@ def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
 
 
 def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
-    """Return (member, offset on it) of each copy of a byte of an array, without members that are missing.
+    """Return (member, offset on it) of each copy of a byte of an array, without missing members.
 
     Raises:
-        RequestError: the array ends before.
+        RequestError: the offset is beyond the end of the array.
     """
     if not 0 <= offset < array.striping.capacity:
         raise RequestError(f"the array has {array.striping.capacity} bytes, none at {offset}")
@@ -131,20 +131,20 @@ class MemberState(State):
     """One device in an array."""
 
     device: str
-    """The path by which it was asked for."""
+    """The path by which the device was requested."""
     kernel_name: str
     slot: int | None
     """Its role among the members; None for a spare or journal."""
     state: tuple[str, ...]
-    """The kernel's words: in_sync, spare, faulty, write_mostly, journal, ..."""
+    """The kernel's terms: in_sync, spare, faulty, write_mostly, journal, ..."""
     recovery_start: int | None = None
-    """Sectors up to which it is rebuilt; None for one that needs no rebuild."""
+    """Sectors up to which it is rebuilt; None if it needs no rebuild."""
     bad_blocks: str = ""
-    """What md knows that it cannot read here: first sector and how many, of the last range if there are several."""
+    """Bad blocks that md has recorded: first sector and number of sectors, of the last range if there are several."""
 
 
 class MdState(State):
-    """One md device, as found."""
+    """The effective state of one md device."""
 
     device: str
     level: Level
@@ -160,16 +160,16 @@ class MdState(State):
     sync_action: str
     last_sync_action: str | None
     resynced: bool
-    """Whether no part of it waits for a resync."""
+    """Whether no part waits for a resync."""
     reshape_position: int | None = None
-    """Sectors of the array that have their new shape; None if it is not being reshaped."""
+    """Sectors of the array that have their new shape; None if no reshape runs."""
     mismatch_cnt: int
     """Sectors that the last check or repair found to differ."""
     consistency_policy: str
     bitmap: str | None
-    """Where the bitmap lies, or None."""
+    """Location of the bitmap, or None."""
     bitmap_chunk: int | None = None
-    """Bytes that one of its bits stands for (bitmap/chunksize in Documentation/admin-guide/md.rst)."""
+    """Bytes that one bit of the bitmap covers (bitmap/chunksize in Documentation/admin-guide/md.rst)."""
     minimum_io_size: int
     optimal_io_size: int
     write_cache: str
@@ -177,7 +177,7 @@ class MdState(State):
 
     @property
     def clean(self) -> bool:
-        """Whether it is online, complete and in sync."""
+        """Whether the md device is online, complete and in sync."""
         return (
             self.degraded == 0
             and self.resynced
@@ -188,13 +188,13 @@ class MdState(State):
 
 
 class ArrayState(State):
-    """An array as found: the md devices that make it, md0 last."""
+    """The effective state of an array: its md devices, md0 last."""
 
     devices: tuple[MdState, ...]
 
     @property
     def top(self) -> MdState:
-        """The md device that carries the filesystem."""
+        """The md device with the filesystem."""
         return self.devices[-1]
 
     @property
@@ -204,7 +204,7 @@ class ArrayState(State):
 
 
 def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
-    """The files that say all about an md device; ``names`` has the kernel's name of each of its inputs."""
+    """Return the files with the state of an md device; ``names`` has the kernel's name of each of its inputs."""
     top = f"/sys/block/{md.name}"
     inputs = [f"{top}/md/dev-{names[path]}/{word}" for path in md.inputs for word in _MEMBER_FILES]
     return [
@@ -215,10 +215,10 @@ def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
 
 
 def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> MdState:
-    """Read one md device from the content of its files.
+    """Parse one md device from the content of its files.
 
     Raises:
-        RigError: something is missing or makes no sense.
+        RigError: a value is missing or invalid.
     """
     top = f"/sys/block/{md.name}"
 
@@ -242,14 +242,14 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         raise RigError(f"{md.name}: unknown level {word('level')!r}")
     redundant = level is not Level.RAID0
     bitmap = content.get(f"{top}/md/bitmap/location", "none")
-    # "4 (3)" while it is reshaped from 3 to 4.
+    # "4 (3)" during a reshape from 3 to 4.
     raid_disks = whole_number(word("raid_disks").partition(" ")[0], f"{md.name} raid_disks")
     return MdState(
         device=md.device,
         level=level,
         raid_disks=raid_disks,
         chunk_size=number("chunk_size") or None,
-        # mdadm 4.2 gives RAID0 none, and the kernel then says -1.
+        # mdadm 4.2 gives RAID0 no layout, and the kernel then reports -1.
         layout=_layout_name(level, raid_disks, number("layout")) if layouts(level, raid_disks) else None,
         metadata_version=word("metadata_version"),
         component_size=number("component_size") * 1024,
@@ -296,7 +296,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
 
 
 def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
-    """What was asked of one md device, in the words of its state."""
+    """Return what was requested of one md device, under the names of its state."""
     geometry = spec.geometry if md.number == 0 else None
     return {
         "level": md.level,
@@ -312,7 +312,7 @@ def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
 
 
 def found_of(state: MdState) -> dict[str, Value]:
-    """What was found of one md device, in the words of ``asked_of``."""
+    """Return the effective values of one md device, under the names of ``asked_of``."""
     return {
         "level": state.level,
         "raid_disks": state.raid_disks,
@@ -331,32 +331,32 @@ class Identity(State):
 
     array_uuid: str
     created: str
-    """In the words of mdadm."""
+    """As mdadm prints it."""
     device_uuid: str
     role: str
     """``Active device 2``, ``spare``, ``Journal``."""
     events: int
     state: str
-    """``clean`` or ``active``: whether a write may have been under way."""
+    """``clean`` or ``active``: whether a write may have been in flight."""
     recovery_offset: int | None = None
-    """Sectors up to which it has been rebuilt; None for one that needs no rebuild."""
+    """Sectors up to which the member is rebuilt; None if it needs no rebuild."""
     reshape_position: int | None = None
-    """KiB of the array that have their new shape; None if it is not being reshaped."""
+    """KiB of the array that have their new shape; None if no reshape runs."""
 
     @property
     def slot(self) -> int | None:
-        """Its place among the members, or None for a spare or a journal."""
+        """The member's slot, or None for a spare or a journal."""
         word, _, number = self.role.rpartition(" ")
         return int(number) if word == "Active device" else None
 
 
 def examine_command(paths: Iterable[str]) -> list[str]:
-    """Read the metadata of members."""
+    """Return the command that reads the metadata of members."""
     return ["mdadm", "--examine", *paths]
 
 
 def parse_examine(text: str) -> dict[str, Identity]:
-    """Read ``mdadm --examine`` of several devices, by their paths; one without whole metadata is left out.
+    """Parse ``mdadm --examine`` of several devices, by their paths; leave out devices without complete metadata.
 
     Raises:
         RigError: a line is missing, or the output was cut off.
@@ -367,12 +367,12 @@ def parse_examine(text: str) -> dict[str, Identity]:
 
 
 def serial_of(path: str) -> str:
-    """Return the serial of a member disk; of a leg of a nested array, its own path."""
+    """Return the serial of a member disk; for a leg of a nested array, its path."""
     return path.removeprefix(disk_path(""))
 
 
 def stale(members: Mapping[str, Identity]) -> dict[str, int]:
-    """Return the members whose metadata lags behind that of their array, and by how many events."""
+    """Return the members whose metadata is behind that of their array, and by how many events."""
     newest: dict[str, int] = {}
     for one in members.values():
         newest[one.array_uuid] = max(one.events, newest.get(one.array_uuid, 0))
@@ -402,42 +402,45 @@ def _identity(text: str, path: str) -> Identity:
 
 @dataclass(frozen=True)
 class ExpectedDeviation:
-    """What an array may be like when it is assembled again. Members are named by their serials."""
+    """The allowed deviations of an array that is assembled again. Members are named by their serials."""
 
     absent: frozenset[str] = frozenset()
-    """They may be missing."""
+    """Members that may be missing."""
     rebuilding: frozenset[str] = frozenset()
-    """They may be in their place and not yet rebuilt."""
+    """Members that may be in their slot and not yet rebuilt."""
     renewed: frozenset[str] = frozenset()
-    """Their metadata was written anew on purpose, so their Device UUID is another one."""
+    """Members whose metadata was rewritten on purpose, so that their Device UUID differs."""
     raid_disks: int | None = None
-    """It has, or is getting, so many members instead of those that were asked."""
+    """The array has, or is being reshaped to, so many members instead of the requested number."""
     starts_dirty: bool = False
-    """Consent to start it dirty and degraded, which md and mdadm refuse: where nothing closes the write hole, a stripe
-    that was being written may then give back rubbish for a block that nobody wrote."""
+    """Permit a start of the dirty and degraded array, which md and mdadm refuse.
+
+    Unless something closes the write hole, a stripe that was being written may then return garbage for a block that
+    was not written.
+    """
 
     def plus(self, **more: frozenset[str]) -> Self:
-        """Return it with further serials."""
+        """Return this deviation with further serials."""
         return replace(self, **{word: getattr(self, word) | serials for word, serials in more.items()})
 
     def minus(self, *serials: str) -> Self:
-        """Return it with these members expected whole again; what was renewed stays so."""
+        """Return this deviation with these members expected whole again; ``renewed`` stays."""
         gone = frozenset(serials)
         return replace(self, absent=self.absent - gone, rebuilding=self.rebuilding - gone)
 
     def accepted(self, md: Md, asked: Mapping[str, Value], found: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what is to be asked of one md device, given what was found of it."""
+        """Return what to require of one md device, given its effective state."""
         changed: dict[str, Value] = {}
         missing = set(md.inputs) - set(_words(found["inputs"]))
         if missing and missing <= {disk_path(serial) for serial in self.absent}:
             changed["inputs"] = tuple(sorted(set(md.inputs) - missing))
         if self.raid_disks is not None and md.number == 0:
-            # Of whole stripes, which the queue tells, there are still the old ones and already the new ones.
+            # Some whole stripes, whose size the queue reports, have the old width and some the new.
             changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
         return {**asked, **changed}
 
     def unexpected(self, found: MdState) -> list[str]:
-        """Return the members that are in their place but not in sync, and should be."""
+        """Return the members that are in their slot but unexpectedly not in sync."""
         expected = {disk_path(serial) for serial in self.rebuilding | self.absent}
         return [
             member.device

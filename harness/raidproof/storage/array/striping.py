@@ -1,4 +1,4 @@
-"""RAID arithmetic: where each byte lies, what copies and parity must be, which members a request touches."""
+"""RAID arithmetic: location of each byte, expected copies and parity, members that a request accesses."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ _LEFT_ASYMMETRIC, _RIGHT_ASYMMETRIC, _LEFT_SYMMETRIC, _RIGHT_SYMMETRIC, _PARITY_
 _LEFT = frozenset({_LEFT_ASYMMETRIC, _LEFT_SYMMETRIC})
 _ZERO_RESTART, _N_RESTART, _N_CONTINUE = 8, 9, 10
 DDF_LAYOUTS = frozenset({_ZERO_RESTART, _N_RESTART, _N_CONTINUE})
-"""Layouts of RAID6 in which Q counts the places of P and Q too."""
+"""Layouts of RAID6 in which the factors of Q also count the slots of P and Q."""
 _LAST_IS_Q = 16
-"""Added to a layout of RAID5: that of a RAID6 whose last member holds nothing but Q."""
+"""Added to a layout of RAID5: that of a RAID6 whose last member holds only Q."""
 _LEVELS = frozenset({0, 1, 4, 5, 6, 10})
 
 ROW = 4096
 ReadMember = Callable[[int, int, int], bytes]
 """Reads (member, offset, length) of a crash state."""
 Region = tuple[int, int, int]
-"""Member, offset and length of what was written."""
+"""Member, offset and length of written data."""
 _BLANK = bytes(ROW)
 _HIGH_BITS = int.from_bytes(b"\x80" * ROW)
 _LOW_BITS = int.from_bytes(b"\x7f" * ROW)
 
 
 class Part(StrEnum):
-    """What a chunk of a member is in its stripe."""
+    """The kind of a chunk of a member in its stripe."""
 
     DATA = "data"
     P = "parity"
@@ -43,7 +43,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """Who holds what in one stripe, by role; ``data`` in the order of the array."""
+    """Roles of the members in one stripe; ``data`` in the order of the array."""
 
     data: tuple[int, ...]
     p: int | None = None
@@ -52,34 +52,34 @@ class Row:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What stands at one place of a member."""
+    """The content of one place of a member."""
 
     stripe: int
     part: Part
     number: int | None = None
-    """Which chunk of the array's data it is (a copy of); None for parity."""
+    """Number of the chunk in the array's data; None for parity."""
     offset: int | None = None
-    """The byte of the array that stands there; None for parity."""
+    """Offset of the byte in the array; None for parity."""
 
 
 @dataclass(frozen=True)
 class Striping:
-    """How an array without a reshape lies on its members."""
+    """The mapping of an array, without a reshape, to its members."""
 
     level: int
     layout: int
     chunk_size: int
-    """In bytes; a mirror has none, and is one chunk as long as its members."""
+    """In bytes; a mirror has no chunks: its one chunk is as long as its members."""
     members: int
     size: int
-    """What of each member holds data, in bytes."""
+    """Bytes of each member that hold data."""
 
     @classmethod
     def of(cls, superblock: Superblock) -> "Striping":
-        """Return what a superblock describes.
+        """Return the mapping that a superblock describes.
 
         Raises:
-            RequestError: its level or layout is none that is known here, or a reshape is going on.
+            RequestError: its level or layout is not supported, or a reshape runs.
         """
         level, layout, chunk = superblock.level, superblock.layout, superblock.chunk_size
         size = superblock.size or superblock.data_size
@@ -100,7 +100,7 @@ class Striping:
 
     @property
     def copies(self) -> int:
-        """How many members hold each byte of data."""
+        """Number of members that hold each byte of data."""
         return {1: self.members, 10: self.layout & 0xFF}.get(self.level, 1)
 
     @property
@@ -115,14 +115,14 @@ class Striping:
                 return self.size // self.chunk_size * len(self.row(0).data) * self.chunk_size
 
     def row(self, stripe: int) -> Row:
-        """Return who holds what in a stripe of RAID0, 4, 5 or 6.
+        """Return the roles in a stripe of RAID0, 4, 5 or 6.
 
         Raises:
             RequestError: there is no such layout.
         """
         if self.level == 0:
             return Row(tuple(range(self.members)))
-        # A layout turns with the members, or with all but the one that holds nothing but Q.
+        # A layout rotates over all members, or over all but the one that holds only Q.
         return _row(self.level, self.layout, self.members, stripe % (self.members * (self.members - 1)))
 
     def places(self, offset: int) -> tuple[tuple[int, int], ...]:
@@ -138,7 +138,7 @@ class Striping:
         return ((self.row(stripe).data[place], stripe * self.chunk_size + inside),)
 
     def chunk(self, role: int, offset: int) -> Chunk:
-        """Return what stands at an offset of a member's data."""
+        """Return the chunk at an offset of a member's data."""
         stripe, inside = divmod(offset, self.chunk_size)
         if offset >= self.size:
             return Chunk(stripe, Part.UNUSED)
@@ -204,7 +204,7 @@ class Difference(NamedTuple):
 
     row: int
     array_offset: int
-    """The first byte of the array whose data stands there; in a RAID10 of the chunk whose copies differ."""
+    """Offset in the array of the first byte of data in the row; of a RAID10, of the chunk whose copies differ."""
 
     def __str__(self) -> str:
         return f"row {self.row} (array byte {self.array_offset})"
@@ -212,31 +212,31 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Assembled:
-    """An array as md would see it in one crash state."""
+    """An array as md would assemble it in one crash state."""
 
     superblock: Superblock
-    """The freshest one."""
+    """The superblock with the most events."""
     striping: Striping
     members: Mapping[int, int]
-    """The number of the member that has each role."""
+    """The number of the member in each role."""
     data_offsets: Mapping[int, int]
-    """Where on the member with each role the data begins."""
+    """Offset of the data on the member in each role."""
     bitmap_offsets: Mapping[int, int | None]
-    """Where the member with each role has its bitmap."""
+    """Offset of the bitmap on the member in each role."""
     incomplete: str | None = None
-    """Why there is nothing to compare, if so."""
+    """The reason if there is nothing to compare; else None."""
 
     @classmethod
     def of(cls, superblocks: Mapping[int, Superblock | None]) -> "Assembled | None":
         """Return the array that the superblocks of members (by number) describe, or None if there is none.
 
         Raises:
-            RequestError: its level or layout is not known here.
+            RequestError: its level or layout is not supported.
         """
         best = freshest(superblocks)
         if best is None:
             return None
-        # A member that has missed no more than one update is taken in as if it had seen it (mdadm, Assemble.c).
+        # A member that missed at most one update is accepted as current (mdadm, Assemble.c).
         taken = {
             one.role: (number, one)
             for number, one in superblocks.items()
@@ -253,7 +253,7 @@ class Assembled:
         )
 
     def rows_of(self, regions: Iterable[Region]) -> list[int]:
-        """Return the rows that regions touch, in order."""
+        """Return the rows that regions overlap, in order."""
         roles = {number: role for role, number in self.members.items()}
         rows: set[int] = set()
         for number, offset, length in regions:
@@ -264,12 +264,12 @@ class Assembled:
         return sorted(rows)
 
     def array_offset(self, row: int) -> int:
-        """Return the first byte of the array whose data stands in a row."""
+        """Return the offset in the array of the first byte of data in a row."""
         found = [self.striping.chunk(role, row * ROW).offset for role in range(self.striping.members)]
         return min((one for one in found if one is not None), default=0)
 
     def synced_at(self, difference: Difference) -> int:
-        """Return where a row lies in what md resyncs: bytes of a member, of the array if it is a RAID10."""
+        """Return the offset of a row in the range that md resyncs: in a member, for a RAID10 in the array."""
         return difference.array_offset if self.striping.level == 10 else difference.row * ROW
 
 
@@ -288,7 +288,8 @@ def _incomplete(best: Superblock, taken: Sequence[Superblock]) -> str | None:
 def differences(array: Assembled, read: ReadMember, rows: Iterable[int]) -> list[Difference]:
     """Return those of some rows whose copies or parity do not agree; none if there is nothing to compare.
 
-    A RAID1 or RAID10 may differ where a page changed while its copies were written, until it is written again.
+    The copies of a RAID1 or RAID10 may differ if a page changed while they were written, until the page is written
+    again.
     """
     if array.incomplete is not None:
         return []
@@ -323,7 +324,7 @@ def _different_parity(array: Assembled, read: ReadMember, number: int) -> Iterat
 
 
 def syndrome(striping: Striping, row: Row, values: Sequence[int]) -> int:
-    """Return Q of a row: the sum of g^slot times what each member of data holds."""
+    """Return Q of a row: the sum of g^slot times the data of each data member."""
     if striping.layout in DDF_LAYOUTS:
         slots: list[int | None] = [role if role in row.data else None for role in range(striping.members)]
     else:
@@ -343,24 +344,24 @@ def _doubled(value: int) -> int:
 
 @dataclass(frozen=True)
 class MemberRequests:
-    """The requests to members that one request to an array causes (Patterson, Gibson, Katz, SIGMOD 1988)."""
+    """The member requests that one array request causes (Patterson, Gibson, Katz, SIGMOD 1988)."""
 
     commands: float
-    """Requests to members, all together."""
+    """Member requests in total."""
     width: int
-    """Members that work at the same time for it."""
+    """Members that work on it at the same time."""
     size: int
-    """Bytes of one of them."""
+    """Bytes of one member request."""
     modifies: bool = False
-    """Whether old data or parity must be read before anything can be written."""
+    """Whether old data or parity must be read before a write."""
 
     def traffic(self, request: int) -> float:
-        """Bytes at the members for a byte of the application."""
+        """Return the bytes transferred at the members per byte of the application."""
         return self.commands * self.size / request
 
 
 def copies_of(spec: ArraySpec) -> int:
-    """How many members hold each byte, parity not counted."""
+    """Return the number of members that hold each byte, without parity."""
     match spec.level:
         case Level.RAID1:
             return len(spec.members)
@@ -375,23 +376,23 @@ def copies_of(spec: ArraySpec) -> int:
 
 
 def parity_of(level: Level) -> int:
-    """How many units of a stripe are parity."""
+    """Return the number of parity units in a stripe."""
     return 2 if level is Level.RAID6 else 1 if level in PARITY_LEVELS else 0
 
 
 def data_width(spec: ArraySpec) -> int:
-    """How many different stripe units can be read or written at once, if each byte counts once."""
+    """Return how many different stripe units can be read or written at once, counting each byte once."""
     members = len(spec.members)
     return members - parity_of(spec.level) if parity_of(spec.level) else max(1, members // copies_of(spec))
 
 
 def stripe_size(spec: ArraySpec) -> int | None:
-    """Bytes of data in a whole stripe; None for a mirror."""
+    """Return the bytes of data in a whole stripe; None for a mirror."""
     return None if spec.chunk_size is None else spec.chunk_size * data_width(spec)
 
 
 def member_reads(spec: ArraySpec, request: int) -> MemberRequests:
-    """Return what a read of so many bytes costs: each chunk is read once, from one of its copies."""
+    """Return the cost of a read of so many bytes: each chunk is read once, from one of its copies."""
     chunk = spec.chunk_size or request
     readers = len(spec.members) if spec.level is Level.RAID10 else data_width(spec)
     width = min(ceil(request / chunk), readers)
@@ -399,11 +400,11 @@ def member_reads(spec: ArraySpec, request: int) -> MemberRequests:
 
 
 def member_writes(spec: ArraySpec, request: int) -> MemberRequests:
-    """Return what a write of so many bytes costs, if it begins at a chunk (a large one: at a stripe).
+    """Return the cost of a write of so many bytes that begins at a chunk (a large one: at a stripe).
 
-    A mirror writes each copy. Parity: whole stripes are written with their parity, n/(n-1) for RAID5. Of a part of
-    k chunks, either the old data and parity are read (k + p reads), or the rest of the stripe (d - k); md takes what
-    needs fewer, and then writes k + p. So a small write costs 4 requests on RAID5, 6 on RAID6, 2 on a pair.
+    A mirror writes each copy. Whole stripes are written with their parity, n/(n-1) for RAID5. For a part of k chunks
+    md either reads the old data and parity (k + p reads), or the rest of the stripe (d - k), whichever is fewer, and
+    then writes k + p. So a small write costs 4 requests on RAID5, 6 on RAID6, 2 on a pair.
     """
     protection, width = parity_of(spec.level), data_width(spec)
     chunk = spec.chunk_size or request
@@ -422,7 +423,7 @@ def member_writes(spec: ArraySpec, request: int) -> MemberRequests:
     unit = min(rest, chunk)
     if not whole:
         return MemberRequests(commands=partial, width=touched + protection, size=unit, modifies=reads > 0)
-    # Whole stripes and a part: one size for all, so that the bytes are right.
+    # Whole stripes and a part: use one average size, so that the total bytes are right.
     total = whole * chunk * members + partial * unit
     commands = members + partial
     return MemberRequests(commands=commands, width=members, size=ceil(total / commands), modifies=reads > 0)

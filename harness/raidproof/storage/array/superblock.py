@@ -1,4 +1,4 @@
-"""md's metadata as it lies on members: superblock 1.2 and write-intent bitmap."""
+"""md's metadata on members: superblock 1.2 and write-intent bitmap."""
 
 import re
 import struct
@@ -10,16 +10,16 @@ from raidproof.core.layer import State, found_in
 from raidproof.core.units import GIB, KIB, MIB, SECTOR, parse_size
 
 Read = Callable[[int, int], bytes]
-"""Reads so many bytes of a member from an offset on."""
+"""Reads (offset, size) of a member, in bytes."""
 
 OFFSET = 4096
-"""Where a superblock of format 1.2 lies on a member, in bytes."""
+"""Offset of a superblock of format 1.2 on a member, in bytes."""
 SIZE = 4096
 MAGIC = 0xA92B4EFC
 IN_SYNC = (1 << 64) - 1
-"""A ``resync_offset`` that says that nothing is to be resynced."""
+"""The ``resync_offset`` of an array that needs no resync."""
 SPARE, FAULTY, JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
-"""Roles that are no place in the array."""
+"""Roles of devices that have no slot in the array."""
 
 _HEAD = struct.Struct("<IIII16s32sQiIQIIiIQiIIi")  # constant array information
 _DEVICE = struct.Struct("<QQQQII16sBBHi")  # constant information of this device
@@ -30,14 +30,16 @@ _ROLES_AT = 256
 _MOST_ROLES = (SIZE - _ROLES_AT) // 2
 
 LEAST_CHUNK = 4 * KIB
-"""Bytes that one bit stands for, at least, as mdadm has it (``add_internal_bitmap1`` in its super1.c); md itself would
-take 512, and as mdadm only powers of two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c)."""
+"""Smallest number of bytes that one bit may cover in mdadm (``add_internal_bitmap1`` in its super1.c).
+
+Md itself would accept 512, and as mdadm only powers of two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c).
+"""
 LARGEST_CHUNK = GIB
-"""mdadm keeps it as an int (``struct shape`` in mdadm.h), in bytes."""
+"""mdadm stores the size as an int (``struct shape`` in mdadm.h), in bytes."""
 HEADER = 256
 """Bytes of ``bitmap_super_s`` in the kernel's drivers/md/md-bitmap.h; the bits follow."""
 _LEAST_OFFSET = MIB
-"""Bytes before a member's data, at least: so many are never synced."""
+"""Least number of bytes before a member's data, which are never synced."""
 
 
 class Feature(IntFlag):
@@ -60,50 +62,50 @@ class Feature(IntFlag):
 
 @dataclass(frozen=True)
 class Superblock:
-    """One member's superblock. Sizes and offsets are bytes; those of areas count from the start of the member."""
+    """The superblock of one member. Sizes and offsets in bytes; offsets of areas from the start of the member."""
 
     uuid: str
-    """The array's, as mdadm writes it."""
+    """UUID of the array, as mdadm prints it."""
     name: str
     features: Feature
     level: int
     layout: int
     size: int
-    """What of each member holds data."""
+    """Bytes of each member that hold data."""
     chunk_size: int
     raid_disks: int
     data_offset: int
     data_size: int
-    """What of this member could hold data."""
+    """Bytes of this member that could hold data."""
     dev_number: int
-    """Which entry of ``roles`` is its own."""
+    """Index of this member in ``roles``."""
     roles: tuple[int, ...]
     events: int
     resync_offset: int
-    """What lies below is in sync: bytes of a member, or of the array if it is a RAID10; `IN_SYNC` is all."""
+    """Everything below is in sync: bytes of a member, for a RAID10 of the array; `IN_SYNC` is all."""
     recovery_offset: int
-    """How much of a member that is being rebuilt holds data already, if the feature says so."""
+    """Bytes that are rebuilt on a member under rebuild, if the feature bit is set."""
     bitmap_offset: int | None
     ppl_offset: int | None
     ppl_size: int
     bad_blocks_offset: int | None
     bad_blocks_size: int
     whole: bool
-    """Whether its checksum is right: md refuses one that is not."""
+    """Whether its checksum is right: md refuses a superblock whose checksum is wrong."""
 
     @property
     def role(self) -> int:
-        """Which place this member has in the array; or `SPARE`, `FAULTY` or `JOURNAL`."""
+        """The slot of this member in the array; or `SPARE`, `FAULTY` or `JOURNAL`."""
         return self.roles[self.dev_number] if self.dev_number < len(self.roles) else SPARE
 
     @property
     def active(self) -> tuple[int, ...]:
-        """The places of the array that have a member, according to this one."""
+        """The slots of the array that have a member, according to this superblock."""
         return tuple(sorted({role for role in self.roles if role < self.raid_disks}))
 
     @property
     def clean(self) -> bool:
-        """Whether it says that no resync is needed."""
+        """Whether no resync is needed, according to this superblock."""
         return self.resync_offset == IN_SYNC
 
 
@@ -113,7 +115,7 @@ def superblock_of(read: Read) -> Superblock | None:
 
 
 def parse_superblock(data: bytes) -> Superblock | None:
-    """Read a superblock of 4 KiB, or return None if these bytes are not the beginning of one."""
+    """Parse a superblock of 4 KiB; return None if these bytes are not the beginning of one."""
     if len(data) < SIZE:
         return None
     magic, major, features, _, uuid, name, _, level, layout, size, chunk, disks, bitmap, *_ = _HEAD.unpack_from(data)
@@ -124,7 +126,7 @@ def parse_superblock(data: bytes) -> Superblock | None:
     roles = struct.unpack_from(f"<{min(most, _MOST_ROLES)}H", data, _ROLES_AT)
     feature = Feature(features)
     at *= SECTOR
-    # The same four bytes: the place of the bitmap, or place and size of the partial parity log.
+    # The same four bytes hold the offset of the bitmap, or offset and size of the partial parity log.
     ppl_at, ppl_size = struct.unpack("<hH", struct.pack("<i", bitmap))
     logs = bool(feature & (Feature.PPL | Feature.MULTIPLE_PPLS))
     return Superblock(
@@ -153,7 +155,7 @@ def parse_superblock(data: bytes) -> Superblock | None:
 
 
 def checksum_of(data: bytes, most_roles: int) -> int:
-    """Return the checksum that a superblock should have: the sum of its 32-bit words, the checksum itself as 0."""
+    """Return the expected checksum of a superblock: the sum of its 32-bit words, with the checksum itself as 0."""
     end = min(_ROLES_AT + 2 * most_roles, len(data))
     words = struct.unpack_from(f"<{end // 4}I", data)
     total: int = sum(words) - words[_CHECKSUM_AT // 4]
@@ -163,17 +165,17 @@ def checksum_of(data: bytes, most_roles: int) -> int:
 
 
 def freshest(superblocks: Mapping[int, Superblock | None]) -> Superblock | None:
-    """Return what md believes: the superblock with the most events among those that are whole."""
+    """Return the superblock that md trusts: the one with the most events among those with a valid checksum."""
     whole = [one for _, one in sorted(superblocks.items()) if one is not None and one.whole]
     return max(whole, key=lambda one: one.events, default=None)
 
 
 def least_chunk(synced: int, member: int) -> int:
-    """Return the smallest chunk, in bytes, whose bits fit into the room that mdadm leaves for them.
+    """Return the smallest chunk, in bytes, whose bits fit into the space that mdadm reserves for them.
 
-    ``synced`` is what the bitmap covers: of each member, of a RAID10 of the array. The room depends on the size of a
-    ``member``: a page up to 8 GiB, 64 KiB up to 200 GiB, else 128 KiB (``choose_bm_space`` in mdadm's super1.c).
-    In memory md counts 2,048 chunks a page, each when it is written (``PAGE_COUNTER_RATIO`` in md-bitmap.c).
+    ``synced`` is what the bitmap covers: of each member, for a RAID10 of the array. The space depends on the size of a
+    ``member``: a page up to 8 GiB, 64 KiB up to 200 GiB, else 128 KiB (``choose_bm_space`` in mdadm's super1.c). In
+    memory md allocates a page per 2,048 chunks when one of them is written (``PAGE_COUNTER_RATIO`` in md-bitmap.c).
     """
     room = 4 * KIB if member <= 8 * GIB else 64 * KIB if member <= 200 * GIB else 128 * KIB
     bits, chunk = (room - HEADER) * 8, LEAST_CHUNK
@@ -187,21 +189,21 @@ class Bitmap(State):
 
     regions: int
     dirty: int
-    """Regions that are marked, so that they would be resynced."""
+    """Regions that are marked, so that md would resync them."""
     region_size: int
-    """Bytes of each member that a bit stands for."""
+    """Bytes of each member that one bit covers."""
     events: int
     events_cleared: int
-    """The array's events when a bit was last cleared: a member older than that cannot be re-added."""
+    """The array's events when a bit was last cleared: an older member cannot be re-added."""
 
 
 def examine_bitmap_command(paths: Iterable[str]) -> list[str]:
-    """Read the bitmaps on members; the array may be offline."""
+    """Return the command that reads the bitmaps on members; the array may be offline."""
     return ["mdadm", "--examine-bitmap", *paths]
 
 
 def parse_bitmaps(text: str) -> dict[str, Bitmap]:
-    """Read ``mdadm --examine-bitmap`` of several devices, by their paths.
+    """Parse ``mdadm --examine-bitmap`` of several devices, by their paths.
 
     Raises:
         RigError: a line is missing, or the output was cut off.

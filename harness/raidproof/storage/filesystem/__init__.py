@@ -1,4 +1,4 @@
-"""The filesystem on the array: what is asked, the kinds of file systems, and the filesystem of a machine."""
+"""The filesystem on the array: its request, the kinds of file systems, and the filesystem of a machine."""
 
 from raidproof.storage.filesystem.ext4 import Ext4Spec
 from raidproof.storage.filesystem.filesystem import (

@@ -1,4 +1,4 @@
-"""ext4: what may be asked of it, its commands, and what its tools say."""
+"""ext4: its request, its commands, and the parsers of its tools."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ from raidproof.storage.filesystem.owner import DEADLINE_S, FREE, UNKNOWN, Owner
 from raidproof.storage.filesystem.spec import FilesystemSpec
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
-# Blocks, as mke2fs has them.
+# In blocks, as in mke2fs.
 _LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
-# Statuses of e2fsck.
+# Exit statuses of e2fsck.
 _UNCORRECTED = 4
 _FAILED = 8 | 16 | 32 | 128
 _COMMIT = "commit="
 
-# What debugfs and dumpe2fs say of a byte's owner.
+# Output of debugfs and dumpe2fs about the owner of a byte.
 _EXTENT = re.compile(r"\((\w+)(?:-(\d+))?\):(\d+)(?:-(\d+))?")
 _GROUP_AREA = re.compile(
     r"(Primary superblock|Backup superblock|Group descriptors|Reserved GDT blocks|Block bitmap|Inode bitmap"
@@ -33,13 +33,13 @@ _INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group desc
 
 
 class Ext4Spec(FilesystemSpec):
-    """An ext4 filesystem that is asked for; ``data`` is its data mode. Stride is su, stripe width su x sw."""
+    """A requested ext4 filesystem; ``data`` is its data mode. Stride is su, stripe width su x sw."""
 
     own_options: ClassVar[frozenset[str]] = frozenset(
         {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
     )
     axes: ClassVar[Mapping[str, str]] = {"journal": "whether ext4 has a journal", "data": "data mode of ext4"}
-    # In ext4_feature_set_ok of the kernel.
+    # From ext4_feature_set_ok of the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
     damage: ClassVar[str] = "EXT4-fs error"
     packages: ClassVar[tuple[str, ...]] = ("e2fsprogs",)
@@ -47,10 +47,10 @@ class Ext4Spec(FilesystemSpec):
     type: Literal["ext4"] = "ext4"
     data: Literal["journal", "ordered", "writeback"] = "ordered"
     lazy_init: bool = False
-    """Leave inode tables and journal to a kernel thread, which then writes during the measurement."""
+    """Let a kernel thread initialize inode tables and journal, which then writes during the measurement."""
     journal: bool = True
     inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
-    """How many at least: mke2fs fills up the tables' blocks, of which each group has the same number."""
+    """Least number of inodes; mke2fs rounds up to whole blocks of inode tables, equally in each group."""
 
     @model_validator(mode="after")
     def _possible_journal(self) -> Self:
@@ -65,16 +65,16 @@ class Ext4Spec(FilesystemSpec):
         return self
 
     def least_size(self, _geometry: Geometry | None) -> int:
-        """Bytes below which a journal has no place."""
+        """Return the bytes below which a journal does not fit."""
         # mke2fs refuses a journal of more than half of the blocks.
         return max(8 * MIB, 2 * (self.log_size or 0) + 8 * MIB if not self.log else 0)
 
     def journal_command(self) -> list[str] | None:
-        """Make the journal on a disk of its own, which comes before the filesystem; None if it has none."""
+        """Return the command that makes an external journal, to run before mkfs; None without an external journal."""
         if self.log is None:
             return None
         size = [str(self.log_size // self.block_size)] if self.log_size else []
-        # A journal's blocks are as large as those of the filesystem.
+        # The block size of the journal must equal that of the filesystem.
         own = ["-U", uuid_of(self.log)]
         return [
             "mke2fs",
@@ -90,7 +90,7 @@ class Ext4Spec(FilesystemSpec):
         ]
 
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Make the filesystem, over whatever the device carries."""
+        """Return the command that makes the filesystem, over any existing content."""
         alignment = self.alignment(geometry)
         stride = alignment.su // self.block_size if alignment else 0
         width = stride * alignment.sw if alignment else 0
@@ -99,7 +99,7 @@ class Ext4Spec(FilesystemSpec):
             "discard" if self.discard else "nodiscard",
             f"lazy_itable_init={lazy}",
             f"lazy_journal_init={lazy}",
-            # mke2fs asks the device where it is not told; 0 is how one says no.
+            # mke2fs reads missing values from the device; 0 prevents this.
             f"stride={stride}",
             f"stripe_width={width}",
         ]
@@ -125,32 +125,33 @@ class Ext4Spec(FilesystemSpec):
         ]
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
-        """Make a journal on a disk of its own first."""
+        """Return the command for an external journal, if there is one, then the one for the filesystem."""
         if journal := self.journal_command():
             yield journal
         yield self.mkfs_command(device, geometry)
         if self.log:
-            # mke2fs (1.47.2) leaves in the page cache whose journal it is: after a power cut nothing would mount.
+            # mke2fs (1.47.2) leaves the UUID of the journal's filesystem in the page cache: after a power cut no mount
+            # would succeed.
             yield ["sync", disk_path(self.log)]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the options that it has to be mounted with."""
+        """Return the mount options."""
         if not self.journal:
-            # The kernel mounts nothing without a journal for which a data mode is asked.
+            # Without a journal, the kernel refuses a mount with a data mode.
             return self.mount_options
-        # By path: the superblock knows the journal's disk by a number that the next boot may give to another one.
+        # By path: the superblock names the journal's disk by a number that the next boot may give to another disk.
         path = [f"journal_path={disk_path(self.log)}"] if self.log else []
         return (*self.mount_options, f"data={self.data}", *path)
 
     def check_command(self, device: str) -> list[str]:
-        """Look for damage, change nothing."""
+        """Return the command that looks for damage and changes nothing."""
         return ["e2fsck", "-f", "-n", device]
 
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Read the verdict of ``e2fsck -fn``.
+        """Parse the verdict of ``e2fsck -fn``.
 
         Raises:
-            RigError: it gave none.
+            RigError: there is no verdict.
         """
         said = f"{ended.stdout}\n{ended.stderr}"
         if "Bad magic number in super-block" in said:
@@ -173,21 +174,21 @@ class Ext4Spec(FilesystemSpec):
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
         """Read ``dumpe2fs -h``, and the options in effect."""
         superblock = parse_info(machine.succeed(info_command(device)))
-        # The mount table leaves out what is the default; this file does not.
+        # The mount table leaves out defaults; this file does not.
         effective = machine.get(f"/proc/fs/ext4/{device.removeprefix('/dev/')}/options")
         data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
         return state_of(mounted, superblock, effective.split(), data=data)
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return what must be found, inodes, journal and data mode included."""
+        """Return the required effective values, including inodes, journal and data mode."""
         asked = {**super().asked(geometry), "inodes": self.inodes}
         if not self.journal:
             return {**asked, "log": "none"}
-        # How large an external journal is, is not written in the filesystem.
+        # The size of an external journal is not stored in the filesystem.
         return {**asked, "log_size": None if self.log else self.log_size, "data": self.data}
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
-        """Return what was found; inodes that were added by rounding are not counted."""
+        """Return the effective values; inodes that were added by rounding are not counted."""
         found, asked, inodes = super().found(state), self.inodes, state.inodes
         if asked and inodes and enough_inodes(asked, inodes, state.size, state.block_size):
             found["inodes"] = asked
@@ -195,11 +196,11 @@ class Ext4Spec(FilesystemSpec):
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
-        """Return how often the journal is committed: an option tells."""
+        """Return the seconds between commits of the journal, from the mount options."""
         return commit_of(options)
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
-        """Ask debugfs, and dumpe2fs for what no inode has."""
+        """Find the owner with debugfs, or with dumpe2fs for blocks that belong to no inode."""
         block = offset // self.block_size
 
         def ask(question: str) -> str:
@@ -221,30 +222,30 @@ class Ext4Spec(FilesystemSpec):
 
 
 def enough_inodes(asked: int, found: int, size: int, block_size: int) -> bool:
-    """Whether a filesystem of so many bytes has as many inodes as were asked for, and no more than rounding adds."""
-    # A group has as many blocks as one of them has bits; its table is filled up to a block, of 128 bytes an inode at
-    # least, and to a multiple of eight inodes (ext2fs_initialize in libext2fs).
+    """Return whether a filesystem of ``size`` bytes has the requested inodes, and no more than rounding adds."""
+    # A group has as many blocks as a block has bits. mke2fs fills its inode table up to a whole block, with at least
+    # 128 bytes per inode, and to a multiple of eight inodes (ext2fs_initialize in libext2fs).
     groups = -(-size // (8 * block_size * block_size))
     return asked <= found < asked + groups * (block_size // 128 + 8 + 1)
 
 
 def info_command(device: str) -> list[str]:
-    """Describe the filesystem on a device."""
+    """Return the command that describes the filesystem on a device."""
     return ["dumpe2fs", "-h", device]
 
 
 def parse_info(text: str) -> Superblock:
-    """Read ``dumpe2fs -h``.
+    """Parse ``dumpe2fs -h``.
 
     Raises:
-        RigError: something is missing, so the output was cut off.
+        RigError: a value is missing, so the output was cut off.
     """
     block_size = int(found_in(r"^Block size:\s+(\d+)$", text, "dumpe2fs: block size"))
     blocks = int(found_in(r"^Block count:\s+(\d+)$", text, "dumpe2fs: block count"))
     features = found_in(r"^Filesystem features:\s+(.+)$", text, "dumpe2fs: features").split()
     log, log_size = "none", None
     if "has_journal" not in features:
-        # Far below all else that is read here: without it the output was cut off.
+        # This line comes after all others that are read here: without it the output was cut off.
         found_in(r"^Checksum:\s+(0x[0-9a-f]{8})$", text, "dumpe2fs: checksum")
     elif uuid := _optional(r"^Journal UUID:\s+(\S+)$", text, ""):
         log = uuid
@@ -274,10 +275,10 @@ def _optional(pattern: str, text: str, otherwise: str) -> str:
 
 
 def commit_of(options: Sequence[str]) -> float:
-    """Return the interval in which ext4 commits its journal, in seconds.
+    """Return the interval of ext4's journal commits, in seconds.
 
     Raises:
-        RigError: none of the options tells.
+        RigError: no option contains it.
     """
     told = [one.removeprefix(_COMMIT) for one in options if one.startswith(_COMMIT)]
     if not told or not told[-1].isdigit():
@@ -286,19 +287,19 @@ def commit_of(options: Sequence[str]) -> float:
 
 
 def parse_icheck(text: str, block: int) -> int | None:
-    """Return the inode that ``icheck`` names for a block, or None if it has none."""
+    """Return the inode that ``icheck`` prints for a block, or None if there is none."""
     found = re.search(rf"^{block}\t(\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else None
 
 
 def parse_ncheck(text: str, inode: int) -> str | None:
-    """Return the path that ``ncheck`` names for an inode, or None if it has none."""
+    """Return the path that ``ncheck`` prints for an inode, or None if there is none."""
     found = re.search(rf"^{inode}\t(/.*)$", text, re.MULTILINE)
     return re.sub(r"^/+", "/", found[1]) if found else None
 
 
 def parse_extents(text: str, block: int) -> int | None:
-    """Return which block of a file, by debugfs' ``stat``, a block of the device is; None if it holds no data."""
+    """Return the file block of a device block, from debugfs' ``stat``; None if it holds no data."""
     for first, _, begin, end in _EXTENT.findall(text):
         if first.isdigit() and int(begin) <= block <= int(end or begin):
             return int(first) + block - int(begin)
@@ -306,7 +307,7 @@ def parse_extents(text: str, block: int) -> int | None:
 
 
 def parse_groups(text: str, block: int) -> str | None:
-    """Return what dumpe2fs says that a block is that no inode has."""
+    """Return the use of a block without an inode, from dumpe2fs, or None."""
     for what, first, last in _GROUP_AREA.findall(text):
         if int(first) <= block <= int(last or first):
             return str(what).lower()

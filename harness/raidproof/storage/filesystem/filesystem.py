@@ -19,48 +19,48 @@ from raidproof.storage.filesystem.state import (
 
 CHECK_DEADLINE_S = 600.0
 MOUNT_DEADLINE_S = 120.0
-"""Long enough for the replay of a full log on slow disks."""
+"""Seconds; long enough to replay a full log on slow disks."""
 EXPIRE = "/proc/sys/vm/dirty_expire_centisecs"
 WAKE = "/proc/sys/vm/dirty_writeback_centisecs"
 
 
 def mount_command(spec: FilesystemSpec, device: str, directory: str = DIRECTORY) -> list[str]:
-    """Mount the filesystem, making the directory if need be; a log that is dirty is replayed."""
+    """Return the command that mounts the filesystem, which creates the directory and replays a dirty log."""
     options = spec.all_mount_options()
     chosen = ["--options", ",".join(options)] if options else []
     return ["mount", "--mkdir", "--types", spec.type, *chosen, device, directory]
 
 
 def mkfs_command(spec: FilesystemSpec, device: str, geometry: Geometry | None) -> list[str]:
-    """Make the filesystem, aligned to the array's geometry if that was asked."""
+    """Return the command that makes the filesystem, aligned to the array's geometry if requested."""
     return spec.mkfs_command(device, geometry)
 
 
 def check_command(spec: FilesystemSpec, device: str) -> list[str]:
-    """Look for damage, change nothing."""
+    """Return the command that looks for damage and changes nothing."""
     return spec.check_command(device)
 
 
 def parse_check(spec: FilesystemSpec, ended: Completed) -> FilesystemCheck:
-    """Read the verdict of the filesystem's own checker.
+    """Parse the verdict of the filesystem's own checker.
 
     Raises:
-        RigError: it gave none.
+        RigError: there is no verdict.
     """
     return spec.parse_check(ended)
 
 
 def unknown_features(spec: FilesystemSpec, kernel_log: str) -> str | None:
-    """Return what the kernel said when it refused a filesystem as too new, or None if it did not."""
+    """Return the kernel's message about a filesystem with unknown features, or None if there is none."""
     refused = re.findall(rf"^.*(?:{spec.refused_features}).*$", kernel_log, re.MULTILINE)
     return refused[-1] if refused else None
 
 
 def read_write_back(machine: Machine, found: Found) -> WriteBackState:
-    """Read the intervals of a machine and of the file system that is mounted there.
+    """Read the write-back intervals of a machine and of the file system that is mounted there.
 
     Raises:
-        RigError: a file or an option is not there.
+        RigError: a file or an option is missing.
     """
     kind = FILESYSTEMS[found.type]
     files = [EXPIRE, WAKE, *kind.commit_files]
@@ -86,16 +86,16 @@ class Filesystem:
         self.directory = directory
 
     def create(self) -> None:
-        """Make the filesystem. It is not mounted by this."""
+        """Make the filesystem; do not mount it."""
         for command in self.spec.create_commands(self.machine, self.device, self.geometry):
             self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
 
     def activate(self) -> FilesystemState:
-        """Mount it, replaying its log, and check that it is what was asked.
+        """Mount the filesystem, replaying its log, and verify that it is as requested.
 
         Raises:
-            NotEffective: it is something else.
-            RequirementMissing: it has features that this kernel does not know.
+            NotEffective: it is not as requested.
+            RequirementMissing: it has features that this kernel does not support.
         """
         command = mount_command(self.spec, self.device, self.directory)
         mounted = self.machine.run(command, deadline_s=MOUNT_DEADLINE_S)
@@ -109,19 +109,19 @@ class Filesystem:
         return self.require_effective()
 
     def deactivate(self) -> None:
-        """Unmount it."""
+        """Unmount the filesystem."""
         self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
 
     def destroy(self) -> None:
-        """Make it disappear from its device; it must not be mounted."""
+        """Erase the filesystem's signatures from its device; it must not be mounted."""
         self.machine.succeed(["wipefs", "--all", self.device])
 
     def state(self) -> FilesystemState:
-        """Read what is mounted.
+        """Read the state of the mounted filesystem.
 
         Raises:
             NotEffective: it is a file system of another kind.
-            RigError: nothing is.
+            RigError: nothing is mounted.
         """
         mounted = parse_findmnt(self.machine.run(findmnt_command(self.directory)).stdout)
         if mounted.type != self.spec.type:
@@ -129,7 +129,7 @@ class Filesystem:
         return self.spec.state(self.machine, self.device, mounted)
 
     def require_effective(self) -> FilesystemState:
-        """Return its state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -139,7 +139,7 @@ class Filesystem:
         return state
 
     def check(self) -> FilesystemCheck:
-        """Let the filesystem's own checker look for damage; it must not be mounted.
+        """Run the filesystem's own checker; the filesystem must not be mounted.
 
         Raises:
             RigError: the checker gave no verdict.

@@ -1,25 +1,25 @@
-"""The owner of a byte of a file system: a file, a directory, or which metadata."""
+"""The owner of a byte of a file system: a file, a directory, or metadata."""
 
 from typing import NamedTuple
 
 from raidproof.core.layer import PAGE_SIZE
 
 FREE = "free space"
-UNKNOWN = "nobody could be found that it belongs to"
+UNKNOWN = "owner unknown"
 DEADLINE_S = 120.0
-"""What one command may take that is asked for an owner."""
+"""Time limit in seconds of one command that looks for an owner."""
 
 
 class Owner(NamedTuple):
-    """Whose a block is."""
+    """The owner of a block."""
 
     what: str
-    """``data``, or what else of a file it is; or which metadata of the file system."""
+    """``data``, or another part of a file; or a kind of metadata of the file system."""
     inode: int | None = None
     path: str | None = None
-    """Below the file system's root."""
+    """Relative to the file system's root."""
     file_offset: int | None = None
-    """Of the byte that was asked for, in bytes."""
+    """Offset in the file of the byte in question."""
 
     def __str__(self) -> str:
         if self.inode is None:

@@ -1,4 +1,4 @@
-"""What may be asked of a filesystem, and what each kind of file system has to tell. A kind registers itself."""
+"""The request for a filesystem, and the interface of a kind of file system, which registers itself."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from raidproof.storage.filesystem.owner import UNKNOWN, Owner
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted
 
 DIRECTORY = "/srv/raidproof"
-"""Where the server mounts the filesystem that it exports."""
+"""Mount point on the server of the filesystem that it exports."""
 MKFS_DEADLINE_S = 300.0
 
 FILESYSTEMS: Registry[type["FilesystemSpec"]] = Registry(
@@ -27,7 +27,7 @@ _NEVER = r"(?!)"
 
 
 class Alignment(NamedTuple):
-    """How a filesystem is laid out over stripes: bytes on one member, and members of data."""
+    """The alignment of a filesystem to stripes: bytes on one member (su), and data members (sw)."""
 
     su: int
     sw: int
@@ -38,10 +38,10 @@ def _split(value: Any) -> Any:
 
 
 class FilesystemSpec(Spec):
-    """What every filesystem can be asked, and what each kind has to tell of itself.
+    """The settings that every filesystem has, and the interface of a kind of file system.
 
-    A subclass with a default for ``type`` is a kind, and is found under that name in `FILESYSTEMS`. It adds the fields
-    that it alone has. Commands are run on the server; ``device`` is the block device of the filesystem.
+    A subclass with a default for ``type`` is a kind, registered under that name in `FILESYSTEMS`. It adds its own
+    fields. Commands run on the server; ``device`` is the block device of the filesystem.
 
     ``su`` (bytes) and ``sw`` (stripe units in a whole stripe) are taken from the array if ``aligned`` and not given.
     """
@@ -49,19 +49,19 @@ class FilesystemSpec(Spec):
     page_size_reason: ClassVar[str] = "the kernel mounts no blocks beyond the page size, 4KiB"
     least_block_size: ClassVar[int] = 1024
     own_options: ClassVar[frozenset[str]] = frozenset()
-    """Mount options that follow from fields, and may not be among ``mount_options``."""
+    """Mount options that follow from fields, and are refused in ``mount_options``."""
     axes: ClassVar[Mapping[str, str]] = {}
-    """Fields of this kind that a plan may vary, each with what it is, in words."""
+    """Fields of this kind that a plan may vary, each with its description."""
     operations: ClassVar[frozenset[str]] = frozenset()
-    """Which of the ledger's operations it has that not every file system has: ``clone``."""
+    """Optional operations of the ledger that the file system supports: ``clone``."""
     refused_features: ClassVar[str] = _NEVER
-    """A regular expression of what the kernel says when it does not know a feature of such a filesystem."""
+    """A regular expression for the kernel's message about an unknown feature of such a filesystem."""
     damage: ClassVar[str] = _NEVER
-    """A regular expression of what the kernel says when it finds damage in such a filesystem, or gives it up."""
+    """A regular expression for the kernel's messages about damage in such a filesystem, or its shutdown."""
     commit_files: ClassVar[tuple[str, ...]] = ()
     """Files of the server's kernel that `commit_s` needs, each a number in hundredths of a second."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """How the names of the packages begin that its tools come from: their versions are recorded."""
+    """Prefixes of the names of the packages with its tools; their versions are recorded."""
 
     block_size: Size = PAGE_SIZE
     su: Size | None = None
@@ -72,20 +72,20 @@ class FilesystemSpec(Spec):
     log_size: Size | None = None
     """Bytes of the log or journal."""
     discard: bool = False
-    """Discard the whole device before writing: slow, and the disk engine's members are fresh anyway."""
+    """Discard the whole device before mkfs writes: slow, and unnecessary for fresh disks of the disk engine."""
     mount_options: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...], BeforeValidator(_split)
     ] = ()
-    """One by one, or as mount(8) has them: ``"sync,noatime"``."""
+    """As a list, or as mount(8) writes them: ``"sync,noatime"``."""
     type: str
-    """The name of the kind, as mount(8) has it: a kind declares a ``Literal`` with a default."""
+    """The name of the kind, as in mount(8): a kind declares a ``Literal`` with a default."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Register a kind.
 
         Raises:
-            TypeError: it names an axis for which it has no field.
+            TypeError: an axis has no field.
         """
         if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
             raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
@@ -128,7 +128,7 @@ class FilesystemSpec(Spec):
             )
 
     def alignment(self, geometry: Geometry | None) -> Alignment | None:
-        """How it will lie on an array of this geometry; None is without any alignment.
+        """Return the alignment on an array of this geometry; None is no alignment.
 
         Raises:
             RequestError: the array's stripe unit is not a multiple of the block size.
@@ -142,47 +142,47 @@ class FilesystemSpec(Spec):
 
     @abstractmethod
     def least_size(self, geometry: Geometry | None) -> int:
-        """Bytes below which such a filesystem cannot be made on an array of this geometry."""
+        """Return the bytes below which such a filesystem cannot be made on an array of this geometry."""
 
     @abstractmethod
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Make the filesystem, over whatever the device carries, aligned to the array's geometry if that was asked."""
+        """Return the command that makes the filesystem, over any old content, aligned to the array if requested."""
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
         """Return all commands that make the filesystem on this machine, in order; each must end with status 0.
 
-        A command is run before the next one is asked for.
+        A command runs before the next one is generated.
         """
         return [self.mkfs_command(device, geometry)]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the options that it has to be mounted with, those that follow from fields included."""
+        """Return the mount options, including those that follow from fields."""
         return self.mount_options
 
     @abstractmethod
     def check_command(self, device: str) -> list[str]:
-        """Look for damage, change nothing; the filesystem is not mounted."""
+        """Return the command that looks for damage and changes nothing; the filesystem is not mounted."""
 
     @abstractmethod
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Read the verdict of the check.
+        """Parse the verdict of the check.
 
         Raises:
-            RigError: it gave none.
+            RigError: there is no verdict.
         """
 
     @abstractmethod
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
-        """Read what is mounted; `raidproof.storage.filesystem.state.state_of` puts it together.
+        """Read the state of the mounted filesystem; `raidproof.storage.filesystem.state.state_of` builds it.
 
         Raises:
             RigError: a tool's output was cut off.
         """
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return what must be found of a filesystem that was made like this, by the names that `found` has.
+        """Return the required effective values of such a filesystem, under the names of `found`.
 
-        None is what was not asked.
+        None is not requested.
         """
         alignment = self.alignment(geometry)
         return {
@@ -196,7 +196,7 @@ class FilesystemSpec(Spec):
         }
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
-        """Return what was found, in the words of the request."""
+        """Return the effective values, under the names of the request."""
         return {
             **state.model_dump(),
             "log": state.log if state.log in {"internal", "none"} else "external",
@@ -206,16 +206,16 @@ class FilesystemSpec(Spec):
     @staticmethod
     @abstractmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:
-        """Return the seconds from one commit of its log to the next, each of which flushes the disks' caches.
+        """Return the seconds between commits of the log, each of which flushes the disks' caches.
 
-        ``options`` are those that were found in effect, ``files`` the seconds in each of ``commit_files``.
+        ``options`` are the mount options in effect, ``files`` the seconds in each of ``commit_files``.
 
         Raises:
-            RigError: it cannot be found out.
+            RigError: the interval cannot be determined.
         """
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
-        """Return whose a byte of the device is, by the file system's own tools.
+        """Return the owner of a byte of the device, from the file system's own tools.
 
         The filesystem is mounted at ``directory``, or not at all if it cannot be.
         """

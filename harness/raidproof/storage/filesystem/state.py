@@ -1,4 +1,4 @@
-"""The state of a file system, found by its own tools, and how long data may stay unwritten in memory."""
+"""The effective state of a file system, and how long data may stay in memory before write-back."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ from raidproof.core.errors import RigError
 from raidproof.core.layer import State, Value
 
 TRANSFER_S = 30.0
-"""What writing may take once it has begun, on disks that have other work too."""
+"""Seconds that write-back may take once begun, on disks that have other work, too."""
 
 
 class FilesystemState(State):
-    """A mounted filesystem, as found. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment.
+    """The effective state of a mounted filesystem. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment.
 
-    What a kind of file system tells beyond these fields is kept too, under names of its own.
+    Further values of a kind of file system are kept, too, under their own names.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -30,22 +30,22 @@ class FilesystemState(State):
     su: int
     sw: int
     sector_size: int | None = None
-    """Of XFS."""
+    """XFS only."""
     log: str = "internal"
     """``internal``, ``none`` (ext4), or the device of an external XFS log or the UUID of an external ext4 journal."""
     log_size: int | None = None
-    """Bytes; None where it was not read."""
+    """Bytes; None if not read."""
     log_su: int | None = None
-    """Of XFS: bytes."""
+    """XFS only: bytes."""
     data: str | None = None
     """The data mode of ext4."""
     inodes: int | None = None
-    """Of ext4: how many there are in all; XFS makes them as it needs them."""
+    """ext4 only: the total number; XFS allocates inodes on demand."""
     features: tuple[str, ...] = ()
 
 
 class Superblock(State):
-    """What is written on the device itself."""
+    """The content of the superblock on the device."""
 
     block_size: int
     size: int
@@ -69,9 +69,9 @@ class Mounted(State):
 
 
 def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = (), **own: Value) -> FilesystemState:
-    """Put together what the mount table and the superblock say; ``own`` is what only this kind of file system has.
+    """Combine mount table and superblock; ``own`` are the values that only this kind of file system has.
 
-    ``options`` are those that are in effect and that the mount table leaves out.
+    ``options`` are options in effect that the mount table leaves out.
     """
     every = tuple(dict.fromkeys((*mounted.options, *options)))
     return FilesystemState.model_validate({**superblock.model_dump(), **mounted.model_dump(), "options": every, **own})
@@ -80,7 +80,7 @@ def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = 
 class FilesystemCheck(State):
     """The verdict of a filesystem's own checker.
 
-    ``dirty`` is a log that was not replayed: mount and unmount it first, only then is there an answer.
+    ``dirty`` means that the log was not replayed: mount and unmount the filesystem first, then check again.
     """
 
     outcome: Literal["clean", "dirty", "corrupt"]
@@ -95,12 +95,12 @@ def few(reasons: Iterable[str], most: int = 50) -> tuple[str, ...]:
 
 
 def findmnt_command(directory: str) -> list[str]:
-    """Ask what is mounted on a directory."""
+    """Return the command that prints the mount on a directory."""
     return ["findmnt", "--json", "--output", "TARGET,SOURCE,FSTYPE,OPTIONS", "--mountpoint", directory]
 
 
 def parse_findmnt(text: str) -> Mounted:
-    """Read ``findmnt --json``.
+    """Parse ``findmnt --json``.
 
     Raises:
         RigError: nothing is mounted there, or the output was cut off.
@@ -125,38 +125,38 @@ def _filesystems(document: Any) -> list[dict[str, str]]:
 
 
 class Found(Protocol):
-    """What a mounted file system tells of itself."""
+    """Type and mount options of a mounted file system."""
 
     @property
     def type(self) -> str:
-        """Its kind."""
+        """The kind of the file system."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Its mount options, defaults included."""
+        """The mount options, including defaults."""
 
 
 class WriteBackState(State):
-    """The intervals, in seconds, as found."""
+    """The effective write-back intervals, in seconds."""
 
     expire_s: float
-    """From this age on a dirty page is written by the next turn of the flusher (dirty_expire_centisecs)."""
+    """Age at which the next wake-up of the flusher writes a dirty page (dirty_expire_centisecs)."""
     wake_s: float
-    """From one turn of the flusher to the next (dirty_writeback_centisecs); 0: it never wakes by itself."""
+    """Time between two wake-ups of the flusher (dirty_writeback_centisecs); 0: it never wakes up."""
     commit_s: float
-    """From one commit of the file system's log or journal to the next, each of which flushes the disks' caches."""
+    """Time between two commits of the file system's log or journal, each of which flushes the disks' caches."""
 
     @property
     def longest_s(self) -> float | None:
-        """The age from which on nothing is in memory alone; None where nothing limits it."""
+        """The age above which all data is on disk; None if there is no limit."""
         return self.expire_s + self.wake_s + self.commit_s + TRANSFER_S if self.wake_s else None
 
 
 def centiseconds(said: str, files: Sequence[str]) -> list[float]:
-    """Return what the files hold, each in a line of its own, in seconds.
+    """Return the content of the files, one line each, in seconds.
 
     Raises:
-        RigError: they hold something else.
+        RigError: a line is not a number.
     """
     words = said.split()
     if len(words) != len(files) or not all(word.isdigit() for word in words):

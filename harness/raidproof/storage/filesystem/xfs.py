@@ -1,4 +1,4 @@
-"""XFS: what may be asked of it, its commands, and what its tools say."""
+"""XFS: its request, its commands, and the parsers of its tools."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,12 +23,12 @@ from raidproof.storage.filesystem.state import (
 )
 
 SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
-"""How often XFS writes its log out, in hundredths of a second."""
+"""Interval at which XFS flushes its log, in hundredths of a second."""
 
 _LEAST_LOG = 64 * MIB
 _MOST_LOG_UNIT = 256 * KIB
 
-# Phrases of xfs_repair: it ends with status 1 both for damage and for a device that it may not read.
+# Phrases of xfs_repair, which ends with status 1 both for damage and for a device that it cannot read.
 _DIRTY = "valuable metadata changes in a log"
 _NO_ANSWER = re.compile(
     r"contains a mounted.*filesystem|couldn't initialize XFS library|fatal error -- "
@@ -39,8 +39,9 @@ _ROUTINE = re.compile(
     r"^\s*(Phase \d|- |No modify flag|Cannot get host filesystem geometry|Repair may fail if there is|the image and|$)"
 )
 
-# What mkfs.xfs came to switch on by itself: the first kernel that mounts it and calls it no experiment, and the option
-# that leaves it off (XFS_SB_FEAT_* in the kernel's fs/xfs/libxfs/xfs_format.h; lts_*.conf of xfsprogs).
+# Features that newer mkfs.xfs enable by default: the first kernel that supports the feature without an "experimental"
+# warning, and the option that disables it (XFS_SB_FEAT_* in the kernel's fs/xfs/libxfs/xfs_format.h; lts_*.conf of
+# xfsprogs).
 _SINCE = {
     "parent": ((6, 10), "-n"),
     "exchange": ((6, 10), "-i"),
@@ -49,7 +50,7 @@ _SINCE = {
     "inobtcount": ((5, 10), "-m"),
 }
 
-# What xfs_io and xfs_db say of a byte's owner.
+# Output of xfs_io and xfs_db about the owner of a byte.
 _FSMAP = re.compile(r"^\s*\d+: \d+:\d+ \[(\d+)\.\.(\d+)\]: (.*) \d+$", re.MULTILINE)
 _FSMAP_INODE = re.compile(r"inode (\d+) (.*?)(?: (\d+)\.\.\d+)?$")
 _BLOCKUSE = re.compile(r"^block \d+ \(\d+/\d+\) type (\S+)(?: inode (\d+)(?: (.*))?)?$", re.MULTILINE)
@@ -58,9 +59,9 @@ _FREE = frozenset({FREE, "free1", "free2"})
 
 
 class XfsSpec(FilesystemSpec):
-    """An XFS filesystem that is asked for; sizes in bytes.
+    """A requested XFS filesystem; sizes in bytes.
 
-    ``log_su`` is the log's stripe unit: each write of the log is a multiple of it.
+    ``log_su`` is the log's stripe unit: each write to the log is a multiple of it.
     """
 
     own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
@@ -69,7 +70,7 @@ class XfsSpec(FilesystemSpec):
         "log_su": "stripe unit of the log of XFS",
     }
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
-    # In xfs_sb_validate_mount of the kernel.
+    # From xfs_sb_validate_mount of the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
     damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
     commit_files: ClassVar[tuple[str, ...]] = (SYNC,)
@@ -108,15 +109,15 @@ class XfsSpec(FilesystemSpec):
             )
 
     def least_size(self, geometry: Geometry | None) -> int:
-        """Bytes below which mkfs.xfs (5.19 and later) refuses."""
+        """Return the bytes below which mkfs.xfs (5.19 and later) refuses."""
         if self.log:
             return 300 * MIB
-        # It makes 8 allocation groups on stripes and 4 elsewhere, one of which must have room for the log.
+        # mkfs.xfs makes 8 allocation groups on stripes and 4 elsewhere; one of them must have room for the log.
         aligned = self.alignment(geometry) is not None
         return max(513 * MIB if aligned else 300 * MIB, (8 if aligned else 4) * (self.log_size or 0) + MIB)
 
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Make the filesystem, over whatever the device carries."""
+        """Return the command that makes the filesystem, over any existing content."""
         alignment = self.alignment(geometry)
         log = [
             *([f"logdev={disk_path(self.log)}"] if self.log else []),
@@ -134,13 +135,13 @@ class XfsSpec(FilesystemSpec):
             "-d",
             f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
             *(["-l", ",".join(log)] if log else []),
-            # An external log has the filesystem's.
+            # An external log has the UUID of the filesystem.
             *(["-m", f"uuid={uuid_of(self.log)}"] if self.log else []),
             device,
         ]
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:
-        """Make it without what a mkfs.xfs newer than the kernel would switch on, and the kernel could not mount."""
+        """Return the mkfs command, without features of a newer mkfs.xfs that the machine's kernel cannot mount."""
         command = self.mkfs_command(device, geometry)
         features = beyond(machine.get("/proc/sys/kernel/osrelease").strip())
         if not features:
@@ -149,18 +150,18 @@ class XfsSpec(FilesystemSpec):
         return [[*command, *without(planned, features)]]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the options that it has to be mounted with."""
+        """Return the mount options."""
         return (*self.mount_options, *([f"logdev={disk_path(self.log)}"] if self.log else []))
 
     def check_command(self, device: str) -> list[str]:
-        """Look for damage, change nothing."""
+        """Return the command that looks for damage and changes nothing."""
         return ["xfs_repair", "-n", *(["-l", disk_path(self.log)] if self.log else []), device]
 
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Read the verdict of ``xfs_repair -n``.
+        """Parse the verdict of ``xfs_repair -n``.
 
         Raises:
-            RigError: it gave none.
+            RigError: there is no verdict.
         """
         said = f"{ended.stdout}\n{ended.stderr}"
         if ended.status not in {0, 1, 2} or "Phase 1" not in said or _NO_ANSWER.search(said):
@@ -175,20 +176,20 @@ class XfsSpec(FilesystemSpec):
         return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
 
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:  # noqa: ARG002
-        """Read ``xfs_info``, which asks a mounted filesystem by its directory."""
+        """Read ``xfs_info``, which takes the directory of a mounted filesystem."""
         return state_of(mounted, parse_info(machine.succeed(info_command(mounted.directory))))
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return what must be found, the log's stripe unit and the sector size included."""
+        """Return the required effective values, including the log's stripe unit and the sector size."""
         return {**super().asked(geometry), "sector_size": self.sector_size, "log_su": self.log_su}
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
-        """Return how often XFS writes its log out: a file of the kernel tells, of all of them."""
+        """Return the seconds between flushes of the XFS log, from a kernel file that applies to all filesystems."""
         return files[0]
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:
-        """Ask the mounted filesystem for its reverse mapping, or else xfs_db, which needs a log that is clean."""
+        """Find the owner in the reverse mapping of the mounted filesystem, or by xfs_db, which needs a clean log."""
         sector = str(offset // SECTOR)
         mounted = machine.run(["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", directory])
         if mounted.ok and mounted.stdout.strip() == device:
@@ -202,10 +203,10 @@ class XfsSpec(FilesystemSpec):
 
 
 def beyond(kernel: str) -> dict[str, str]:
-    """Return the features that a kernel release is too old for, each with the option of mkfs.xfs that has it.
+    """Return the features that a kernel release does not support, each with its option of mkfs.xfs.
 
     Raises:
-        RigError: that is no release.
+        RigError: the string is not a release.
     """
     number = re.match(r"(\d+)\.(\d+)", kernel)
     if number is None:
@@ -215,7 +216,7 @@ def beyond(kernel: str) -> dict[str, str]:
 
 
 def without(planned: str, features: Mapping[str, str]) -> list[str]:
-    """Return what tells mkfs.xfs to leave off those of the features that it has planned (``mkfs.xfs -N``)."""
+    """Return the mkfs.xfs options that disable those of the features that ``mkfs.xfs -N`` plans to enable."""
     return [
         word
         for name, option in features.items()
@@ -225,16 +226,16 @@ def without(planned: str, features: Mapping[str, str]) -> list[str]:
 
 
 def info_command(directory: str) -> list[str]:
-    """Describe a mounted filesystem."""
-    # What the script xfs_info runs in the end, without its shell and its programs.
+    """Return the command that describes a mounted filesystem."""
+    # The command that the script xfs_info finally runs, without its shell.
     return ["xfs_spaceman", "-p", "xfs_info", "-c", "info", directory]
 
 
 def parse_info(text: str) -> Superblock:
-    """Read ``xfs_info``, or what mkfs.xfs says.
+    """Parse ``xfs_info``, or the output of mkfs.xfs.
 
     Raises:
-        RigError: something is missing, so the output was cut off.
+        RigError: a value is missing, so the output was cut off.
     """
     block_size = int(found_in(r"^data\s.*?\bbsize=(\d+)", text, "xfs_info: block size"))
     blocks = int(found_in(r"^data\s.*?\bblocks=(\d+)", text, "xfs_info: blocks"))
@@ -245,7 +246,7 @@ def parse_info(text: str) -> Superblock:
     log_bytes = int(found_in(r"^log\s+=.*?\bbsize=(\d+)", text, "xfs_info: block size of the log"))
     log_blocks = int(found_in(r"^log\s+=.*?\bblocks=(\d+)", text, "xfs_info: blocks of the log"))
     log_unit = int(found_in(r"^log\s[^\n]*\n\s+=.*?\bsunit=(\d+) blks", text, "xfs_info: sunit of the log"))
-    # The last line, so that what comes before it is whole.
+    # The last line: if it is there, all before it is complete.
     found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
     return Superblock(
         block_size=block_size,
@@ -256,7 +257,7 @@ def parse_info(text: str) -> Superblock:
         log=log,
         log_size=log_bytes * log_blocks,
         log_su=log_bytes * log_unit,
-        # The first paragraph is all flags, but for sizes and counts, which are never 0 or 1; one more is of names.
+        # The first paragraph consists of flags, sizes and counts, which are never 0 or 1, and names in one more.
         features=tuple(
             re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])
             + re.findall(r"^naming.*\b(parent=[01])\b", text, re.MULTILINE)
@@ -265,7 +266,7 @@ def parse_info(text: str) -> Superblock:
 
 
 def parse_fsmap(text: str, offset: int) -> Owner | None:
-    """Read what ``fsmap`` says of a byte; None if it says nothing of it."""
+    """Parse the output of ``fsmap`` about a byte; return None if it contains nothing about it."""
     sector = offset // SECTOR
     for first, last, words in _FSMAP.findall(text):
         if not int(first) <= sector <= int(last):
@@ -280,7 +281,7 @@ def parse_fsmap(text: str, offset: int) -> Owner | None:
 
 
 def parse_blockuse(text: str) -> Owner | None:
-    """Read what ``blockuse -n`` says of a block; None if it says nothing."""
+    """Parse the output of ``blockuse -n`` about a block; return None if it contains nothing about it."""
     found = _BLOCKUSE.search(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""NFS servers: what is requested, what is found, and the server of a machine. Each kind is a file of this folder."""
+"""NFS servers: request, effective state, and the server of a machine. Each kind is a file of this folder."""
 
 from raidproof.storage.server.knfsd import Export, ExportSpec, ExportState
 from raidproof.storage.server.server import (

@@ -1,4 +1,4 @@
-"""Linux's own NFS server, nfsd: what can be requested, its commands, and its state."""
+"""Linux's own NFS server, nfsd: its request, its commands, and its state."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -40,15 +40,18 @@ class ExportSpec(ServerSpec):
     subtree_check: bool = False
     threads: int = Field(default=8, ge=1, le=1024)
     max_block_size: Size = MIB
-    """The most that one READ or WRITE may carry. By itself nfsd takes 1/4096 of the memory, but no more than this:
-    a small test machine would clamp rsize and wsize where a deployed server does not."""
+    """The maximum bytes of one READ or WRITE.
+
+    Nfsd's default is 1/4096 of the memory, at most this: a small test machine would clamp rsize and wsize where a
+    deployed server does not.
+    """
 
     def server(self, machine: Machine, path: str = DIRECTORY) -> "Export":
         """Return the export on a machine."""
         return Export(self, machine, path)
 
     def options(self) -> tuple[str, ...]:
-        """The options in the words of exports(5), none left to a default."""
+        """The options of exports(5), without defaults left out."""
         return (
             "rw",
             "sync" if self.sync else "async",
@@ -60,27 +63,27 @@ class ExportSpec(ServerSpec):
 
 
 class ExportState(ServerState):
-    """An export and its nfsd, as found; ``options`` are those of the export table that exportfs keeps."""
+    """The effective state of an export and its nfsd; ``options`` are those of the export table that exportfs keeps."""
 
     kernel_options: tuple[str, ...] | None
-    """What the kernel applies; None until the first client has asked for it."""
+    """The options that the kernel applies; None until the first client has accessed the export."""
     threads: int
     tracking: str
-    """How client records are kept, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
+    """How nfsd stores client records, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
 
 
 def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
-    """Enter the export into the table."""
+    """Return the command that adds the export to the table."""
     return ["exportfs", "-o", ",".join(spec.options()), f"{spec.network}:{path}"]
 
 
 def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
-    """Take the export out of the table."""
+    """Return the command that removes the export from the table."""
     return ["exportfs", "-u", f"{spec.network}:{path}"]
 
 
 def nfsd_command(spec: ExportSpec) -> list[str]:
-    """Start the server's threads."""
+    """Return the command that starts the server's threads."""
     return [
         "rpc.nfsd",
         *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
@@ -91,10 +94,10 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
 
 
 def parse_tracking(kernel_log: str) -> str:
-    """Find out how nfsd keeps its client records.
+    """Return how nfsd stores its client records, from the kernel log.
 
     Raises:
-        RigError: it could not begin to, or never said so.
+        RigError: nfsd cannot store them, or logged nothing about it.
     """
     said = _TRACKING.findall(kernel_log)
     if not said:
@@ -106,10 +109,10 @@ def parse_tracking(kernel_log: str) -> str:
 
 
 def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel_log: str) -> ExportState:
-    """Read the export table, nfsd's own files and the kernel log.
+    """Parse the export table, nfsd's own files and the kernel log.
 
     Raises:
-        RigError: the path is not exported to the network, or something is missing.
+        RigError: the path is not exported to the network, or a value is missing.
     """
 
     def word(name: str) -> str:
@@ -142,12 +145,12 @@ def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
 
 
 def _effective_options(state: ExportState) -> set[str]:
-    """The options that count: the kernel's, once it has them."""
+    """Return the options in effect: the kernel's, once it has them."""
     return _in_full(state.kernel_options or state.options)
 
 
 def _in_full(options: Iterable[str]) -> set[str]:
-    """Add what the kernel leaves out: it says `no_subtree_check`, and nothing otherwise."""
+    """Add the option that the kernel leaves out: it lists `no_subtree_check`, but not its opposite."""
     told = set(options)
     return told if "no_subtree_check" in told else {*told, "subtree_check"}
 
@@ -161,51 +164,51 @@ class Export(Server):
         self.path = path
 
     def activate(self) -> ExportState:
-        """Start the servers and export the directory, then check that all is as asked.
+        """Start the servers and export the directory, then verify that all is as requested.
 
         Raises:
             NotEffective: it is not.
-            RigError: nfsd keeps no client records.
+            RigError: nfsd stores no client records.
         """
         self.machine.put(f"{int(self.spec.delegations)}\n", _LEASES)
-        # Before rpc.nfsd: without a listener nfsd waits for it, gives up, and keeps no client records.
+        # Before rpc.nfsd: without nfsdcld, nfsd waits for it, gives up, and stores no client records.
         self.machine.succeed(["nfsdcld"])
         if self.spec.root_squash:
             self.machine.succeed(["chmod", "1777", self.path])
         self.machine.succeed(export_command(self.spec, self.path))
-        # Also before rpc.nfsd: nfsd drops what comes while there is nobody to ask about exports, and a client that
-        # was waiting for the server repeats it only after a minute (timeo, nfs(5)).
+        # Also before rpc.nfsd: without rpc.mountd, nfsd drops requests because it cannot look up exports, and a
+        # waiting client repeats a request only after a minute (timeo, nfs(5)).
         self.machine.succeed(["rpc.mountd"])
         self._start_nfsd()
         return self.require_effective()
 
     def restart(self) -> ExportState:
-        """Stop nfsd's threads and start them again: clients keep their mounts and reclaim what they had open."""
+        """Stop nfsd's threads and start them again: clients keep their mounts and reclaim open files and locks."""
         self.machine.succeed(["rpc.nfsd", "0"])
         self._start_nfsd()
         return self.require_effective()
 
     def end_lockd_grace(self) -> None:
-        """End the grace period of lockd, from which only NFSv3 clients reclaim; without them it keeps others waiting.
+        """End the grace period of lockd, in which only NFSv3 clients reclaim; without them it only delays others.
 
-        nfsd ends its own when all clients have reclaimed, and then NFSv4 locks wait for lockd's (lock_in_grace in the
-        kernel's fs/nfs_common/grace.c).
+        nfsd ends its own grace period when all clients have reclaimed, but NFSv4 locks then wait for lockd's
+        (lock_in_grace in the kernel's fs/nfs_common/grace.c).
         """
         self.machine.put("Y\n", _LOCKD_GRACE)
 
     def end_grace(self) -> None:
-        """End the grace period of an export that no client has mounted: nothing of it can be reclaimed.
+        """End the grace period of an export that no client has mounted, so that nothing can be reclaimed.
 
-        Without this nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
-        clients stay there, as unmounting does not take them out, so the next export would wait for its whole grace
+        Without this call nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
+        clients stay there, because an unmount does not remove them, so the next export would wait for its whole grace
         period.
 
         Raises:
-            DeadlineExceeded: it goes on.
+            DeadlineExceeded: the grace period does not end.
         """
         if self._grace_ended():
             return
-        # Refused (EBUSY) if it ended meanwhile, and otherwise done by another thread of the kernel.
+        # The write is refused (EBUSY) if the period ended meanwhile; otherwise another kernel thread ends it.
         self.machine.put_all({GRACE_ENDED: "Y\n"})
         wait_until(self._grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
 
@@ -213,10 +216,10 @@ class Export(Server):
         return self.machine.get(GRACE_ENDED).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
-        """Stop exporting, and the servers; every step is tried even if another failed.
+        """Stop exporting, and stop the servers; every step is tried even if another failed.
 
         Raises:
-            ExceptionGroup: what failed.
+            ExceptionGroup: the failures.
         """
         # nfsd holds files open until its threads are gone and its caches flushed.
         commands = (
@@ -232,20 +235,20 @@ class Export(Server):
         )
 
     def state(self) -> ExportState:
-        """Read what is exported, and how."""
+        """Read the effective state of the export."""
         content = read_files(self.machine, _FILES)
         return parse_export(self.spec, self.path, content, self.machine.succeed(["dmesg", "--notime"]))
 
     def applied(self) -> tuple[str, ...]:
-        """Return the options that count now, none left out; none at all if it is not exported."""
+        """Return the options in effect now, including defaults; empty if the directory is not exported."""
         content = read_files(self.machine, (_ETAB, f"{_NFSD}/exports"))
-        # The kernel knows the export as long as clients ask for it.
+        # The kernel has the export cached as long as clients access it.
         tables = (content.get(f"{_NFSD}/exports", ""), content.get(_ETAB, ""))
         found = (_options(table, self.path, str(self.spec.network)) for table in tables)
         return next((tuple(sorted(_in_full(options))) for options in found if options), ())
 
     def require_effective(self) -> ExportState:
-        """Return its state, if that is what was asked.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -271,6 +274,6 @@ class Export(Server):
         return state
 
     def _start_nfsd(self) -> None:
-        # It can only be set while no thread runs.
+        # The value can be set only while no thread runs.
         self.machine.put(f"{self.spec.max_block_size}\n", f"{_NFSD}/max_block_size")
         self.machine.succeed(nfsd_command(self.spec))

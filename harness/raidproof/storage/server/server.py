@@ -1,4 +1,4 @@
-"""What every NFS server has to offer: a request that registers its kind, the server of a machine, and its state."""
+"""The interface of every NFS server: a request that registers its kind, the server of a machine, and its state."""
 
 from abc import ABC, abstractmethod
 from ipaddress import IPv4Network
@@ -14,9 +14,9 @@ from raidproof.core.units import KIB, MIB, Size, format_size
 from raidproof.storage.filesystem import DIRECTORY
 
 USUAL_LEASE_S = 90
-"""The kernel's default for the lease and for the grace period."""
+"""The kernel's default for the lease and for the grace period, in seconds."""
 NFS_PORT = 2049
-"""Where a server listens, and where an NFSv4 client looks for it, unless told otherwise."""
+"""Default port of a server, which an NFSv4 client also assumes."""
 DEFAULT = "knfsd"
 
 SERVERS: Registry[type["ServerSpec"]] = Registry("server", "raidproof.storage.server", "raidproof.servers")
@@ -24,7 +24,7 @@ SERVERS: Registry[type["ServerSpec"]] = Registry("server", "raidproof.storage.se
 
 
 class ServerState(State):
-    """A server and its export, as found."""
+    """The effective state of a server and its export."""
 
     path: str
     network: str
@@ -33,7 +33,7 @@ class ServerState(State):
     grace_s: int
     versions: tuple[str, ...]
     delegations: bool | None
-    """None where the server does not say."""
+    """None if the server does not report it."""
     max_block_size: int
 
 
@@ -44,7 +44,7 @@ class Server(ABC):
 
     @abstractmethod
     def activate(self) -> ServerState:
-        """Start the server and export the directory, then check that all is as requested.
+        """Start the server and export the directory, then verify that all is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -52,18 +52,18 @@ class Server(ABC):
 
     @abstractmethod
     def restart(self) -> ServerState:
-        """Stop serving and start again: clients keep their mounts and reclaim what they had open."""
+        """Stop serving and start again: clients keep their mounts and reclaim their open files and locks."""
 
     @abstractmethod
     def end_grace(self) -> None:
-        """End the grace period of an export that no client has mounted: nothing of it can be reclaimed.
+        """End the grace period of an export that no client has mounted, so that nothing can be reclaimed.
 
         Raises:
-            DeadlineExceeded: it goes on.
+            DeadlineExceeded: the grace period does not end.
         """
 
     def end_lockd_grace(self) -> None:
-        """End the grace period of NFSv3 locks, where the server has one of its own."""
+        """End the grace period of NFSv3 locks, if the server has a separate one."""
         return
 
     @abstractmethod
@@ -71,16 +71,16 @@ class Server(ABC):
         """Stop exporting and stop the server; every step is tried even if another failed.
 
         Raises:
-            ExceptionGroup: what failed.
+            ExceptionGroup: the failures.
         """
 
     @abstractmethod
     def applied(self) -> tuple[str, ...]:
-        """Return the export options in effect now, none left out; none at all if it is not exported."""
+        """Return the export options in effect now, including defaults; empty if the directory is not exported."""
 
     @abstractmethod
     def require_effective(self) -> ServerState:
-        """Return its state, if that is what was requested.
+        """Return the state, if it is as requested.
 
         Raises:
             NotEffective: it is not.
@@ -88,26 +88,26 @@ class Server(ABC):
 
 
 class ServerSpec(Spec):
-    """A server that is requested. A subclass with a default for ``type`` registers itself.
+    """A requested server. A subclass with a default for ``type`` registers itself.
 
-    Without ``sync`` the server answers before its disks have the data, which breaks the protocol's promise. Lease and
-    grace are in seconds; None leaves the server's default.
+    Without ``sync`` the server answers before its disks have the data, which violates the protocol. Lease and grace
+    are in seconds; None keeps the server's default.
     """
 
     type: str
     sync: bool = True
     root_squash: bool = False
     fsid: int | None = Field(default=None, ge=0, lt=2**32)
-    """0 makes it the root of the server's NFSv4 name space."""
+    """0 makes the export the root of the server's NFSv4 name space."""
     network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
-    """Which clients may mount it."""
+    """Network of the clients that may mount the export."""
     port: int = Field(default=NFS_PORT, ge=1, le=65535)
     lease_s: int | None = None
     grace_s: int | None = None
     delegations: bool = True
-    """Whether NFSv4 clients may be given delegations. Under a write delegation `close` promises nothing."""
+    """Whether the server may grant delegations to NFSv4 clients. Under a write delegation `close` promises nothing."""
     max_block_size: Size = MIB
-    """The most that one READ or WRITE may carry."""
+    """Maximum bytes of one READ or WRITE."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -127,14 +127,14 @@ class ServerSpec(Spec):
 
     @abstractmethod
     def server(self, machine: Machine, path: str = DIRECTORY) -> Server:
-        """Return the server on a machine that exports a directory; nothing has begun yet."""
+        """Return the server on a machine that exports a directory; start nothing."""
 
     @abstractmethod
     def options(self) -> tuple[str, ...]:
-        """The options of the export, none left to a default."""
+        """The options of the export, including defaults."""
 
     def caveats(self) -> tuple[str, ...]:
-        """What makes a crash test of this export mean something else than that of a deployed server."""
+        """Return why a crash test of this export means something else than on a deployed server."""
         return tuple(
             f"{name} is {seconds} s, not {USUAL_LEASE_S}: {meaning}"
             for name, seconds, meaning in (

@@ -1,4 +1,4 @@
-"""Suites that others wrote, run on a stack of ours: what is called, and what their output says, test by test."""
+"""Third-party test suites, run on a stack: their commands, and their results test by test."""
 
 from raidproof.workload.suite.cthon import Cthon
 from raidproof.workload.suite.fsstress import Fsstress

@@ -1,7 +1,7 @@
-"""Connectathon's suite of 2004 (cthon04): basic, special and lock tests on a mounted NFS.
+"""Connectathon's suite of 2004 (cthon04): basic, special and lock tests on an NFS mount.
 
-Its own ``runtests`` copies the special tests with ``make``, which the image has not; they are run from a copy of their
-folder that we make. The general tests compile and format with cc, make, tbl and nroff: they are skipped where those
+Its ``runtests`` copies the special tests with ``make``, which the image does not have; so raidproof runs them from its
+own copy of their folder. The general tests compile and format with cc, make, tbl and nroff: they are skipped if these
 are missing.
 """
 
@@ -33,7 +33,7 @@ ENDS: dict[str, str] = {
     "special": "Special tests complete",
     "lock": "Congratulations, you passed the locking tests!",
 }
-"""What a group prints last; each stops at its first failure."""
+"""The last line that a group prints; each group stops at its first failure."""
 NO_TOOLS = 77
 _NOT_HERE = "not available on this platform"
 _BASIC = re.compile(r"^\s*\./(test\w+) ok\.$", re.MULTILINE)
@@ -43,21 +43,21 @@ _SPECIAL = re.compile(r"^(check for .*|test .*|second check .*|write/read .*)$",
 
 
 class Cthon(Spec):
-    """The suite as it was built: a folder with ``basic``, ``special`` and ``lock``."""
+    """The suite after its build: a folder with ``basic``, ``special`` and ``lock``."""
 
     suite: Literal["cthon"] = "cthon"
     path: str | None = None
     """The folder, on the host or in the machine."""
     groups: tuple[Group, ...] = ("basic", "special", "lock")
     deadline_s: float = Field(default=900.0, gt=0)
-    """For each group."""
+    """Seconds for each group."""
 
 
 def cthon_steps(spec: Cthon, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return one command a group.
+    """Return one command per group.
 
     Raises:
-        RequestError: no group is asked for.
+        RequestError: no group is requested.
     """
     if not spec.groups:
         raise RequestError("cthon: no group of tests is asked for", remedy=f"valid: {', '.join(ENDS)}")
@@ -84,7 +84,7 @@ def _step(group: Group, place: SuitePlace) -> SuiteStep:
 
 
 def parse_cthon(name: str, ended: Completed) -> SuiteOutcome:
-    """Read a group: its tests, and whether it came to its end."""
+    """Parse the output of a group: its tests, and whether it reached its end."""
     if name == "general" and ended.status == NO_TOOLS:
         return skipped(name, "the image has no compiler, make, tbl or nroff")
     read = {"basic": _basic, "lock": _lock, "special": _special}
@@ -110,7 +110,7 @@ def _basic(ended: Completed) -> SuiteOutcome:
 def _lock(ended: Completed) -> SuiteOutcome:
     judged: dict[str, tuple[str, str]] = {}
     for number, what, end in _LOCK.findall(ended.stdout):
-        # The 32 and the 64 bit program number their tests alike: the worse end counts.
+        # The 32-bit and the 64-bit program use the same test numbers: the worse result counts.
         if judged.get(number, ("", ""))[1] != "FAILED!":
             judged[number] = (what, end)
     return joined(
@@ -124,6 +124,6 @@ def _special(ended: Completed) -> SuiteOutcome:
     ends = [match.start() for match in found[1:]] + [len(ended.stdout)]
     tests = [(f"special/{match[1]}", ended.stdout[match.end() : end]) for match, end in zip(found, ends, strict=True)]
     if not (ended.ok and ENDS["special"] in ended.stdout):
-        # Each stops the group when it fails, so those before the last have passed.
+        # The first failed test stops the group, so the tests before the last have passed.
         del tests[-1:]
     return joined(skipped(name, tail(said)) if _NOT_HERE in said else passed(name) for name, said in tests)

@@ -20,11 +20,11 @@ SUITE = "trixie"
 DEVELOPMENT = ("libaio-dev", "liburing-dev", "linux-libc-dev")
 SOURCE = "tests/fsstress.c"
 WANTED = re.compile(r"tests/fsstress\.c|common/internal\.h")
-"""Of the tarball: the program, and the only header of btrfs-progs' own that it includes."""
+"""The program, and the only header of btrfs-progs that it includes, in the tarball."""
 FLAGS = (
     *("-O2", "-static", "-w", "-D_GNU_SOURCE", "-include", "sys/mman.h"),
-    # What fstests' own configure finds on every Linux; without it, mappings and fallocate would do nothing and say so
-    # to nobody.
+    # What the configure script of fstests finds on every Linux; without these, mappings and fallocate would silently
+    # do nothing.
     *(f"-DHAVE_{name}" for name in ("COPY_FILE_RANGE", "LINUX_FALLOC_H", "LINUX_FIEMAP_H", "SYS_MMAN_H")),
     "-DHAVE_SYS_PRCTL_H",
 )
@@ -36,16 +36,16 @@ NAME = "fsstress"
 TREES = "trees agree"
 LISTING_DEADLINE_S = 300.0
 _SHOWN = 5
-# LTP's removes its tree unless told -c; to that of xfstests -c means to remove it.
+# LTP's fsstress removes its tree unless given -c; with that of xfstests -c means to remove it.
 _KEEPING = """if "$0" -H 2>&1 | grep -q 'not to remove'; then set -- -c "$@"; fi; exec "$0" "$@\""""
 
 
 def built_fsstress() -> Path:
-    """Return the program, which is fetched and compiled when it is first asked for.
+    """Return the program; fetch and compile it at the first request.
 
     Raises:
         RequirementMissing: no compiler, or Debian's keys are not installed.
-        RigError: it cannot be fetched, is no longer in there, or does not compile.
+        RigError: the source cannot be fetched, is no longer in the package, or does not compile.
     """
     address = cache.digest("1", PACKAGE, SUITE, *DEVELOPMENT, *FLAGS, *LIBRARIES)
     return cache.build("suite", address, _build) / "fsstress"
@@ -63,7 +63,7 @@ def _build(partial: Path) -> None:
 
 
 def _tarball(scratch: Path) -> Path:
-    """Fetch the source, verified, with the settings of apt that the packages were fetched with."""
+    """Fetch the source, verified, with the apt settings with which the packages were fetched."""
     said = apt.source(SUITE)
     sources = scratch / "sources.list"
     sources.write_text(f"deb-src [signed-by={said.keyring} target=Sources] {said.mirror} {SUITE} main\n")
@@ -85,10 +85,10 @@ def _tarball(scratch: Path) -> Path:
 
 
 def extract(tarball: Path, target: Path) -> None:
-    """Take what is wanted out of a source tarball, without its top folder.
+    """Extract the needed files from a source tarball, without its top folder.
 
     Raises:
-        RigError: it is not in there, or the tarball is not whole.
+        RigError: the files are missing, or the tarball is not whole.
     """
     try:
         with tarfile.open(tarball) as archive:
@@ -106,7 +106,7 @@ def extract(tarball: Path, target: Path) -> None:
 
 
 def compile_command(source: Path, usr: Path, target: Path) -> list[str | Path]:
-    """Return the command that compiles it."""
+    """Return the command that compiles fsstress."""
     triplet = "x86_64-linux-gnu"
     return [
         *("gcc", *FLAGS, f"-I{source}", f"-I{usr / 'include'}", f"-I{usr / 'include' / triplet}"),
@@ -121,7 +121,7 @@ class Fsstress(Spec):
     path: str | None = None
     """The program, of LTP or of xfstests; on the host or in the machine."""
     operations: int = Field(default=500, ge=1)
-    """Of each process."""
+    """Operations of each process."""
     processes: int = Field(default=4, ge=1)
     seed: int = Field(default=1, ge=1)
     deadline_s: float = Field(default=600.0, gt=0)
@@ -136,14 +136,14 @@ def fsstress_steps(spec: Fsstress, place: SuitePlace) -> tuple[SuiteStep, ...]:
 
 
 def parse_fsstress(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge its end, of which only the status tells."""
+    """Judge the run; only the exit status tells whether it passed."""
     if ended.ok:
         return passed(name)
     return unknown(name, f"status {ended.status}: {tail(ended.stderr or ended.stdout)}")
 
 
 def listing_command(directory: str) -> list[str]:
-    """Return what lists a tree: path, type, mode, size of files, target of links."""
+    """Return the command that lists a tree: path, type, mode, size of files, target of links."""
     return [
         *["env", f"--chdir={directory}", "find", ".", "-mindepth", "1"],
         *["(", "-type", "f", "-printf", r"%P\t%y %m %s\n", "-o", "-printf", r"%P\t%y %m %l\n", ")"],
@@ -151,12 +151,12 @@ def listing_command(directory: str) -> list[str]:
 
 
 def sums_command(directory: str) -> list[str]:
-    """Return what sums the contents of every file of a tree."""
+    """Return the command that computes a checksum of every file of a tree."""
     return ["env", f"--chdir={directory}", "find", ".", "-type", "f", "-exec", "sha256sum", "{}", "+"]
 
 
 def parse_tree(listing: str, sums: str) -> dict[str, str]:
-    """Read both into a description by path.
+    """Combine both outputs into a description by path.
 
     Raises:
         RigError: a line is not whole.
@@ -176,13 +176,13 @@ def parse_tree(listing: str, sums: str) -> dict[str, str]:
 
 
 def read_tree(machine: Machine, directory: str) -> dict[str, str]:
-    """Describe a tree as a machine sees it."""
+    """Return the description of a tree as a machine sees it."""
     listing = machine.succeed(listing_command(directory), deadline_s=LISTING_DEADLINE_S)
     return parse_tree(listing, machine.succeed(sums_command(directory), deadline_s=LISTING_DEADLINE_S))
 
 
 def compare_trees(client: dict[str, str], server: dict[str, str]) -> SuiteOutcome:
-    """Judge whether both see the same."""
+    """Compare the tree as the client and as the server see it."""
     if not client and not server:
         return unknown(TREES, "nothing was left to be compared")
     different = sorted(path for path in {*client, *server} if client.get(path) != server.get(path))

@@ -1,4 +1,4 @@
-"""fstests (xfstests): its generic group on NFS. It mounts the export itself, on a mount point of its own."""
+"""fstests (xfstests): its generic group on NFS. fstests mounts the export itself, on its own mount point."""
 
 import re
 from typing import Literal
@@ -27,13 +27,13 @@ _LIST = re.compile(r"^(Ran|Not run|Failures): (.*)$", re.MULTILINE)
 
 
 class Fstests(Spec):
-    """fstests as it was built: a folder with ``check``."""
+    """fstests after its build: a folder with ``check``."""
 
     suite: Literal["fstests"] = "fstests"
     path: str | None = None
     """The folder, on the host or in the machine."""
     tests: tuple[str, ...] = ("-g", "quick")
-    """Tests and groups, in the words of ``check``; of ``generic`` only those that know NFS run."""
+    """Tests and groups, as arguments of ``check``; of ``generic`` only those that support NFS run."""
     exclude: tuple[str, ...] = ()
     deadline_s: float = Field(default=3600.0, gt=0)
 
@@ -42,11 +42,11 @@ def fstests_steps(spec: Fstests, place: SuitePlace) -> tuple[SuiteStep, ...]:
     """Return the one command.
 
     Raises:
-        RequestError: no test is asked for.
+        RequestError: no test is requested.
     """
     if not spec.tests:
         raise RequestError("fstests: no test is asked for", remedy="as -g quick, or generic/001")
-    # TEST_DIR must exist, and a folder below the export keeps what others wrote out of its way.
+    # TEST_DIR must exist, and a folder below the export separates it from other files.
     export = f"{place.export.rstrip('/')}/{place.directory.removeprefix(place.mount).strip('/')}"
     environment = {
         "FSTYP": "nfs",
@@ -68,7 +68,7 @@ def fstests_steps(spec: Fstests, place: SuitePlace) -> tuple[SuiteStep, ...]:
 
 
 def parse_fstests(name: str, ended: Completed) -> SuiteOutcome:
-    """Read the line of each test and the lists at the end, which must be there."""
+    """Parse the line of each test, and the lists at the end, which must be there."""
     text = ended.stdout
     lists = {word: tests.split() for word, tests in _LIST.findall(text)}
     said: dict[str, str] = dict(_BEGUN.findall(text))
@@ -79,7 +79,7 @@ def parse_fstests(name: str, ended: Completed) -> SuiteOutcome:
     ran = [test for test in lists["Ran"] if test not in {*not_run, *bad}]
     return joined(
         [
-            *(passed(test) if test in said else unknown(test, "no line tells of it") for test in ran),
+            *(passed(test) if test in said else unknown(test, "no line about it in the output") for test in ran),
             *(failed(test, _reason(said.get(test, ""))) for test in bad),
             *(skipped(test, _reason(said.get(test, ""))) for test in not_run),
         ]

@@ -21,7 +21,10 @@ from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, 
 CRATE = "fsx"
 VERSION = "0.3.1"
 TARGET = "x86_64-unknown-linux-gnu"
-"""What every guest is. Named, because only then cargo spares its own plug-ins, which cannot be static, the flag."""
+"""The target of every guest.
+
+It must be named: only then cargo does not pass the flag to its plug-ins, which cannot be static.
+"""
 STATIC = "-C target-feature=+crt-static"
 BUILD_DEADLINE_S = 900.0
 REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=PATH"
@@ -31,17 +34,17 @@ NAME = "fsx"
 LTP_NAME = "fsx-linux"
 DONE = "A-OK!"
 DUMPED = "LOG DUMP"
-"""What every fsx prints once it has found a difference or an operation that failed; misuse ends without it."""
+"""Printed by every fsx that found a difference or a failed operation; not printed after misuse."""
 _FOUND = re.compile(r"BAD DATA|[Ss]ize error|miscompare|^short |[Ss]hort (?:read|write)|: [A-Z][a-z ]+$")
 
 
 def built_fsx() -> Path:
-    """Return the program, which is compiled when it is first asked for.
+    """Return the program; compile it at the first request.
 
     Raises:
-        RequirementMissing: there is no cargo, or this one does not compile it.
+        RequirementMissing: there is no cargo, or this cargo does not compile fsx.
         RigError: the crate cannot be fetched, or no room is left.
-        DeadlineExceeded: it took too long.
+        DeadlineExceeded: the build took too long.
     """
     return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE
 
@@ -66,7 +69,7 @@ def _compile(partial: Path) -> None:
 
 
 def compile_command(cargo: str, root: Path, target: Path) -> list[str | Path]:
-    """Return the command that fetches it, compiles it in ``target``, and puts it into ``root``."""
+    """Return the command that fetches fsx, compiles it in ``target``, and installs it into ``root``."""
     return [
         *(cargo, "install", CRATE, "--version", f"={VERSION}", "--locked", "--target", TARGET),
         *("--root", root, "--target-dir", target),
@@ -74,7 +77,7 @@ def compile_command(cargo: str, root: Path, target: Path) -> list[str | Path]:
 
 
 def explain(ended: Completed, where: Path) -> RaidproofError:
-    """Say why cargo failed, in its own words."""
+    """Return an error with cargo's messages."""
     said = f"{ended.stdout}\n{ended.stderr}"
     if "No space left on device" in said or "Disk quota exceeded" in said:
         return cache.no_room(where)
@@ -90,10 +93,10 @@ class Fsx(Spec):
 
     suite: Literal["fsx"] = "fsx"
     path: str | None = None
-    """The program, on the host or in the machine; None is where the user says, or on either's path."""
+    """The program, on the host or in the machine; None: from --suite-path, or from the PATH of either."""
     operations: int = Field(default=10_000, ge=1)
     seed: int = Field(default=1, ge=1)
-    """Of the sequence of operations; 0 would mean the time of day."""
+    """Seed of the sequence of operations; 0 would mean the time of day."""
     deadline_s: float = Field(default=600.0, gt=0)
 
 
@@ -107,7 +110,7 @@ def fsx_steps(spec: Fsx, place: SuitePlace) -> tuple[SuiteStep, ...]:
 
 
 def parse_fsx(name: str, ended: Completed) -> SuiteOutcome:
-    """Read how it ended: it passed if it says so and its status agrees, and failed if it dumped its operations."""
+    """Judge the run: passed if the output and the status agree, failed if fsx dumped its operations."""
     said = f"{ended.stdout}\n{ended.stderr}"
     if "TINFO: LTP version" in said:
         return parse_ltp(name, ended)

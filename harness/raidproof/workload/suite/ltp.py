@@ -1,4 +1,4 @@
-"""The NFS tests of the Linux Test Project, and how their programs report their ends."""
+"""The NFS tests of the Linux Test Project, and the results of its programs."""
 
 import re
 from typing import Literal
@@ -21,11 +21,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "fsx": ("fsx-linux", "-N", "5000"),
     "fsstress": ("fsstress", "-d", ".", "-n", "500", "-p", "4", "-s", "1"),
 }
-"""By LTP's name of the test: the program and its arguments."""
+"""Program and arguments by LTP's name of the test."""
 
 
 def parse_ltp(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge one program: a test that broke says nothing of the product, so it is unknown."""
+    """Judge one program: a broken test (TBROK) shows nothing about the product, so its result is unknown."""
     text = f"{ended.stdout}\n{ended.stderr}"
     counts = {word: int(number) for word, number in _SUMMARY.findall(text)}
     if ended.status >= 128:
@@ -57,17 +57,17 @@ class Ltp(Spec):
     cases: dict[str, tuple[str, ...]] = CASES
     """Other programs of testcases/bin can be named, with their arguments."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """For each."""
+    """Seconds for each case."""
 
 
 def ltp_steps(spec: Ltp, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return one command a case, each in the directory on the mount."""
+    """Return one command per case, each in the directory on the mount."""
     programs = f"{place.path}/testcases/bin"
     environment = {
         "LTPROOT": place.path,
         "TMPDIR": place.directory,
         "PATH": f"{programs}:/usr/sbin:/usr/bin",
-        # A user-mode kernel is slower than what LTP's deadlines are made for; ours ends it.
+        # A user-mode kernel is slower than LTP's deadlines assume; raidproof's deadline ends the test.
         "LTP_TIMEOUT_MUL": "10",
     }
     return tuple(

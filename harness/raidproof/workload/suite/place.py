@@ -18,18 +18,18 @@ class CaseResult(State):
 
 
 class SuiteOutcome(State):
-    """Every test that was asked for, in one of four lists."""
+    """Every requested test, in one of four lists."""
 
     passed: tuple[str, ...] = ()
     failed: tuple[CaseResult, ...] = ()
     skipped: tuple[CaseResult, ...] = ()
-    """The suite itself said that the test does not apply here."""
+    """Tests that do not apply here, according to the suite."""
     unknown: tuple[CaseResult, ...] = ()
-    """Cut off, or said what cannot be read: it may have passed or failed."""
+    """Tests that were cut off, or whose output cannot be parsed: they may have passed or failed."""
 
     @property
     def total(self) -> int:
-        """Tests of any end."""
+        """Number of all tests."""
         return sum(map(len, (self.passed, self.failed, self.skipped, self.unknown)))
 
 
@@ -49,12 +49,12 @@ def skipped(name: str, reason: str) -> SuiteOutcome:
 
 
 def unknown(name: str, reason: str) -> SuiteOutcome:
-    """Return the outcome of one test of which nobody knows how it ended."""
+    """Return the outcome of one test whose result is unknown."""
     return SuiteOutcome(unknown=(CaseResult(name=name, reason=reason),))
 
 
 def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
-    """Return all tests of several outcomes."""
+    """Return the tests of several outcomes as one outcome."""
     every = list(outcomes)
     return SuiteOutcome(
         passed=tuple(name for one in every for name in one.passed),
@@ -65,18 +65,18 @@ def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
 
 
 def tail(text: str, length: int = 300) -> str:
-    """Return the end of what a tool said, on one line."""
+    """Return the last ``length`` characters of a tool's output, on one line."""
     words = " ".join(text.split())
-    return words[-length:] or "it said nothing"
+    return words[-length:] or "no output"
 
 
 class SuitePlace(State):
-    """What a suite is told of the stack."""
+    """The parts of the stack that a suite needs to know."""
 
     path: str
     """The suite's program or folder in the machine."""
     directory: str
-    """An empty directory of its own on the mount."""
+    """An empty directory on the mount, for this suite only."""
     mount: str
     """The mount point."""
     server: str
@@ -88,12 +88,12 @@ class SuitePlace(State):
 
 
 class SuiteStep(State):
-    """One command of a suite, whose end is judged by itself."""
+    """One command of a suite; its result is judged separately."""
 
     name: str
     argv: tuple[str, ...]
     directory: str
-    """Where it runs."""
+    """Working directory of the command."""
     environment: dict[str, str] = Field(default_factory=dict)
 
 

@@ -1,7 +1,8 @@
-"""pynfs: NFSv4.0 and NFSv4.1+ requests made by hand, straight at a server, past any mount.
+"""pynfs: hand-made NFSv4.0 and NFSv4.1+ requests, sent directly to a server, without a mount.
 
-Its ``testserver.py`` ends with status 0 whatever fails; the summary and the line of each test tell. It wants the whole
-Python library, and ``xdrlib``, which Python 3.13 no longer has; an ``xdrlib3`` beside the suite's folders is found.
+Its ``testserver.py`` ends with status 0 even if tests fail, so results come from the summary and the line of each
+test. pynfs needs the full Python library, and ``xdrlib``, which Python 3.13 no longer has; an ``xdrlib3`` beside the
+suite's folders is found.
 """
 
 import re
@@ -35,20 +36,20 @@ _SUMMARY = re.compile(
 
 
 class Pynfs(Spec):
-    """The suite as it was built: a folder with ``nfs4.0`` and ``nfs4.1``."""
+    """The suite after its build: a folder with ``nfs4.0`` and ``nfs4.1``."""
 
     suite: Literal["pynfs"] = "pynfs"
     path: str | None = None
     """The folder, on the host or in the machine."""
     vers: Literal["4.0", "4.1", "4.2"] | None = None
-    """None is the mount's."""
+    """None: the mount's version."""
     tests: tuple[str, ...] = ("all",)
-    """Its flags and codes; ``no`` before one leaves it out."""
+    """Flags and codes of pynfs; ``no`` before one leaves it out."""
     deadline_s: float = Field(default=900.0, gt=0)
 
 
 def pynfs_steps(spec: Pynfs, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return the one command; the export must allow ports above 1023 (``insecure``), or --secure must be root's.
+    """Return the one command; the export must allow ports above 1023 (``insecure``), or --secure needs root.
 
     Raises:
         RequestError: the mount is NFSv3, for which pynfs has no tests.
@@ -71,7 +72,7 @@ def pynfs_steps(spec: Pynfs, place: SuitePlace) -> tuple[SuiteStep, ...]:
 
 
 def parse_pynfs(name: str, ended: Completed) -> SuiteOutcome:
-    """Read the list of tests between two lines of stars, and check it against the summary."""
+    """Parse the list of tests between two lines of stars, and check it against the summary."""
     text = ended.stdout
     summary = _SUMMARY.search(text)
     if not ended.ok or summary is None or "Tests interrupted!" in text:

@@ -1,4 +1,4 @@
-"""A peer's suite on one client: installed once, checked for its programs, run, its outcomes read."""
+"""Runs a third-party suite on one client: installs it once, checks its libraries, runs it, parses its results."""
 
 import hashlib
 import io
@@ -23,9 +23,9 @@ from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, 
 from raidproof.workload.suite.suites import SuiteSpec, suite_of
 
 DIRECTORY = "/var/lib/raidproof-suites"
-"""In the machine; a machine forgets it when its lab ends."""
+"""Folder in the machine; it disappears when the lab ends."""
 LARGEST = 256 * MIB
-"""Bytes of a suite that are copied: the image's file system has about three times as much room."""
+"""Bytes of a suite that may be copied: the image's file system has about three times as much room."""
 LEFT_OUT = frozenset({".git", "autom4te.cache", "__pycache__"})
 COPY_DEADLINE_S = 300.0
 _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
@@ -35,7 +35,7 @@ SYNC_DEADLINE_S = 300.0
 
 
 class Target(Machine, Protocol):
-    """A machine that also takes bytes on a command's standard input."""
+    """A machine whose commands also accept bytes on standard input."""
 
     def run(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
@@ -49,17 +49,17 @@ class Target(Machine, Protocol):
 
 
 def variable_of(spec: SuiteSpec) -> str:
-    """Return the environment variable that says where a suite is on this host."""
+    """Return the environment variable with the path of a suite on this host."""
     return f"RAIDPROOF_SUITE_{spec.suite.upper()}"
 
 
 def host_path(spec: SuiteSpec, paths: Mapping[str, str] = {}) -> Path | None:
-    """Return where the suite is on this host, by the request, what the user said, or the path for programs.
+    """Return the path of the suite on this host: from the request, the user's settings, or PATH.
 
-    ``paths`` are what the user said, by the suite's word; an environment variable comes after it.
+    ``paths`` are the user's settings by name of the suite; they take precedence over the environment variable.
 
     Raises:
-        RequestError: what was said is not there, or is not that suite as it was built.
+        RequestError: the path does not exist, or is not that suite after its build.
     """
     said = paths.get(spec.suite) or os.environ.get(variable_of(spec))
     if spec.path is not None or said:
@@ -67,7 +67,7 @@ def host_path(spec: SuiteSpec, paths: Mapping[str, str] = {}) -> Path | None:
         if path.exists():
             return _built(spec, path)
         if spec.path is not None:
-            return None  # it may be in the machine
+            return None  # the path may exist in the machine
         raise RequestError(f"{spec.suite}: there is no {path}", remedy=suite_of(spec).remedy)
     found = (shutil.which(name) for name in suite_of(spec).programs)
     return next((Path(one) for one in found if one), None)
@@ -83,10 +83,10 @@ def _built(spec: SuiteSpec, path: Path) -> Path:
 
 
 def packed(path: Path) -> bytes:
-    """Return a program or a folder as a tar.
+    """Return a program or a folder as a tar archive.
 
     Raises:
-        RequestError: it is larger than is copied.
+        RequestError: it is larger than the limit.
     """
     files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file() and not one.is_symlink()]
     size = sum(one.stat().st_size for one in files if not LEFT_OUT & {*one.relative_to(path.parent).parts})
@@ -108,11 +108,11 @@ def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> str:
-    """Make sure that the machine has the suite, and return its path there.
+    """Install the suite in the machine if it is missing, and return its path there.
 
     Raises:
-        RequirementMissing: it is nowhere, or its programs need what the machine has not.
-        RequestError: what the user named is something else.
+        RequirementMissing: the suite is nowhere, or its programs need libraries that the machine does not have.
+        RequestError: the path that the user gave is not the suite.
     """
     known = suite_of(spec)
     if (source := host_path(spec, paths)) is None:
@@ -152,15 +152,15 @@ def _built_here(spec: SuiteSpec, machine: Target) -> Path:
 
 
 def parse_ldd(text: str) -> tuple[str, ...]:
-    """Read what ldd did not find: libraries, and versions of symbols that a library is too old for."""
+    """Parse what ldd did not find: libraries, and versions of symbols that a library is too old for."""
     return tuple(dict.fromkeys([*_MISSING.findall(text), *(f"{name} {of}" for name, of in _VERSION.findall(text))]))
 
 
 def require_libraries(machine: Target, programs: Sequence[str]) -> None:
-    """Make sure that programs can be loaded; scripts, folders and static programs need nothing.
+    """Check that programs can be loaded; scripts, folders and static programs need nothing.
 
     Raises:
-        RequirementMissing: names every library that the machine has not.
+        RequirementMissing: names every missing library.
     """
     said = machine.run(["ldd", *programs])
     if missing := parse_ldd(f"{said.stdout}\n{said.stderr}"):
@@ -171,15 +171,15 @@ def require_libraries(machine: Target, programs: Sequence[str]) -> None:
 
 
 class SuiteRun(State):
-    """What a run of a suite said, and how long it took."""
+    """The output of a run of a suite, and its duration."""
 
     outcome: SuiteOutcome
     seconds: float
     path: str
-    """Of the suite in the machine; its folder's name carries the digest of what was copied."""
+    """Path of the suite in the machine; the name of its folder contains the digest of what was copied."""
     commands: tuple[tuple[str, ...], ...]
     output: dict[str, str] = Field(default_factory=dict, exclude=True)
-    """What each step printed, standard error last; kept as files beside the record."""
+    """Output of each step, standard error last; kept as files beside the record."""
 
 
 def run_suite(
@@ -192,11 +192,11 @@ def run_suite(
     vers: str,
     paths: Mapping[str, str] = {},
 ) -> SuiteRun:
-    """Run a suite to its end; a step that does not end in its time is unknown, and the next is not begun.
+    """Run a suite to its end; a step that exceeds its time is unknown, and the next does not begin.
 
     Raises:
         RequirementMissing: the suite is nowhere, or cannot run in the machine.
-        RequestError: it cannot be asked of this mount.
+        RequestError: the suite does not support this mount.
         RigError: the machine failed.
     """
     suite = suite_of(spec)
@@ -238,7 +238,7 @@ def _said(ended: Completed) -> str:
 
 
 def _compare(client: Machine, server: Machine, place: SuitePlace) -> SuiteOutcome:
-    # What the client still holds back is not yet the server's.
+    # The client must first send its dirty data to the server.
     client.succeed(["sync"], deadline_s=SYNC_DEADLINE_S)
     below = place.directory.removeprefix(place.mount).strip("/")
     return compare_trees(read_tree(client, place.directory), read_tree(server, f"{place.export}/{below}"))

@@ -1,4 +1,4 @@
-"""All suites, in one table: a new one is a word of the union and a row."""
+"""All suites, in one table: a new suite is a member of the union and a row."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,25 +17,25 @@ SuiteSpec = Annotated[
     fsx.Fsx | fsstress.Fsstress | cthon.Cthon | pynfs.Pynfs | fstests.Fstests | ltp.Ltp,
     Field(discriminator="suite"),
 ]
-"""What can be asked for; its word ``suite`` says which."""
+"""Any suite; the field ``suite`` names it."""
 
 
 class Suite(NamedTuple):
-    """What is known of one suite."""
+    """The functions and properties of one suite."""
 
     steps: Callable[[Any, SuitePlace], tuple[SuiteStep, ...]]
     parse: Callable[[str, Completed], SuiteOutcome]
     programs: tuple[str, ...]
-    """Names that a suite of one program goes by; empty for a folder."""
+    """Names of the program; empty if the suite is a folder."""
     entries: tuple[str, ...] = ()
-    """Files of a folder by which it is known, once it is built."""
+    """Files that exist in the folder of a built suite."""
     remedy: str = ""
     directories: tuple[str, ...] = ()
-    """What must exist in the client."""
+    """Directories that must exist in the client."""
     built: Callable[[], Path] | None = None
-    """Builds it here where nobody has it, once, and returns where it is."""
+    """Builds the suite on this host, once, and returns its path; for suites that are not installed."""
     trees: bool = False
-    """Whether what it leaves is compared with what the server has."""
+    """Whether the tree that the suite leaves is compared with the server's."""
 
 
 _SUITES: dict[type[Spec], Suite] = {
@@ -81,5 +81,5 @@ _SUITES: dict[type[Spec], Suite] = {
 
 
 def suite_of(spec: SuiteSpec) -> Suite:
-    """Return what is known of the suite with these settings."""
+    """Return the table row of a suite."""
     return _SUITES[type(spec)]
