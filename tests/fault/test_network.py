@@ -49,7 +49,7 @@ def test_a_machine_is_cut_off_and_joined_and_nothing_runs_in_it(labs: Any, fault
 
 
 def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
-    with pytest.raises(RequirementMissing, match="not ours to cut"):
+    with pytest.raises(RequirementMissing, match="does not control this lab's network"):
         NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
