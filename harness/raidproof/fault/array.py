@@ -271,7 +271,7 @@ class _Throttled(Fault):
 
 @dataclass(frozen=True)
 class Resyncing(_Throttled):
-    """All parity or copies are rewritten by a resync as after a crash, or with a bitmap, which limits it, by a repair."""
+    """All parity or copies are rewritten: by a resync as after a crash, or with a bitmap, by a repair of the array."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"

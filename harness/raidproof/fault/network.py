@@ -147,7 +147,5 @@ def port_of(context: FaultContext, machine: Machine) -> Port:
         RequirementMissing: the lab has no bridge of the harness.
     """
     if not isinstance(context.lab, EnclosedLab):
-        raise RequirementMissing(
-            "the harness does not control this lab's network", remedy="use provider uml or qemu"
-        )
+        raise RequirementMissing("the harness does not control this lab's network", remedy="use provider uml or qemu")
     return Port(context.lab.enclosure, machine.name, machine.address)
