@@ -29,7 +29,7 @@ class RpcCount(NamedTuple):
 
 
 class MountCount(NamedTuple):
-    """The counters of one mount since it was mounted. Application bytes: those of read() and write(), cached or not."""
+    """The counters of one mount since it was mounted. Application bytes (read(), write()) include cached ones."""
 
     directory: str
     application_read: int
