@@ -386,7 +386,7 @@ class Tap:
     def __init__(self, path: Path, process: Process, said: Path) -> None:
         self.path = path
         self.ahead_ns = realtime_ahead_ns()
-        """Nanoseconds by which the real-time clock, which stamps packets, was ahead of CLOCK_MONOTONIC at the start."""
+        """Nanoseconds by which the real-time clock, which stamps packets, was ahead of CLOCK_MONOTONIC at first."""
         self._process = process
         self._said = said
 
@@ -473,7 +473,7 @@ class Reply(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """Nanoseconds by which the real-time clock, which stamps packets, was ahead of CLOCK_MONOTONIC, before and after."""
+    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of CLOCK_MONOTONIC: before, after."""
 
     before_ns: int
     after_ns: int
