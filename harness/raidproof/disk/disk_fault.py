@@ -107,7 +107,7 @@ def overwrites_unflushed(*, offset: int = 0, length: int | None = None) -> DiskF
 
 
 def misdirected(shift: int, count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
-    """Return a disk fault: the next ``count`` writes to these bytes land ``shift`` bytes away, if the drive has that."""
+    """Return a disk fault: the next ``count`` writes to these bytes land ``shift`` bytes away, where possible."""
     return DiskFault(DiskFaultKind.MISDIRECTED, offset, length, count, shift)
 
 
