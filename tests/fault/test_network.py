@@ -66,7 +66,7 @@ def test_a_lease_is_over_when_another_client_gets_the_lock(labs: Any) -> None:
 
 def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None:
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (False, True)]
-    with pytest.raises(RigError, match="before any lease was over"):
+    with pytest.raises(RigError, match="before its lease ended"):
         LeaseExpiry().inject(context(labs))
 
 

@@ -59,7 +59,7 @@ class Rows(BaseModel):
     differ: int = 0
     """Rows whose copies or parity do not agree."""
     unmarked: int = 0
-    """Differing rows that md would not resync: no bitmap marks them, or the superblock says that all is in sync."""
+    """Differing rows that md would not resync: no bitmap marks them, or the superblock marks all as in sync."""
     uneven: int = 0
     """Differing rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
     changed: int = 0

@@ -32,12 +32,12 @@ LOOKING = 2 / 3
 BATCH = 500
 """States per pass through the recording: a pass costs seconds, and each batch is a fair sample of all states."""
 COLD_EVERY = 100
-"""Every so manieth distinct content, the first included, is also checked on a newly booted machine."""
+"""One in this many distinct contents, the first included, is also checked on a newly booted machine."""
 NFSD_EVERY = 5
-"""Every so manieth distinct content is also scanned through nfsd. A checker's nfsd releases a file system at most once
-a second (`check_agent.forget`): with a smaller number the checkers would wait for nfsd."""
+"""One in this many distinct contents is also scanned through nfsd. A checker's nfsd releases a file system at most
+once a second (`check_agent.forget`): with a smaller number the checkers would wait for nfsd."""
 FSCK_EVERY = 10
-"""Every so manieth distinct content is also checked by the file system's checker, as is each that breaks a promise."""
+"""One in this many distinct contents is also checked by the file system's checker, as is each broken one."""
 QUEUE = 3
 """Jobs that a checker queues, the running one included."""
 SHOWN_EVERY_S = (0.5, 10.0)

@@ -27,7 +27,7 @@ class Recording:
         if not log.with_data:
             raise LogError(f"{log.path}: written without data, it shows times only")
         if not log.blank:
-            raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+            raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
         self.log = log
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []

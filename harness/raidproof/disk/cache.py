@@ -227,7 +227,7 @@ class Member:
 
     @property
     def acknowledged(self) -> int:
-        """A count of requests that only grows; its value when a flush arrives tells `flush` what to cover."""
+        """A count of requests that only grows; its value when a flush arrives is the flush's ``covered``."""
         return self._forgotten + len(self._pending)
 
     def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:

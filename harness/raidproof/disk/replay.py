@@ -36,7 +36,7 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
     if not log.with_data:
         raise LogError(f"{log.path}: written without data, it shows times only")
     if not log.blank:
-        raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+        raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
     members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
     numbers: dict[int, int] = {}
     for record in log:

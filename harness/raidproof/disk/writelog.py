@@ -263,7 +263,7 @@ class WriteLog:
         raise LogError(f"{self.path}: no member {serial!r}, it has {', '.join(m.serial for m in self.members)}")
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield the records in order; afterwards ``ending`` has whether the log is complete.
+        """Yield the records in order, then set ``ending``.
 
         Raises:
             LogError: a record is invalid: the file is damaged, not only truncated.
