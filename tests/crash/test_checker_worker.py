@@ -96,7 +96,7 @@ def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
 
 
 def test_nobody_is_asked_before_it_has_booted(bench: CheckerWorker) -> None:
-    with pytest.raises(RigError, match="checker 0 is not there"):
+    with pytest.raises(RigError, match="checker 0 is not booted"):
         bench.use(lambda checker: checker).result()
     bench.boot().result()
     assert isinstance(bench.use(lambda checker: checker).result(), FakeChecker)

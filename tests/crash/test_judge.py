@@ -95,7 +95,7 @@ def test_each_damage_is_shown_by_lines_of_its_own() -> None:
         "mkdir": ("m: mkdir of 0 (generation 1): the directory is not there",),
         INVENTED: ("f/g, which nobody wrote",),
         KERNEL_LOG: (alarm,),
-        REDUNDANCY: ("rows differ, and md would not put them right: 1 of 3, the first row 7",),
+        REDUNDANCY: ("rows differ, and md would not resync them: 1 of 3, the first row 7",),
     }
 
 
@@ -162,7 +162,7 @@ def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -
     one = Oracle((FILE,), HISTORY, conditions, created_ns=0)
     assert one.judge(read(0, 0), 1000).excused
     judged = one.judge(read(0, 0), 1250)
-    assert judged.damages == (Damage(OLDER, "the kernel itself had to have written it", "read"),)
+    assert judged.damages == (Damage(OLDER, "missing although the kernel's write-back was due", "read"),)
     assert judged.lines(judged.damages[0]) == (
         "f: fsync of 0 (generation 1): nothing is there",
         "f: fsync of 1 (generation 1): nothing is there",
@@ -220,14 +220,14 @@ def test_since_when_an_array_may_lack_a_member(changes: dict[str, Any], since: i
 def test_damage_that_only_the_file_systems_checker_sees_is_damage() -> None:
     corrupt = FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
     judged = oracle().judge(read(2, 1, filesystem=corrupt), 1000)
-    assert judged.damages == (Damage(FILESYSTEM, "its own checker says corrupt", "read"),)
-    assert judged.lines(judged.damages[0]) == ("its own checker says corrupt: agf 0: bad",)
+    assert judged.damages == (Damage(FILESYSTEM, "the file system checker reports corrupt", "read"),)
+    assert judged.lines(judged.damages[0]) == ("the file system checker reports corrupt: agf 0: bad",)
     assert not oracle().judge(read(2, 1, filesystem=FilesystemCheck(outcome="clean", status=0)), 1000).broken
 
 
 def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
     judged = oracle().judge(read(2, 1, rows=Rows(differ=3, unmarked=1, first="row 7 (array byte 28672)")), 1000)
-    assert judged.damages == (Damage(REDUNDANCY, "rows differ, and md would not put them right", "read"),)
+    assert judged.damages == (Damage(REDUNDANCY, "rows differ, and md would not resync them", "read"),)
     assert "1 of 3, the first row 7" in judged.reason
     assert judged.blame == Blame(culprit=Culprit.STACK)
 

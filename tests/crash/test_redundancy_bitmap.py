@@ -106,7 +106,7 @@ def test_a_row_that_is_marked_nowhere_is_a_broken_promise() -> None:
     judged = judge_marks(disks.array, disks.read, ROWS)
     assert (judged.unmarked, judged.uneven) == ((ROWS[0],), ())
     assert not judged.kept
-    assert "1 of them nothing would resync, the first row 3" in str(judged)
+    assert "1 of them md would not resync, the first row 3" in str(judged)
 
 
 def test_a_row_that_is_marked_on_some_members_is_told_apart() -> None:

@@ -196,7 +196,7 @@ def test_disks_that_keep_what_is_flushed_frozen_ones_and_logged_ones_are_refused
     log = write_log(tmp_path / "log", [])
     engine = engine_of()
     engine.set_mode(["d1"], CacheMode.VOLATILE)
-    with pytest.raises(RigError, match="their mode must be lying: d1"):
+    with pytest.raises(RigError, match="the mode must be lying: d1"):
         engine.show(log)
     engine.set_mode(["d1"], CacheMode.LYING)
     engine.start_log(tmp_path / "running")

@@ -82,8 +82,8 @@ def test_unknown_name_gets_the_nearest() -> None:
         ("rpm = 7200", 'rpm = "fast"', "expected float"),
         ("capacity = 1_000_000_000", "capacity = 0", "must be more than 0"),
         ("interface_mb_s = 100", "interface_mb_s = 0", "must be more than 0"),
-        ("average_seek_ms = 8.0", "average_seek_ms = 20.0", "shorter over a longer way"),
-        ("media_rate_hub_mb_s = 25.0", "media_rate_hub_mb_s = 75.0", "rim passes faster"),
+        ("average_seek_ms = 8.0", "average_seek_ms = 20.0", "seek times must not decrease"),
+        ("media_rate_hub_mb_s = 25.0", "media_rate_hub_mb_s = 75.0", "media rate at the rim"),
         ("[rotational]", "[rotational", "cannot read"),
     ],
 )

@@ -50,7 +50,7 @@ class Nothing(Fault):
 
 
 def test_a_fault_that_does_not_say_what_it_does_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"Silent: the fault 'silent' does not declare what it does: define effects"):
+    with pytest.raises(TypeError, match=r"Silent: the fault 'silent' does not declare its effects: define effects"):
 
         class Silent(Nothing):
             name: ClassVar[str] = "silent"
@@ -71,7 +71,7 @@ def test_a_file_with_such_a_fault_is_not_imported(tmp_path: Path) -> None:
     (tmp_path / "silent.py").write_text(source[:begin] + source[end:])
     ended = python(tmp_path, "-c", "import silent")
     assert ended.returncode == 1
-    assert "TypeError: silent.KernelWarns: the fault 'kernel-warns' does not declare what it does" in ended.stderr
+    assert "TypeError: silent.KernelWarns: the fault 'kernel-warns' does not declare its effects" in ended.stderr
 
 
 def test_a_variant_without_a_name_of_its_own_is_the_same_fault() -> None:

@@ -49,7 +49,7 @@ def test_a_machine_is_cut_off_and_joined_and_nothing_runs_in_it(labs: Any, fault
 
 
 def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
-    with pytest.raises(RequirementMissing, match="not ours to cut"):
+    with pytest.raises(RequirementMissing, match="does not control this lab's network"):
         NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
@@ -66,7 +66,7 @@ def test_a_lease_is_over_when_another_client_gets_the_lock(labs: Any) -> None:
 
 def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None:
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (False, True)]
-    with pytest.raises(RigError, match="before any lease was over"):
+    with pytest.raises(RigError, match="before its lease ended"):
         LeaseExpiry().inject(context(labs))
 
 

@@ -81,7 +81,7 @@ def test_no_more_can_be_left_than_there_is() -> None:
 
 
 def test_room_that_never_ends_is_the_rigs_fault() -> None:
-    with pytest.raises(RigError, match="free after all"):
+    with pytest.raises(RigError, match="are still free"):
         FilesystemFull(held_s=0).inject(context(Server(honest=False)))
 
 

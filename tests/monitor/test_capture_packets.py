@@ -123,7 +123,7 @@ def test_nothing_captured() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"_source": {}}]', '[{"_source": {"layers": {"frame": {}}}}]'])
 def test_something_else_is_refused(text: str) -> None:
-    with pytest.raises(RigError, match="not what tshark prints"):
+    with pytest.raises(RigError, match="unexpected tshark output"):
         parse_packets(text)
 
 
@@ -148,5 +148,5 @@ def test_what_is_kept_is_what_is_judged(exchanges: list[Exchange]) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"operations": [{"verb": 1}]}]'])
 def test_something_else_was_not_kept(text: str) -> None:
-    with pytest.raises(RigError, match="not what is kept"):
+    with pytest.raises(RigError, match="not stored exchanges"):
         read_exchanges(text)

@@ -23,6 +23,6 @@ def test_where_nothing_can_be_captured_it_is_said_what_that_hides(monkeypatch: p
     of_others, ours = create_autospec(Lab, instance=True), create_autospec(EnclosedLab, instance=True)
     monkeypatch.setattr(capture, "which", lambda program: f"/usr/bin/{program}")
     assert unseen_replies(ours) == []
-    assert "network is not ours" in unseen_replies(of_others)[0]
+    assert "does not control the machines' network" in unseen_replies(of_others)[0]
     monkeypatch.setattr(capture, "which", {"dumpcap": "/usr/bin/dumpcap"}.get)
     assert "tshark" in unseen_replies(ours)[0]

@@ -1,1 +1,1 @@
-"""The crashes that one recorded run could have had: which there are, what each leaves, and what that costs."""
+"""Crash states: the power cuts that a recorded run could have had, what each leaves, and what each loses."""

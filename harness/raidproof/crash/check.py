@@ -1,4 +1,4 @@
-"""One check of a crash state by the agent of a checker: requests, answers, and what is the same each time."""
+"""One check of a crash state: the protocol with the agent in the checker machine, and the resulting observation."""
 
 import json
 import re
@@ -25,84 +25,84 @@ from raidproof.workload.ledger import Found
 FOLDER = "/run/raidproof"
 START_DEADLINE_S = 20.0
 _LOOK_S = 0.5
-"""A machine that dies closes no connection; look after it so often while it is silent."""
+"""Poll interval for the machine's power while it is silent: a machine that dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
-"""Signs of a kernel of which nothing more can be expected."""
+"""Signs in the kernel log after which the kernel is unusable."""
 _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
 _NUMBERS = re.compile(r"(?<=\bPID: )\d+|(?<=\btask )(\S+):\d+")
 
 
 class End(StrEnum):
-    """How far a checker got."""
+    """The last stage that a check of a crash state reached."""
 
     READ = check_agent.READ
     NOT_ASSEMBLED = check_agent.NOT_ASSEMBLED
     NOT_MOUNTED = check_agent.NOT_MOUNTED
     WEDGED = "wedged"
-    """Its kernel died, complained of a bug of its own, or did not come to an end in time."""
+    """The kernel died, logged a bug, or did not answer in time."""
 
 
 class ThroughNfsd(StrEnum):
-    """Whether nfsd gives what a scan of the mounted file system gives."""
+    """Whether nfsd serves the same content as a scan of the mounted file system."""
 
     SAME = check_agent.SAME
     DIFFERENT = check_agent.DIFFERENT
-    """Or it gives nothing at all: `Observation.said` tells."""
+    """The content differs, or nfsd served none: see `Observation.said`."""
     NOT_TRIED = "not tried"
 
 
 class Rows(BaseModel):
-    """What the members' contents say of the array's redundancy in one state. Numbers are rows of 4 KiB a member."""
+    """The array's redundancy in one crash state, computed from the members' contents, in rows of 4 KiB per member."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     differ: int = 0
-    """Whose copies or parity do not agree."""
+    """Rows whose copies or parity do not agree."""
     unmarked: int = 0
-    """Of these, what md would leave so: no bitmap has it marked, or the superblock says that all is in sync."""
+    """Differing rows that md would not resync: no bitmap marks them, or the superblock marks all as in sync."""
     uneven: int = 0
-    """Of these, what is marked on some members only: resynced or not, as the member goes whose bitmap md reads."""
+    """Differing rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
     changed: int = 0
-    """Copies that differ where md wrote what a page held at two moments: it changed under write-back, as md allows."""
+    """Rows whose copies differ because their page changed while md wrote it (under write-back), which md allows."""
     all_marked: bool = False
-    """Every region of the bitmap was marked, as on a new array: nothing could be unmarked."""
+    """Whether every region of the bitmap was marked, as on a new array: then no row can be unmarked."""
     first: str = ""
-    """The first of those that md would leave so."""
+    """The first row that md would not resync."""
     unchecked: str | None = None
-    """Why nothing is said of it."""
+    """Why redundancy was not checked; None if it was."""
 
 
 class Observation(BaseModel):
-    """What was seen of one crash state. Seen twice, it is the same in all but ``ms``."""
+    """The result of a check of one crash state. A second check of the same state differs in ``ms`` only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     end: End
     said: str = ""
-    """What failed, in the words of the tool; of a wedged checker, in which stage."""
+    """The failing tool's message; for a wedged checker, the stage."""
     found: Found | None = None
-    """What the scan of the ledger found; None if it came to none."""
+    """The result of the ledger scan; None if no scan completed."""
     console: tuple[str, ...] = ()
-    """Alarming lines of the kernel, each with what it is a sign of, without the kernel's time stamps."""
+    """Alarming kernel log lines, each with the sign that it is of, without time stamps."""
     silent: bool = False
-    """Wedged, and nothing tells why: the time was up, or something stayed, and the kernel complained of nothing."""
+    """Whether the checker wedged without a known cause: a timeout or a leftover, and no sign in the kernel log."""
     hung: str = ""
-    """What an earlier look at the same state said, which was silent: this one was taken in its place."""
+    """The message of an earlier, silent check of the same state, which this one replaces."""
     degraded: dict[str, int] = Field(default_factory=dict)
-    """How many members each array went on without; arrays that are whole are left out."""
+    """The number of missing members of each degraded array; complete arrays are left out."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
     filesystem: FilesystemCheck | None = None
-    """What the file system's own checker said once it was unmounted; None where it was not run."""
+    """The result of the file system's checker, run after the unmount; None where it was not run."""
     rows: Rows | None = None
-    """Computed from what the members hold, not seen by the machine; None where nobody has."""
+    """Computed from the members' contents, not by the checker machine; None where it was not computed."""
     ms: dict[str, float] = Field(default_factory=dict)
-    """How long each stage took: switch, assemble, mount, verify; where it was asked nfsd (mount), look (read
-    there), leave (unmount) and forget (nfsd lets go); unmount, stop."""
+    """Duration of each stage in ms: switch, assemble, mount, verify; of the check through nfsd mount (nfsd), look
+    (read there), leave (unmount) and forget (nfsd releases the file system); unmount, stop."""
 
     def same_as(self, other: "Observation") -> bool:
-        """Return whether two checks have seen the same; what only one of them tried is no difference.
+        """Return whether two checks observed the same; a check that only one of them made is no difference.
 
-        What a tool says is none either: it may name the device, which each way of serving the disks calls otherwise.
+        Messages of tools are not compared: they may name the device, whose name depends on how the disks are served.
         """
         tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
         checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
@@ -111,15 +111,15 @@ class Observation(BaseModel):
 
 
 class Lost(Exception):
-    """The machine gave no answer: its kernel died, or the time is up. A finding about what it looked at."""
+    """The checker machine gave no answer: its kernel died, or the time is up. A finding about the crash state."""
 
 
 class Silent(Lost):
-    """The time is up, and as far as is known the machine goes on."""
+    """The time is up, and the machine still runs as far as is known."""
 
 
 class AgentLine:
-    """A connected agent."""
+    """A connection to the agent of a checker machine."""
 
     def __init__(self, machine: Machine, command: RemoteCommand, connection: socket.socket) -> None:
         self._machine = machine
@@ -129,10 +129,10 @@ class AgentLine:
 
     @classmethod
     def start(cls, machine: Machine, listener: socket.socket, lab: Lab, orders: dict[str, Any]) -> Self:
-        """Put the agent into a machine, start it, and wait until it calls.
+        """Copy the agent to a machine, start it, and wait until it connects.
 
         Raises:
-            RigError: it does not.
+            RigError: the agent ended, or did not connect in time.
         """
         host, port = lab.callback_address(listener, machine)
         machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
@@ -151,11 +151,11 @@ class AgentLine:
         return cls(machine, command, connection)
 
     def ask(self, request: Sequence[str], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
-        """Send a request and return the answer; ``begun`` is told of each stage as it begins.
+        """Send a request and return the answer; call ``begun`` with the name of each stage when it begins.
 
         Raises:
             Lost: there is no answer.
-            RigError: the agent ended, and its machine goes on.
+            RigError: the agent ended, and its machine still runs.
         """
         deadline = Deadline.after(deadline_s)
         try:
@@ -200,60 +200,60 @@ class AgentLine:
         self.close()
 
     def close(self) -> None:
-        """Hang up: the agent ends."""
+        """Close the connection, which ends the agent."""
         self._connection.close()
 
 
 class Look:
-    """Begins with the switch of the disks. ``deadline_s`` holds for each request to the agent."""
+    """One check in progress; it begins with the switch of the disks. ``deadline_s`` applies to each request."""
 
     def __init__(self, machine: Machine, deadline_s: float) -> None:
         self.ms: dict[str, float] = {}
         self.at = "switch"
         self.wedged = False
-        """Whether the machine is of no more use."""
+        """Whether the machine can no longer be used."""
         self._machine = machine
         self._deadline_s = deadline_s
         self._begun = moment(machine)
         self._since = now_ns()
 
     def ask(self, agent: AgentLine, verb: str, *words: str) -> dict[str, Any]:
-        """Send a request, and time the stages that the answer tells of.
+        """Send a request, and record the durations of the stages that the agent reports.
 
         Raises:
             Lost: there is no answer.
-            RigError: the agent failed, and its machine goes on.
+            RigError: the agent failed, and its machine still runs.
         """
         answer = agent.ask([verb, *words], self._deadline_s, self.stage)
         self.stage("")
         return answer
 
     def stage(self, name: str) -> None:
-        """Begin a stage, which ends the one before."""
+        """Begin a stage and end the previous one."""
         now = now_ns()
         if self.at:
             self.ms[self.at] = self.ms.get(self.at, 0.0) + (now - self._since) / 1e6
         self.at, self._since = name, now
 
     def seen(self, answer: dict[str, Any]) -> Observation:
-        """Return what was seen, with what the kernel has said meanwhile."""
+        """Return the observation, including the kernel messages that were logged since the check began."""
         signs = self._signs()
         left = answer.pop("left")
         broken = any(sign in _BROKEN for sign, _ in signs)
         if left or broken:
-            # Whatever it says next would be said by a machine that is not as booted.
+            # The machine is no longer as booted: its later answers would not be comparable.
             self.wedged = True
             said = "; ".join(filter(None, (answer["said"], left)))
             answer = {**answer, "end": End.WEDGED, "said": said, "silent": not broken}
         return Observation(**answer, console=alarming(signs), ms=self.ms)
 
     def lost(self, lost: Lost) -> Observation:
-        """Return what was seen of a machine that no longer answers."""
+        """Return the observation of a check whose machine no longer answers."""
         self.wedged = True
         said, signs = f"{self.at}: {lost}", self._signs()
         goes_on = isinstance(lost, Silent)
         if goes_on:
-            # For whoever wants to know why.
+            # Kept for diagnosis.
             keep_tasks(self._machine)
         silent = goes_on and not signs
         return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
@@ -263,6 +263,6 @@ class Look:
 
 
 def alarming(signs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return each alarming line once, without what differs from boot to boot."""
+    """Return each alarming line once, without the parts that differ from boot to boot."""
     lines = (f"{sign}: {_NUMBERS.sub('*', _STAMP.sub('', line))}" for sign, line in signs)
     return tuple(dict.fromkeys(lines))

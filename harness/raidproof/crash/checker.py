@@ -1,4 +1,4 @@
-"""Machines that assemble, mount and read crash states."""
+"""Checkers: machines that assemble, mount and read crash states."""
 
 import socket
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ from raidproof.storage.server import Server
 from raidproof.storage.stack import StackSpec
 
 SHOW = (uml.NAME, qemu.NAME)
-"""Providers whose machines have the disk engine's disks and boot in seconds, as each look at a cold machine takes."""
+"""Providers whose machines use the disk engine's disks and boot in seconds, which each check on a new boot needs."""
 
 DEADLINE_S = 20.0
-"""What one state may take. The replay of a full log takes seconds on a busy host."""
+"""Time limit of the check of one state. The replay of a full file system log takes seconds on a busy host."""
 
 
 def require_shown(provider: str) -> None:
-    """Do nothing if the machines of a provider can show crash states.
+    """Do nothing if the machines of a provider can check crash states.
 
     Raises:
         RequestError: they cannot.
@@ -50,7 +50,7 @@ def require_shown(provider: str) -> None:
 
 
 def not_shown(provider: str) -> RequestError:
-    """Return the refusal."""
+    """Return the error for a provider that cannot check crash states."""
     return RequestError(
         f"provider {provider}: crash states need the disk engine's disks, and machines that boot in seconds",
         remedy=f"use provider {' or '.join(SHOW)}",
@@ -58,9 +58,9 @@ def not_shown(provider: str) -> RequestError:
 
 
 class PreloadedLab(EnclosedLab):
-    """As any lab of its topology, on disks that are not blank.
+    """A lab of a topology whose disks are not blank.
 
-    ``state`` is a write log with all that they hold; once they hold it, the file is gone.
+    ``state`` is a write log of the disks' contents; the file is deleted after the disks are filled.
     """
 
     def __init__(self, topology: Topology, state: Path, *, logs: Path, keep: bool = False) -> None:
@@ -77,10 +77,10 @@ class PreloadedLab(EnclosedLab):
 
 
 def start_nfsd(export: Server) -> None:
-    """Export as a run does, with no period of grace.
+    """Start the export as a run does, without grace period.
 
     Raises:
-        NotEffective: the export is not as asked.
+        NotEffective: the effective export is not the requested one.
         RigError: a command failed, or nfsd keeps no client records.
     """
     export.activate()
@@ -88,19 +88,19 @@ def start_nfsd(export: Server) -> None:
 
 
 def mount_of(stack: StackSpec, machine: layer.Machine) -> Mount:
-    """Return the mount of a run's clients, on the server itself."""
+    """Return the NFS mount of a run's clients, to be made on the server."""
     return Mount(stack.mount, machine, stack.source(machine.address, DIRECTORY))
 
 
 def below(mount: Mount, root: str) -> str:
-    """Return a folder of the file system as it is seen through a mount."""
+    """Return the path of a folder of the file system below a mount."""
     return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
 
 
 def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
-    """Return what the agent does with a mounted state and an nfsd that runs; ``root`` is the ledger's folder."""
+    """Return the agent's orders for a mounted state and a running nfsd; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
-    # What the server's activation did to the directory was not done to this file system.
+    # The server's activation changed the directory's mode before the state's file system was mounted over it.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
     return {
         "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
@@ -110,10 +110,10 @@ def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str
 
 
 def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], deadline_s: float) -> Observation:
-    """Look at what a lab has booted with.
+    """Check the state that a lab has booted with.
 
     Raises:
-        RigError: the rig failed, not what it looks at.
+        RigError: the rig failed, not the state.
     """
     with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, orders) as agent:
         look = Look(lab.server, deadline_s)
@@ -130,7 +130,7 @@ def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any],
 def _through_nfsd(
     lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], look: Look, agent: AgentLine, direct: Any
 ) -> dict[str, Any]:
-    """Export, mount on the server itself, and read once more; what of that does not work gives nothing."""
+    """Export the state, mount it on the server, and scan the ledger again; a failed step counts as a difference."""
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
     look.stage("nfsd")
     try:
@@ -148,7 +148,7 @@ def _through_nfsd(
 
 
 def checker_topology(topology: Topology) -> Topology:
-    """Return what a checker of a run consists of: the server with its disks, without their mechanics."""
+    """Return a checker's topology: the server of a run with its disks, without the disks' mechanics."""
     bare = {"profile": NO_MECHANICS, "controller": None}
     return topology.model_copy(
         update={
@@ -161,7 +161,7 @@ def checker_topology(topology: Topology) -> Topology:
 
 
 def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
-    """Return what the agent has to do: the very commands by which a run brings its server up, and takes it down."""
+    """Return the agent's orders: the commands by which a run brings its server up and takes it down."""
     devices = stack.array.devices
     return {
         "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
@@ -176,27 +176,28 @@ def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
 
 
 class Held(NamedTuple):
-    """A lab that goes on with a state on its disks."""
+    """A lab that keeps running with a state on its disks."""
 
     lab: str
-    """Its name."""
+    """The lab's name."""
     commands: tuple[list[str], ...]
-    """What brings the state up on its server."""
+    """The commands that bring the state up on the lab's server."""
 
 
 class Checker:
-    """A booted server. A context manager; one thread at a time.
+    """A booted server that checks crash states. A context manager; not thread-safe.
 
-    Its disks hold a base, which `advance` moves on; `check` shows a state on top of it, and the next one undoes it.
-    Once a check is over nobody in the machine has a member open, and the last close of a block device empties its
-    page cache. No resync begins (md's sync_action is ``frozen``): what is looked at stays what the crash left.
+    The checker's disks hold a base. `advance` changes the base; `check` applies a state to the base, and the next
+    `check` removes that state. After a check no process in the machine has a member open: the last close of a block
+    device empties its page cache. No resync begins (md's sync_action is ``frozen``), so that the members stay as the
+    crash left them.
 
-    On User-mode Linux the members are files that its kernel reads by itself, elsewhere the engine's. `cold` and `hold`
-    boot a lab of their own on the engine's disks, so what this way of serving them does would show.
+    With User-mode Linux the members are files that the machine's kernel reads directly, with other providers they are
+    disks of the engine. `cold` and `hold` boot a separate lab on the engine's disks, which reveals errors of files.
 
-    ``ledger``: what the ledger's scan takes; its ``root`` is the folder on the mounted file system.
-    ``starts_dirty``: let md start an array that is both (md(4)), as an administrator may who has no choice: it
-    refuses to by itself, for it cannot know what of the missing member is true.
+    ``ledger``: the arguments of the ledger scan; its ``root`` is the folder on the mounted file system.
+    ``starts_dirty``: let md start an array that is both dirty and degraded (md(4)), as an administrator without
+    alternative may. By default md refuses, because the missing member's data may be unrecoverable.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class Checker:
         self.orders = orders_of(stack, ledger, starts_dirty=starts_dirty)
         self.deadline_s = deadline_s
         self.reboots = 0
-        """How often the machine had to be started again."""
+        """Number of restarts of the machine."""
         self._logs = logs
         self._infos = [
             MemberInfo(disk.serial, disk.size, CacheMode.LYING, CacheMode.VOLATILE) for disk in topology.disks
@@ -254,20 +255,20 @@ class Checker:
 
     @property
     def machine(self) -> Machine:
-        """The machine that looks at the states."""
+        """The machine that checks the states."""
         return self.lab.server
 
     def advance(self, patch: Patch) -> None:
-        """Move the base on, which every state is shown on top of. It begins blank."""
+        """Apply a patch to the base on which every state is shown. The base is blank at first."""
         self._members.show(patch, keep=True)
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
-        """Look at a state: assemble, mount, read the ledger, through nfsd too if asked, unmount, stop.
+        """Check a state: assemble, mount, scan the ledger (also through nfsd if ``nfsd``), unmount, stop.
 
-        ``fsck``: the file system's own checker looks for damage in between. Its log was replayed by the mount.
+        ``fsck``: run the file system's checker after the unmount; the mount has replayed the file system's log.
 
         Raises:
-            RigError: the checker failed, not what it looks at.
+            RigError: the checker failed, not the state.
         """
         line = self._line or self._boot()
         look = Look(self.machine, self.deadline_s)
@@ -281,12 +282,12 @@ class Checker:
             observation = look.lost(lost)
         if look.wedged:
             self._hang_up()
-            # The machine's writes go with the state, whatever the cut decides.
+            # The writes of this machine are undone with the state, whether or not the power cut loses them.
             self.machine.crash()
         return observation
 
     def _checked(self, ended: Sequence[Any] | None) -> dict[str, FilesystemCheck]:
-        """Return the verdict of the file system's own checker, where it was asked for and gave one."""
+        """Return the result of the file system's checker, where it ran and gave one."""
         if ended is None:
             return {}
         (status, said), argv = ended, tuple(self.orders["fsck"])
@@ -297,16 +298,16 @@ class Checker:
             return {}
 
     def cold(self, patch: Patch) -> Observation:
-        """Look at a state on a machine that boots with it, and read the ledger through nfsd too.
+        """Check a state on a newly booted machine, with a scan through nfsd too.
 
         Raises:
-            RigError: the rig failed, not what it looks at.
+            RigError: the rig failed, not the state.
         """
         with self._primed(patch) as lab:
             return check_after_boot(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
 
     def hold(self, patch: Patch) -> Held:
-        """Boot a lab that has a state on its disks, ready to bring it up, and let it go on without us."""
+        """Boot a lab with a state on its disks, not yet brought up, and leave the lab running."""
         with self._primed(patch, keep=True) as lab:
             for path, value in self.orders["parameters"]:
                 lab.server.put(value, path)
@@ -314,7 +315,7 @@ class Checker:
 
     def _primed(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
         self._labs += 1
-        # An earlier checker may have left its own here.
+        # An earlier checker may have left a folder of this name.
         while (folder := self._logs / f"cold{self._labs}").exists():
             self._labs += 1
         folder.mkdir(parents=True)
@@ -328,7 +329,7 @@ class Checker:
         return self._connect()
 
     def _connect(self) -> AgentLine:
-        # Nothing is mounted: of each state nfsd learns as it is asked for it.
+        # No state is mounted yet: the agent exports each state when a check through nfsd is requested.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
         start_nfsd(self.stack.export.server(self.machine))
         nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])

@@ -17,65 +17,65 @@ T = TypeVar("T")
 
 
 class Checks(Protocol):
-    """What a checker does; see `raidproof.crash.checker`."""
+    """The interface of a checker; see `raidproof.crash.checker`."""
 
     def advance(self, patch: Patch) -> None:
-        """Change what all states that follow have in common."""
+        """Apply a patch to the base of all following states."""
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
-        """Look at one state, if asked through nfsd and with the file system's own checker too."""
+        """Check one state; ``nfsd``: through nfsd too; ``fsck``: with the file system's checker too."""
 
     def cold(self, patch: Patch) -> Observation:
-        """Look at one state on a machine that has just booted."""
+        """Check one state on a newly booted machine."""
 
 
 Factory = Callable[[int], AbstractContextManager[Checks]]
-"""Boots the checker of this number."""
+"""Boots the checker with this number."""
 
 
 def never(_: Observation) -> bool:
-    """Return that nothing breaks a promise: this caller does not judge what was seen."""
+    """Return False: for callers that do not judge observations."""
     return False
 
 
 class Job(NamedTuple):
-    """A state to be looked at."""
+    """A crash state to be checked."""
 
     base: int
-    """How many patches of the bases it stands on."""
+    """Number of base patches that the state is built on."""
     patch: Patch
     rows: Rows
     cold: bool = False
-    """Whether a machine that has just booted looks at it, too."""
+    """Whether a newly booted machine checks it, too."""
     nfsd: bool = False
-    """Whether it is read through nfsd, too."""
+    """Whether the ledger is scanned through nfsd, too."""
     fsck: bool = False
-    """Whether the file system's own checker looks at it, too."""
+    """Whether the file system's checker is run, too."""
     breaks: Callable[[Observation], bool] = never
-    """Whether what was seen breaks a promise: then that checker looks in any case."""
+    """Whether an observation breaks a promise: then the file system's checker is run in any case."""
 
     def seen(self, observation: Observation) -> Observation:
-        """Return what a checker has seen, and what was computed of the state beside it."""
+        """Return a checker's observation with the computed rows added."""
         return observation.model_copy(update={"rows": self.rows})
 
 
 class CheckResult(NamedTuple):
-    """What came of a job."""
+    """The result of a job."""
 
     observation: Observation
     cold: Observation | None
 
 
 def look_at(look: Callable[[], Observation]) -> Observation:
-    """Look at a state, and once more if the first look was silent: what is the state's own comes again."""
+    """Check a state, and once more if the first check was silent: a failure caused by the state occurs again."""
     first = look()
     return look().model_copy(update={"hung": first.said}) if first.silent else first
 
 
 class RecordingCursor:
-    """Follows the recording, and keeps what each checker must write to follow it.
+    """A position in the recording, with the patches that each checker must write to follow it.
 
-    While jobs are under way it only goes forward.
+    While jobs are running, the position only moves forward.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -83,7 +83,7 @@ class RecordingCursor:
         self._begin()
         self.bases: list[Patch] = []
         self.epoch = 0
-        """Rises when the bases begin anew."""
+        """Incremented when the bases begin anew."""
         self._touched: set[tuple[int, int]] = set()
 
     def _begin(self) -> None:
@@ -96,10 +96,10 @@ class RecordingCursor:
         return patch
 
     def go(self, cut: int) -> None:
-        """Go to a cut; to an earlier one from the beginning again."""
+        """Move to a cut; to an earlier one by starting again from the beginning of the recording."""
         if cut < self.window.cut:
             self._begin()
-            # What later cuts had written is on the checkers' disks.
+            # The checkers' disks hold the writes of later cuts.
             self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
             self.epoch += 1
         elif cut > self.window.cut or not self.bases:
@@ -115,11 +115,11 @@ class RecordingCursor:
         fsck: bool = False,
         breaks: Callable[[Observation], bool] = never,
     ) -> Job:
-        """Return the job of a state of the cut at which this is."""
+        """Return the job of a state of the current cut."""
         return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd, fsck, breaks)
 
     def between(self, first: int, last: int) -> Patch:
-        """Return what these bases write, one after the other."""
+        """Return the combined patch of the bases from ``first`` up to ``last``."""
         blocks: dict[tuple[int, int], bytes] = {}
         for patch in self.bases[first:last]:
             blocks |= patch.blocks
@@ -127,18 +127,18 @@ class RecordingCursor:
 
 
 class CheckerWorker:
-    """One checker. A context manager: leaving it ends the checker."""
+    """A thread with one checker. A context manager: leaving it ends the checker."""
 
     def __init__(self, number: int, boot: Factory, cursor: RecordingCursor) -> None:
         self.number = number
         self.waiting = 0
-        """Jobs that were given to it and have not ended."""
+        """Number of submitted jobs that have not ended."""
         self._boot = boot
         self._roller = cursor
         self._checker: Checks | None = None
         self._undo = ExitStack()
         self._at = (0, 0)
-        # A machine dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): one thread, from first to last.
+        # A machine dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): one thread does everything.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"checker{number}")
 
     def __enter__(self) -> Self:
@@ -151,19 +151,19 @@ class CheckerWorker:
             self._thread.shutdown(cancel_futures=True)
 
     def boot(self) -> "Future[None]":
-        """Boot the machine, in the background."""
+        """Boot the machine in the background."""
         return self._thread.submit(self._ensure)
 
     def submit(self, job: Job) -> "Future[CheckResult]":
-        """Look at a state, after those that were given before."""
+        """Check a state after the jobs that were submitted before."""
         return self._thread.submit(self._look, job, self._roller.epoch)
 
     def use(self, action: Callable[[Checks], T]) -> "Future[T]":
-        """Do something with the checker as the last job has left it."""
+        """Call a function with the checker as the last job left it."""
 
         def done() -> T:
             if self._checker is None:
-                raise RigError(f"checker {self.number} is not there")
+                raise RigError(f"checker {self.number} is not booted")
             return action(self._checker)
 
         return self._thread.submit(done)
@@ -177,7 +177,7 @@ class CheckerWorker:
         try:
             return self._try(job, epoch)
         except RigError:
-            # Once more on a new one: after an error of the rig nobody knows its state.
+            # Once more on a new checker: after an error of the rig the state of this one is unknown.
             logger.exception("checker %d", self.number)
             self._end()
             return self._try(job, epoch)

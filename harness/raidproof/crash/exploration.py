@@ -1,4 +1,4 @@
-"""An exploration: checkers check the crash states of a recorded run, and a journal keeps each result."""
+"""An exploration: checkers check the crash states of a recorded run; a journal stores each result."""
 
 import fcntl
 import json
@@ -28,24 +28,24 @@ from raidproof.crash.stats import ExplorationStats
 VERSION = 1
 
 LOOKING = 2 / 3
-"""The part of the time that is for looking where something broke; what is left is for explaining it."""
+"""Fraction of the time budget for searching once a failure was found; the rest is for shrinking failures."""
 BATCH = 500
-"""States between two passes through the recording: each pass costs seconds, and each batch is a fair part of all."""
+"""States per pass through the recording: a pass costs seconds, and each batch is a fair sample of all states."""
 COLD_EVERY = 100
-"""The first of the different contents, and then one in so many, is looked at by a freshly booted machine, too."""
+"""One in this many distinct contents, the first included, is also checked on a newly booted machine."""
 NFSD_EVERY = 5
-"""The same for those that are read through nfsd, too. A checker's nfsd lets go of a state no more than once a second
-(`check_agent.forget`): were it fewer to one, they would wait for it."""
+"""One in this many distinct contents is also scanned through nfsd. A checker's nfsd releases a file system at most
+once a second (`check_agent.forget`): with a smaller number the checkers would wait for nfsd."""
 FSCK_EVERY = 10
-"""The same for those at which the file system's own checker looks, too; it looks at each that breaks a promise."""
+"""One in this many distinct contents is also checked by the file system's checker, as is each broken one."""
 QUEUE = 3
-"""Jobs that a checker is given before it has done the first."""
+"""Jobs that a checker queues, the running one included."""
 SHOWN_EVERY_S = (0.5, 10.0)
-"""On a terminal, and elsewhere."""
+"""Interval between progress lines in seconds: on a terminal, and elsewhere."""
 
 
 class Begun(BaseModel):
-    """The first line: what an exploration is of. One that goes on must be of the same."""
+    """The first line of a journal: the exploration's input. A resumed exploration must have the same input."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,34 +59,34 @@ class Begun(BaseModel):
 
 
 class Line(BaseModel):
-    """One judged state. Without an observation it is of the content of an earlier line."""
+    """One judged state. A line without an observation has the content of an earlier line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: Literal["state"] = "state"
     state: str
-    """As `CrashState.dump` wrote it."""
+    """The state as written by `CrashState.dump`."""
     policy: Policy
     number: int
-    """Which of the policy's states at its cut."""
+    """Index among the policy's states at this cut."""
     digest: str
     observation: Observation | None = None
     cold: Observation | None = None
-    """What a machine that had just booted saw of it, where one was asked."""
+    """The observation on a newly booted machine, where that check was requested."""
 
     @property
     def choice(self) -> Choice:
-        """What it was chosen by."""
+        """The choice that produced the state."""
         return Choice(self.crash.cut, self.policy, self.number)
 
     @property
     def crash(self) -> CrashState:
-        """The state."""
+        """The crash state."""
         return CrashState.load(self.state)
 
 
 class Seen:
-    """One observation for each content, compressed: a scan is 20 KB, and there may be thousands."""
+    """Observations by content digest, compressed: a scan is 20 KB, and there may be thousands."""
 
     def __init__(self) -> None:
         self._packed: dict[str, bytes] = {}
@@ -105,22 +105,22 @@ class Seen:
 
 
 class Journal:
-    """``states.jsonl`` of one exploration, open for more. Lines are written by one thread."""
+    """``states.jsonl`` of one exploration, open for appending. Only one thread may write to it."""
 
     def __init__(self, path: Path, begun: Begun) -> None:
-        """Begin a journal, or go on with the one that is there; nobody else can until it is closed.
+        """Begin a journal, or continue the existing one; the journal is locked until it is closed.
 
         Raises:
-            RequestError: it is of another log or seed, or somebody else writes it.
+            RequestError: its input differs (log, seed, options), or another process has it locked.
         """
         self.path = path
         self.lines: list[Line] = []
-        """Those that were there already."""
+        """The lines that the journal already had."""
         self._file = path.open("ab", buffering=0)
         try:
             self._lock()
             end = self._read(begun)
-            # What a killed process has left of its last line goes.
+            # Remove the incomplete last line of a killed process.
             self._file.truncate(end)
             if not end:
                 self._append(begun)
@@ -130,7 +130,7 @@ class Journal:
 
     def _lock(self) -> None:
         try:
-            # The kernel lets go of it with the process, however that ends.
+            # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RequestError(
@@ -176,10 +176,12 @@ class Journal:
 
 
 def read(path: Path) -> tuple[Begun | None, list[Line], int]:
-    """Return the first line of a journal, the others, and where the last whole one ends; the rest is ignored.
+    """Return a journal's first line, its other lines, and the end offset in bytes of its last whole line.
+
+    An incomplete last line is ignored.
 
     Raises:
-        RequestError: a whole line is none of a journal.
+        RequestError: a whole line is not a line of a journal.
     """
     begun: Begun | None = None
     lines: list[Line] = []
@@ -202,7 +204,7 @@ def read(path: Path) -> tuple[Begun | None, list[Line], int]:
 
 
 def find_state(paths: Iterator[Path], name: str) -> CrashState | None:
-    """Return the state of this name from journals, or from dumps in any JSON that stands beside them."""
+    """Return the state of this name from journals, or from state dumps in other JSON files; None if there is none."""
     for path in paths:
         if path.suffix == ".jsonl":
             states = [line.crash for line in read(path)[1]]
@@ -227,7 +229,7 @@ def _dumps(value: object) -> Iterator[str]:
 
 
 def digest_of(path: Path) -> str:
-    """Return what tells one write log from another."""
+    """Return a digest that identifies a write log."""
     hashed = blake2b(digest_size=16)
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -237,16 +239,16 @@ def digest_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Budget:
-    """How far an exploration goes; what is reached first counts."""
+    """Limits of an exploration; the first that is reached ends it."""
 
     states: int | None = 1000
-    """Judged, those of an exploration that is gone on with included."""
+    """Judged states, including those of the exploration that is resumed."""
     minutes: float | None = None
-    """For looking and for explaining what broke together."""
+    """Time in minutes for searching and for shrinking failures together."""
 
 
 class Exploration:
-    """States from the seeded order, each judged; what is seen goes to the journal before it is judged.
+    """Checks and judges states in the seeded order; each observation is written to the journal.
 
     A context manager: leaving it ends the checkers.
     """
@@ -260,15 +262,15 @@ class Exploration:
         self.cursor = RecordingCursor(choices.recording)
         self.benches = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
         self.seconds = 0.0
-        """Spent looking, this time."""
+        """Time spent searching in this process, in seconds."""
         self.out_of_time = False
         self.deadline: Deadline | None = None
-        """By when all is to be done; None: the budget has no time."""
+        """The end of the time budget; None: the budget has no time limit."""
         self._undo = ExitStack()
         self._seen = Seen()
         self._done: set[Choice] = set()
         self._waiting: dict[str, list[tuple[Choice, CrashState]]] = defaultdict(list)
-        """States whose content is being looked at, by its digest: the first is the one that is shown."""
+        """States that wait for the check of their content, by its digest; the first of each list is checked."""
         self._running: dict[Future[CheckResult], tuple[str, CheckerWorker]] = {}
         self._progress = _Progress(tally)
         for line in journal.lines:
@@ -278,7 +280,7 @@ class Exploration:
         if line.observation is not None:
             self._seen[line.digest] = line.observation
         if line.digest not in self._seen:
-            return  # its content was to be looked at, and never was
+            return  # the process ended before its content was checked
         self._count(line, line.crash)
 
     def __enter__(self) -> Self:
@@ -293,11 +295,11 @@ class Exploration:
         self._undo.close()
 
     def run(self, budget: Budget) -> None:
-        """Look at states until the budget is used up or there are no more; see `LOOKING` for its time.
+        """Check states until the budget is used up or no state is left; see `LOOKING` for the use of time.
 
         Raises:
             RigError: a checker failed twice.
-            KeyboardInterrupt: what was looked at until then is in journal and tally.
+            KeyboardInterrupt: journal and statistics contain all checks until then.
         """
         looking = None
         if budget.minutes is not None:
@@ -339,7 +341,7 @@ class Exploration:
             else:
                 self._waiting[digest].append((choice, state))
                 self._give(digest, state, fsck=digest in self._seen)
-        # The next batch begins at an early cut again: nobody may still need the bases of this one.
+        # The next batch begins at an early cut again, which discards the bases of this one.
         while self._running:
             self._collect()
 
@@ -348,11 +350,11 @@ class Exploration:
         return ends is not None and ends.passed
 
     def _looking_ends(self, looking: Deadline | None) -> Deadline | None:
-        """Return when no further state is looked at, as things are; None: whenever all were."""
+        """Return the deadline for starting checks, as far as known now; None: there is none."""
         return looking if self.tally.broken else self.deadline
 
     def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
-        """Return whether a content breaks a promise in this state alone, and nothing has checked its file system."""
+        """Return whether a content breaks a promise in this state, and its file system has not been checked."""
         return seen.end is End.READ and seen.filesystem is None and self.tally.breaks(state, seen)
 
     def _give(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
@@ -405,7 +407,7 @@ class Exploration:
             self.tally.compare(choice, state, line.observation, line.cold)
 
     def _abandon(self) -> None:
-        """Begin nothing more; what is under way comes to its end with its checker."""
+        """Start no further checks; running ones end with their checkers."""
         for future in self._running:
             future.cancel()
         self._running.clear()
@@ -413,30 +415,30 @@ class Exploration:
 
 
 class _Progress:
-    """The line that says how far it is."""
+    """The progress line."""
 
     def __init__(self, tally: ExplorationStats) -> None:
         self.tally = tally
         self.total: int | None = None
-        """States, where it is known how many there are to be."""
+        """Total number of states, where it is known."""
         self.ends: Callable[[], Deadline | None] = lambda: None
-        """When looking ends, however many there are left."""
+        """Returns the deadline of the search, whatever is left then."""
         self._begun = self._told = now_ns()
         self._before = 0
 
     def begin(self) -> None:
-        """Count from here."""
+        """Start counting for the rate."""
         self._begun, self._before = now_ns(), self.tally.judged
 
     def tell(self) -> None:
-        """Say it, unless it was said a moment ago."""
+        """Print the line, unless the last one was printed a moment ago."""
         now = now_ns()
         if now - self._told >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
             self._told = now
             step("; ".join(self.words((now - self._begun) / 1e9)))
 
     def words(self, seconds: float) -> Iterator[str]:
-        """Yield the parts of the line."""
+        """Yield the parts of the progress line."""
         tally, done = self.tally, self.tally.judged - self._before
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {tally.judged:,}{of} judged, {len(tally.digests):,} different"

@@ -1,4 +1,4 @@
-"""The oracle of one crash state: what the clients had been told by then, held against what was found."""
+"""The oracle of a crash state: compares the operations acknowledged before the cut with what the check found."""
 
 import re
 from collections import Counter
@@ -37,7 +37,7 @@ _GENERATION = re.compile(r"generation \d+ is there")
 
 
 class Damage(NamedTuple):
-    """One way in which a state is broken: failures that agree in it are the same failure."""
+    """One kind of damage of a crash state; failures with equal damage count as the same failure."""
 
     promise: str
     what: str
@@ -48,100 +48,100 @@ class Damage(NamedTuple):
 
 
 class Missing(Loss):
-    """An acknowledged operation that is not there, and what that means."""
+    """An acknowledged operation that is missing, and what is there in its place."""
 
     @property
     def damage(self) -> Damage:
-        """The failure that it shows."""
+        """The damage that the missing operation shows."""
         kind = self.operation.kind
         promise = PROMISES[kind]
         return Damage(promise, _GENERATION.sub("an older generation is there", self.what), End.READ)
 
 
 class Wrong(NamedTuple):
-    """Something that is broken beside operations that are missing."""
+    """Damage other than missing operations."""
 
     damage: Damage
     line: str
-    """It in words."""
+    """The description for the report."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one state is judged to mean."""
+    """The verdict on one crash state."""
 
     outcome: Outcome
     reason: str
     blame: Blame | None = None
     damages: tuple[Damage, ...] = ()
-    """All ways in which it is broken; none where it is not, or where the export's options excuse it."""
+    """All damages of the state; empty if there are none, or if the export's options excuse them."""
     missing: tuple[Missing, ...] = ()
-    """Acknowledged operations that are not there, the first that was acknowledged first; excused or not."""
+    """Missing acknowledged operations, excused ones included, in the order of their acknowledgements."""
     by_kind: Mapping[str, int] = field(default_factory=dict)
-    """Operations that had been acknowledged by the cut, by kind."""
+    """Number of operations acknowledged before the cut, by kind."""
     judged: Mapping[str, int] = field(default_factory=dict)
-    """How many of them could have shown a loss in this state."""
+    """Number of these operations whose loss this state could have shown, by kind."""
     beside: tuple[Wrong, ...] = ()
-    """What else is broken."""
+    """Damage other than missing operations."""
     examples: tuple[str, ...] = ()
-    """Of all that is broken by the ledger the first, in words."""
+    """Descriptions of the first ledger failures."""
 
     def lines(self, damage: Damage) -> tuple[str, ...]:
-        """Return what shows one of the damages, in words: no line is about another."""
+        """Return the descriptions of what shows one damage, and of nothing else."""
         missing = (str(one) for one in self.missing if one.damage == damage)
         return (*missing, *(one.line for one in self.beside if one.damage == damage))
 
     @property
     def acknowledged(self) -> int:
-        """Operations of all kinds that had been acknowledged by the cut."""
+        """Number of operations of all kinds acknowledged before the cut."""
         return sum(self.by_kind.values())
 
     @property
     def broken(self) -> bool:
-        """Whether a promise was."""
+        """Whether a promise was broken."""
         return self.outcome is Outcome.FAIL
 
     @property
     def excused(self) -> bool:
-        """Whether acknowledged operations are missing, and the export's options excuse each of them."""
+        """Whether acknowledged operations are missing, and the export's options excuse each loss."""
         return bool(self.missing) and self.outcome is Outcome.PASS
 
     @property
     def undecided(self) -> bool:
-        """Whether something is missing, and nothing says whether a promise was broken."""
+        """Whether operations are missing, and it is unknown whether that breaks a promise."""
         return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
 
     @property
     def lost_bytes(self) -> int:
-        """Of the operations that are not there."""
+        """Size of the missing operations in bytes."""
         return sum(one.bytes for one in self.missing)
 
     def lost_s(self, instant_ns: int) -> float:
-        """Return the seconds of acknowledged work that are lost: from the first lost operation on."""
+        """Return the seconds of lost acknowledged work: from the first lost acknowledgement to the cut."""
         first = self.missing[0].operation.promised_ns if self.missing else None
         return 0.0 if first is None else (instant_ns - first) / 1e9
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """What holds for every state of one recorded cycle."""
+    """Judges crash states; holds what is common to all states of one recorded crash test."""
 
     workers: tuple[WorkerSpec, ...]
     history: History
     conditions: Conditions
-    """But for what is each state's own: torn requests, and what had gone wrong by then."""
+    """The conditions of the crash test, without those that each state has: torn requests, earlier faults."""
     created_ns: int
-    """By when array and file system had been created and synced."""
+    """The instant by which array and file system had been created and synced."""
     unheard: tuple[str, ...] = ()
-    """Clients that lost their power: what they did last, they could not tell."""
+    """Clients that lost power: acknowledgements that they received last may be unrecorded."""
     unheard_ns: int = 0
-    """From when on: until then they could."""
+    """The instant from which acknowledgements to these clients may be unrecorded."""
     incomplete_ns: int | None = None
-    """From when on an array may have to go on without a member; None: never."""
+    """The instant from which an array may be degraded; None: never."""
     explained_ns: int = 0
-    """From when on the fault explains a loss; 0: all the time."""
+    """The instant from which the fault explains a loss; 0: from the start."""
     spoilt_ns: int = 0
-    """The same of what drives did wrong."""
+    """The instant from which disk faults explain a loss; 0: from the start."""
 
     @classmethod
     def of(cls, cycle: CrashTestRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
@@ -159,7 +159,7 @@ class Oracle:
             unheard=tuple(cycle.lost_power),
             unheard_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
             incomplete_ns=incomplete_ns(cycle),
-            # What was wrong before the clients began may be what explains it, too.
+            # Faults set before the clients began may explain a loss, too.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
             spoilt_ns=spoilt_ns or 0,
         )
@@ -173,13 +173,13 @@ class Oracle:
         torn_blocks: Torn | None = None,
         lost: Lost | None = None,
     ) -> Judgement:
-        """Judge what was found in a state whose power went at an instant.
+        """Judge the observation of a crash state whose power was cut at an instant.
 
-        ``torn``: a request is there in part; ``torn_blocks``: of which blocks, where it is known. ``lost``: what disks
-        that lied have lost in it; None where none did.
+        ``torn``: a request survived in part; ``torn_blocks``: the blocks of such requests, where they are known.
+        ``lost``: the data lost because disks acknowledged flushes that they did not do; None where no disk did so.
 
         Raises:
-            RigError: the observation says that it was read, and not what was found.
+            RigError: the observation claims that the ledger was read, but has no result.
         """
         conditions = replace(
             self.conditions,
@@ -191,7 +191,7 @@ class Oracle:
         if observation.end != End.READ:
             return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
-            raise RigError("a state was read, and nothing says what was found")
+            raise RigError("a state was read, but its observation has no ledger result")
         return self._read(observation, observation.found, instant_ns, conditions, lost, torn_blocks)
 
     def _nothing_read(
@@ -259,11 +259,11 @@ class Oracle:
         if blocks.outcome is Outcome.FAIL and not damages:
             beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.spoilt]
         if invented.outcome is Outcome.FAIL:
-            damage = Damage(INVENTED, "something is there that nobody wrote", End.READ)
+            damage = Damage(INVENTED, "content that no client wrote", End.READ)
             beside += [Wrong(damage, line) for line in balance.invented]
         if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
             verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
-            damage = Damage(OLDER, "the kernel itself had to have written it", End.READ)
+            damage = Damage(OLDER, "missing although the kernel's write-back was due", End.READ)
             beside += [Wrong(damage, str(one)) for one in old]
         whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
         for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
@@ -281,7 +281,7 @@ class Oracle:
 
 
 def incomplete_ns(cycle: CrashTestRecord) -> int | None:
-    """Return from when on an array of a cycle may lack a member: from its creation, a fault, or never."""
+    """Return the instant from which an array may lack a member: 0 (from the start), that of the fault, or None."""
     built = cycle.effective.get("array", {}).get("devices", ())
     if any(one["degraded"] for one in built) or any(one.effects.member_missing for one in cycle.during):
         return 0
@@ -289,30 +289,30 @@ def incomplete_ns(cycle: CrashTestRecord) -> int | None:
 
 
 def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
-    """Yield what is wrong beside the ledger; ``whole``: no array had lost a member before the crash."""
+    """Yield failures other than the ledger's; ``whole``: no array had lost a member before the crash."""
     if observation.degraded and whole:
         what = "md went on without a member"
         said = ", ".join(f"{device} without {count}" for device, count in sorted(observation.degraded.items()))
         verdict = Verdict(checker=DEGRADED, outcome=Outcome.FAIL, reason=f"{what}: {said}", blame=blame)
         yield verdict, [Wrong(Damage(DEGRADED, what, observation.end), f"{what}: {said}")]
     if (checked := observation.filesystem) is not None and checked.outcome != "clean":
-        what = f"its own checker says {checked.outcome}"
+        what = f"the file system checker reports {checked.outcome}"
         said = f"{what}: {'; '.join(checked.reasons[:3])}"
         verdict = Verdict(checker=FILESYSTEM, outcome=Outcome.FAIL, reason=said, blame=blame)
         yield verdict, [Wrong(Damage(FILESYSTEM, what, observation.end), said)]
     if observation.console:
         said = "; ".join(observation.console[:3])
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
-        # Each line begins with what it is a sign of.
+        # Each line begins with the sign that it is of.
         signs = [(line.partition(":")[0], line) for line in observation.console]
         yield verdict, [Wrong(Damage(KERNEL_LOG, sign, observation.end), line) for sign, line in signs]
     if (rows := observation.rows) is not None and rows.unmarked:
-        what = "rows differ, and md would not put them right"
+        what = "rows differ, and md would not resync them"
         reason = f"{what}: {rows.unmarked:,} of {rows.differ:,}, the first {rows.first}"
         verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
-        what = "nfsd gives something else than the mounted file system"
+        what = "nfsd serves other content than the mounted file system"
         reason = f"{what}: {observation.said}"
         verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
@@ -325,7 +325,7 @@ def _conclude(verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]
     if not told:
         return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
     if missing:
-        # Only the verdicts of what is missing count: of a promise that was never given, one is inconclusive too.
+        # Only verdicts on the missing operations count: one on a promise that was never given is inconclusive too.
         promises = {one.damage.promise for one in missing}
         about = [one for one in verdicts if one.checker.partition(",")[0] in promises]
         outcome = worst(one.outcome for one in about)

@@ -1,4 +1,4 @@
-"""The members of a checker: files for kernels that are processes of this host, else the disk engine."""
+"""The members of a checker: files for kernels that run as host processes (User-mode Linux), else engine disks."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -16,29 +16,29 @@ from raidproof.provider.uml import Uml, UmlPower
 from raidproof.storage.array import disk_path
 
 _FIRST = 3
-"""ubda, ubdb and ubdc are the machine's own."""
+"""The machine itself uses ubda, ubdb and ubdc."""
 MOST = 16 - _FIRST
-"""Members that find a place (MAX_DEV in ubd_kern.c)."""
+"""Limit of members (MAX_DEV in ubd_kern.c)."""
 _COPY = 1 << 20
 _BLANK = bytes(BLOCK)
 
 
 class MemberFiles:
-    """A file for each member, and beside it the base: the same without the state that is shown."""
+    """A file for each member, and a base file: the member without the state that is shown."""
 
     def __init__(self, members: Sequence[MemberInfo]) -> None:
         self.members = tuple(members)
         self.paths: tuple[Path, ...] = ()
         self._files: list[tuple[int, int]] = []
         self._at_base = True
-        """Whether nothing has been shown since the base was, so that nobody can have changed anything."""
+        """Whether only the base has been shown, so that the member files cannot differ from it."""
         self._undo = ExitStack()
 
     def create(self, folder: Path) -> None:
-        """Make them, blank, in a folder.
+        """Create the files, blank, in a folder.
 
         Raises:
-            OSError: there is no room.
+            OSError: a file cannot be created.
         """
         self.paths = tuple(folder / f"member{number}" for number in range(len(self.members)))
         for path, member in zip(self.paths, self.members, strict=True):
@@ -51,17 +51,17 @@ class MemberFiles:
             self._files.append((pair[0], pair[1]))
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close the files."""
         self._undo.close()
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the kernel's command line says of them."""
+        """The kernel's command line arguments for the members."""
         return tuple(f"ubd{letter}={path}" for letter, path in zip(self._letters, self.paths, strict=True))
 
     @property
     def links(self) -> list[list[str]]:
-        """Where the machine has to have each, and what its kernel calls it."""
+        """Links to make in the machine: the path of each member, and the kernel's device for it."""
         pairs = zip(self._letters, self.members, strict=True)
         return [[disk_path(member.serial), f"/dev/ubd{letter}"] for letter, member in pairs]
 
@@ -70,9 +70,9 @@ class MemberFiles:
         return ascii_lowercase[_FIRST : _FIRST + len(self.members)]
 
     def show(self, patch: Patch, *, keep: bool = False) -> None:
-        """Undo what was written since the base, then apply a patch; ``keep``: the result is the base.
+        """Undo what was written since the base, then apply a patch; ``keep``: the result becomes the base.
 
-        Nobody may have the disks open.
+        The machine must not have the disks open.
         """
         if not self._at_base:
             self._undo_all()
@@ -85,9 +85,9 @@ class MemberFiles:
     def _undo_all(self) -> None:
         buffer = memoryview(bytearray(_COPY))
         for shown, base in self._files:
-            # What was written is data in the file that is shown, what was zeroed may be a hole of it (ubd punches
-            # holes for discards and zeroes, as md asks for when it empties a partial parity log), so that only the
-            # base has data there. A hole of the base reads as zeroes.
+            # Written blocks are data in the shown file. Zeroed blocks may be holes in it (ubd punches holes for
+            # discards and write-zeroes, which md issues when it empties a partial parity log), so that only the base
+            # has data there. A hole of the base reads as zeroes.
             for start, end in union([*extents(shown), *extents(base)]):
                 for at in range(start, end, _COPY):
                     part = buffer[: min(_COPY, end - at)]
@@ -95,7 +95,7 @@ class MemberFiles:
                     os.pwrite(shown, part, at)
 
     def _worth_writing(self, patch: Patch) -> Patch:
-        """Leave out zeroes for what is a hole: a new log is full of them, and each would cost at each undo."""
+        """Return a patch without zeroes over holes: a new log has many, and each would cost time at each undo."""
 
         def hole(member: int, block: int) -> bool:
             try:
@@ -106,7 +106,7 @@ class MemberFiles:
         return Patch({at: data for at, data in patch.blocks.items() if data != _BLANK or not hole(*at)})
 
     def save(self, patch: Patch, path: Path) -> None:
-        """Write the base with a patch upon it as a write log, for blank disks.
+        """Write the base with a patch applied as a write log, for blank disks.
 
         Raises:
             OSError: the file exists, or cannot be written.
@@ -115,7 +115,7 @@ class MemberFiles:
 
 
 def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, path: Path) -> None:
-    """Write a write log of what the members' images hold (open files), with a patch upon it.
+    """Write the contents of the members' images (open files) with a patch applied as a write log.
 
     Raises:
         OSError: the file exists, or cannot be written.
@@ -135,7 +135,7 @@ def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, 
 
 
 def extents(fd: int) -> list[tuple[int, int]]:
-    """Return where a file is more than a hole."""
+    """Return the byte ranges (start, end) of a file that hold data, not holes."""
     found, size, at = [], os.fstat(fd).st_size, 0
     while at < size:
         try:
@@ -148,7 +148,7 @@ def extents(fd: int) -> list[tuple[int, int]]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what any of the ranges covers, in order."""
+    """Return the union of the ranges, sorted."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -159,19 +159,19 @@ def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class UmlOnFiles(Uml):
-    """Makes machines whose members are such files. Its lab has no disks of the engine."""
+    """Makes machines whose members are `MemberFiles`. Its lab has no disks of the engine."""
 
     def __init__(self, files: MemberFiles) -> None:
         super().__init__()
         self.files = files
 
     def furnish(self, site: Site) -> None:
-        """Bring up what all machines share, and the files."""
+        """Start what all machines share, and create the files."""
         super().furnish(site)
         self.files.create(site.directory)
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
-        """Return the switch of a machine."""
+        """Return the power switch of a machine."""
         power = super().power(spec, site)
         if spec.role is Role.SERVER:
             arguments = (*power.kernel.arguments, *self.files.arguments)
@@ -180,27 +180,27 @@ class UmlOnFiles(Uml):
 
 
 class MemberEngine:
-    """The disks of a lab whose members are LYING: what a machine flushes does not become part of the base."""
+    """The engine disks of a lab, with cache mode LYING: what a machine flushes does not become part of the base."""
 
     def __init__(self, members: Sequence[MemberInfo], engine: EngineClient, folder: Path) -> None:
         self.members = tuple(members)
         self.links: list[list[str]] = []
-        """The machine has made its own."""
+        """Empty: the machine makes the links itself."""
         self._engine = engine
         self._folder = folder
 
     def close(self) -> None:
-        """Let go of nothing: the lab ends the engine."""
+        """Do nothing: the lab ends the engine."""
 
     def show(self, patch: Patch, *, keep: bool = False) -> None:
-        """Undo what was written since the base, then apply a patch; ``keep``: the result is the base."""
+        """Undo what was written since the base, then apply a patch; ``keep``: the result becomes the base."""
         path = self._folder / "state.log"
         path.unlink(missing_ok=True)
         patch.write(path, self.members)
         self._engine.show(path, keep=keep)
 
     def save(self, patch: Patch, path: Path) -> None:
-        """Write the base with a patch upon it as a write log, for blank disks.
+        """Write the base with a patch applied as a write log, for blank disks.
 
         Raises:
             OSError: the file exists, or cannot be written.

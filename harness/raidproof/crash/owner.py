@@ -19,47 +19,47 @@ from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec
 
 MOST_OWNERS = 12
-"""Requests of one state whose owners are asked for: each takes a process or two in the machine."""
+"""Requests of one state whose owners are looked up: each lookup takes a process or two in the machine."""
 
 
 def owner(machine: Machine, filesystem: FilesystemSpec, device: str, directory: str, offset: int) -> str:
-    """Return whose a byte of an array is, in words; ``directory`` is where its file system is mounted, if it is."""
+    """Return a description of a byte's owner; ``directory`` is the mount point of the file system, if mounted."""
     return str(filesystem.owner(machine, device, directory, offset))
 
 
 class Piece(NamedTuple):
-    """A part of a request, or all of it."""
+    """The place where a request, or a part of one, begins."""
 
     member: int
     start: int
-    """Its first byte on the member."""
+    """Offset in bytes on the member."""
 
 
 class WriteOwner(NamedTuple):
-    """What it is part of."""
+    """The stripe and the owner that a piece is part of; None where unknown."""
 
     stripe: int | None = None
     owner: str | None = None
 
 
 Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
-"""Tells it of some pieces in a state."""
+"""Looks up the owners of pieces in a state."""
 
 
 class WriteOwners:
-    """Asks the superblocks of a state, and a checker on whose disks it is."""
+    """Looks up owners from the superblocks of a state, and with a checker that has the state on its disks."""
 
     def __init__(self, bench: CheckerWorker, cursor: RecordingCursor) -> None:
         self.bench = bench
         self.cursor = cursor
 
     def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
-        """Tell of some pieces; what cannot be found out is left open."""
+        """Return the owners of pieces; fields that cannot be determined are None."""
         self.cursor.go(state.cut)
         places = {piece: placed(self.cursor.window, state, piece) for piece in dict.fromkeys(pieces)}
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
-            # Where all that was asked is there: a broken state may not even mount.
+            # In the state in which all open requests survived: a broken state may not even mount.
             full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
             self.bench.submit(self.cursor.job(full)).result()
             owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
@@ -70,7 +70,7 @@ class WriteOwners:
 
 
 def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
-    """Return what a byte is to md in a state; None where the member has no superblock that says so."""
+    """Return the place of a byte in the array; None where the member has no superblock that defines it."""
     superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
         return None
@@ -81,7 +81,7 @@ def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
 
 
 def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
-    """Put together what is known."""
+    """Combine a place with the owners of array offsets."""
     if place is None:
         return WriteOwner()
     if place.array_offset is None:
@@ -90,8 +90,8 @@ def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
 
 
 def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
-    """Ask a checker, whose disks still hold what it looked at last, for the owners of bytes of its array."""
-    # Of an array of arrays the superblocks tell of the inner one, whose bytes are not the file system's.
+    """Return the owners of bytes of the array that a checker checked last and whose state its disks still hold."""
+    # For an array of arrays the superblocks describe the inner one, whose offsets are not the file system's.
     if not isinstance(checker, Checker) or len(checker.stack.array.devices) > 1:
         return {}
     device = checker.stack.array.devices[0].device
@@ -112,7 +112,7 @@ def _up(checker: Checker) -> Iterator[None]:
             machine.succeed(orders["mount"])
             mounted = True
         except CommandFailed:
-            logger.info("state does not mount: its owners are read without")
+            logger.info("state does not mount: owners are looked up without a mount")
         yield
     finally:
         if mounted:
@@ -121,7 +121,7 @@ def _up(checker: Checker) -> Iterator[None]:
 
 
 class Part(NamedTuple):
-    """A part of a request of a state, or all of it."""
+    """A request of a state, or a part of one, as a byte range on its member."""
 
     request: int
     start: int
@@ -130,11 +130,11 @@ class Part(NamedTuple):
 
     @property
     def at(self) -> Piece:
-        """Where it begins."""
+        """The place where it begins."""
         return Piece(self.member, self.start)
 
     def record(self, recording: Recording, known: Mapping[Piece, WriteOwner]) -> WriteRecord:
-        """Name it."""
+        """Return its record with the owner, if known."""
         belonging = known.get(self.at, WriteOwner())
         return WriteRecord(
             request=self.request,
@@ -148,12 +148,12 @@ class Part(NamedTuple):
 
 
 def whole(requests: Iterable[int], cut: int) -> CrashState:
-    """Return the state in which these have survived."""
+    """Return the state of a cut in which these requests survived as a whole."""
     return CrashState(cut, tuple(map(Survivor, requests)))
 
 
 def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
-    """Return the survivors of a state, each part of one by itself."""
+    """Return the survivors of a state; each part of a torn one separately."""
     parts = []
     for number, spans in state.survivors:
         request = recording.request(number)

@@ -1,4 +1,4 @@
-"""A write log seen as a sequence of instants at which the power could have gone."""
+"""A write log as a sequence of cuts: instants at which the power could have gone."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ _ENDS = frozenset({Kind.POWER_ON, Kind.RESET})
 
 
 class Recording:
-    """What the members of one run were asked, up to its first power cut.
+    """The requests to the members of one run, up to its first power cut.
 
-    A *cut* is a place in ``records``: the power goes when so many of them have completed and no other. A *request* is
-    a place in ``records`` too, or beyond their end for one that the run's own cut caught unanswered.
+    A *cut* is an index into ``records``: the power goes when that many records and no others have completed. A
+    *request* number is an index into ``records``, or beyond their end into ``caught``.
 
     Raises:
         LogError: the log has no data, or the disks were not blank when it began.
@@ -27,16 +27,16 @@ class Recording:
         if not log.with_data:
             raise LogError(f"{log.path}: written without data, it shows times only")
         if not log.blank:
-            raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+            raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
         self.log = log
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []
-        """Changes, flushes and changes of a cache's mode, in the order in which they took effect."""
+        """Changes, flushes and changes of a cache mode, in the order in which they took effect."""
         self.caught: list[Record] = []
-        """Changes that the run's own cut left unanswered."""
+        """Changes in flight at the run's own power cut."""
         self.end_ns = log.opened_ns
         self.spoilt_ns: int | None = None
-        """When a drive got its first disk fault, or had something changed; None: none was marked."""
+        """The instant of the first disk fault or other mark, in ns; None: none was marked."""
         self._read()
 
     def _read(self) -> None:
@@ -45,13 +45,13 @@ class Recording:
             if record.kind in _ENDS:
                 break
             if record.flags & Flag.IN_FLIGHT:
-                # Logged when they were refused, which is after the cut.
+                # Logged when they were failed, which is after the cut.
                 if record.kind in CHANGES:
                     self.caught.append(record)
             elif record.kind is Kind.FREEZE:
                 frozen, self.end_ns = True, record.completed_ns
             elif record.kind is Kind.MARK:
-                # `raidproof.disk.engine` marks both, and nobody else marks anything.
+                # Only `raidproof.disk.engine` writes marks: for disk faults and for changed settings.
                 self.spoilt_ns = record.completed_ns if self.spoilt_ns is None else self.spoilt_ns
             elif record.kind in _KEPT and not frozen:
                 self.records.append(record)
@@ -63,19 +63,19 @@ class Recording:
         return self.records[number] if number < done else self.caught[number - done]
 
     def instant_ns(self, cut: int) -> int:
-        """Return the latest instant at which a cut could have been: just before the next request took effect.
+        """Return the latest instant of a cut in ns: just before the next request took effect.
 
-        The latest, because the more the clients had been told by then, the more must be there.
+        The latest, because more operations are acknowledged by then, so that more must have survived.
         """
         return self.records[cut].completed_ns - 1 if cut < len(self.records) else self.end_ns
 
     def place(self, instant_ns: int) -> int:
-        """Return the first cut that could not have been before an instant."""
+        """Return the first cut whose latest instant is not before an instant."""
         return bisect_left(self.records, instant_ns, key=lambda record: record.completed_ns)
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        """The places that differ in what is durable, each just before and just after, and one between two of them."""
+        """The cuts before and after each change of what is durable, and one between two neighbours."""
         marks = {0, len(self.records)}
         for number in self._settling():
             marks |= {number, number + 1}
@@ -83,7 +83,7 @@ class Recording:
         return tuple(sorted({*marks, *between}))
 
     def _settling(self) -> Iterator[int]:
-        """Yield the records that make something durable: where a member loses nothing, each change does."""
+        """Yield the records that make data durable; with a cache mode that loses nothing, each change does."""
         loses = [info.mode.loses for info in self.members]
         for number, record in enumerate(self.records):
             if record.kind is Kind.MODE:
@@ -95,9 +95,9 @@ class Recording:
                 yield number
 
     def loses(self, record: Record) -> bool:
-        """Return whether the cache mode that a MODE record names can lose what it acknowledged."""
+        """Return whether the cache mode in a MODE record can lose acknowledged data."""
         return CacheMode(bytes(record.data).decode()).loses
 
     def whose(self, record: Record) -> Sequence[int]:
-        """Return the members that a MODE record is about."""
+        """Return the members that a MODE record applies to."""
         return range(len(self.members)) if record.member == ALL_MEMBERS else (record.member,)

@@ -1,4 +1,4 @@
-"""Whether copies and parity agree with the data in a crash state, and whether md would repair the rest."""
+"""Whether copies and parity agree with the data in a crash state, and whether md would resync the rows that differ."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMem
 from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, parse_superblock
 
 There = Callable[[int], bool]
-"""Whether a request is there in a crash state, whole."""
+"""Returns whether a request survived a crash state as a whole."""
 
 MAGIC = 0x6D746962
 HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
-"""Versions. One of a cluster has several bitmaps, a lockless one a byte for each chunk."""
+"""Bitmap versions. A clustered array has several bitmaps; a lockless bitmap has a byte per chunk."""
 _SUPER = struct.Struct("<II16sQQQIIIIII")
 _STALE = 1 << 1
 SEVERAL = "its members are of several arrays"
@@ -27,7 +27,7 @@ SEVERAL = "its members are of several arrays"
 def changed_under_write_back(
     array: Assembled, recording: Recording, there: There, cut: int, differ: Sequence[Difference]
 ) -> tuple[Difference, ...]:
-    """Return those of the rows that differ only because their page changed while md wrote it to the members."""
+    """Return the rows that differ only because their page changed while md wrote it to the members."""
     return tuple(one for one in differ if _changed(array, recording, there, cut, one))
 
 
@@ -38,7 +38,7 @@ def _changed(array: Assembled, recording: Recording, there: There, cut: int, one
         return False
     newest = [requests[-1] for requests in written]
     if not all(there(number) and recording.request(number).kind is Kind.WRITE for number in newest):
-        return False  # a copy lacks what md had sent to it: that is for the resync
+        return False  # a copy lacks a write that md issued: the resync must repair it
     first = newest[0]
     return all(
         _nearest(recording, first, requests) == requests[-1] and _nearest(recording, requests[-1], written[0]) == first
@@ -47,14 +47,14 @@ def _changed(array: Assembled, recording: Recording, there: There, cut: int, one
 
 
 def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int]:
-    """Return the requests that had been issued by a cut and change a page of a member, in the order of their issue."""
+    """Return the requests that were issued before a cut and change a page of a member, in the order of their issue."""
     instant_ns = recording.instant_ns(cut)
     found = [number for number, record in _changes(recording, member, begin) if number < cut or record <= instant_ns]
     return sorted(found, key=lambda number: recording.request(number).issued_ns)
 
 
 def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield each request that changes a page of a member, and when it was issued."""
+    """Yield the number and issue time in ns of each request that changes a page of a member."""
     for number in range(len(recording.records) + len(recording.caught)):
         record = recording.request(number)
         if (
@@ -67,39 +67,39 @@ def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[in
 
 
 def _nearest(recording: Recording, to: int, requests: Sequence[int]) -> int:
-    """Return the request that was issued nearest to another: of one write of md, they are each other's."""
+    """Return the request that was issued nearest to another one; requests of one md write are mutually nearest."""
     at_ns = recording.request(to).issued_ns
     return min(requests, key=lambda number: abs(recording.request(number).issued_ns - at_ns))
 
 
 @dataclass(frozen=True)
 class Bitmap:
-    """One member's write-intent bitmap, without its bits. Sizes are bytes."""
+    """The header of one member's write-intent bitmap. Sizes are in bytes."""
 
     version: int
     uuid: str
     events: int
     events_cleared: int
     sync_size: int
-    """What it covers: of each member, or of the array if it is a RAID10."""
+    """The range that the bitmap covers: of each member, or for RAID10 of the array."""
     stale: bool
     chunk_size: int
     offset: int
-    """Where on the member its bits begin."""
+    """Offset of its bits on the member."""
 
     @property
     def chunks(self) -> int:
-        """How many bits it has."""
+        """The number of its bits."""
         return -(-self.sync_size // self.chunk_size)
 
     def marked(self, read: ReadMember, member: int, offset: int) -> bool:
-        """Return whether a byte of what is synced lies in a marked chunk."""
+        """Return whether an offset in the synced range lies in a marked chunk."""
         byte, bit = divmod(offset // self.chunk_size, 8)
         return bool(read(member, self.offset + byte, 1)[0] >> bit & 1)
 
 
 def parse_bitmap(data: bytes, offset: int) -> Bitmap | None:
-    """Read the first 256 bytes of a bitmap that begins at ``offset`` of its member, or return None if it is none."""
+    """Parse the first 256 bytes of a bitmap at ``offset`` of its member; return None if they are no bitmap."""
     if len(data) < _SUPER.size:
         return None
     magic, version, uuid, events, cleared, size, state, chunk, *_ = _SUPER.unpack_from(data)
@@ -119,26 +119,26 @@ def parse_bitmap(data: bytes, offset: int) -> Bitmap | None:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What would become of the rows of an array that differ."""
+    """What md would do about the rows of an array that differ."""
 
     policy: str
-    """What md relies on: ``bitmap``, ``resync``, ``ppl``, ``journal``; ``none`` of an array without redundancy."""
+    """The mechanism md relies on: ``bitmap``, ``resync``, ``ppl``, ``journal``; ``none`` without redundancy."""
     differ: tuple[Difference, ...] = ()
-    """All that differ."""
+    """All rows that differ."""
     unmarked: tuple[Difference, ...] = ()
-    """Those that no member's metadata would have resynced: they would stay as they are. A broken promise of md."""
+    """Rows that md would not resync from any member's metadata: they would stay different. A broken promise of md."""
     uneven: tuple[Difference, ...] = ()
-    """Those that are marked on some members only: resynced or not, as the member goes that md reads."""
+    """Rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
     changed: tuple[Difference, ...] = ()
-    """Copies that differ though md wrote both: the page changed between the two, which md(4) allows for mirrors."""
+    """Rows whose copies differ because the page changed between md's writes, which md(4) allows for mirrors."""
     all_marked: bool = False
-    """Every chunk is marked, as on a new array for its first seconds: then nothing could be unmarked."""
+    """Whether every chunk is marked, as on a new array for its first seconds: then no row can be unmarked."""
     unchecked: str | None = None
-    """Why nothing is said about it."""
+    """Why redundancy was not checked; None if it was."""
 
     @property
     def kept(self) -> bool:
-        """Whether everything that differs would be put right, or nothing is said."""
+        """Whether md would resync all rows that differ, or redundancy was not checked."""
         return not (self.unmarked or self.uneven)
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class Accuracy:
         if self.all_marked:
             said += ", and every chunk is marked"
         if self.unmarked:
-            said += f", {len(self.unmarked)} of them nothing would resync, the first {self.unmarked[0]}"
+            said += f", {len(self.unmarked)} of them md would not resync, the first {self.unmarked[0]}"
         if self.changed:
             said += f", {len(self.changed)} where a page changed under write-back, the first {self.changed[0]}"
         if self.uneven:
@@ -157,7 +157,7 @@ class Accuracy:
 
 
 def judge_marks(array: Assembled, read: ReadMember, differ: Iterable[Difference]) -> Accuracy:
-    """Return which of the rows that differ md would not resync if it assembled these members."""
+    """Return which of the differing rows md would not resync if it assembled these members."""
     features, found = array.superblock.features, tuple(differ)
     if array.superblock.level == 0:
         return Accuracy("none", unchecked=array.incomplete)
@@ -177,12 +177,12 @@ def judge_marks(array: Assembled, read: ReadMember, differ: Iterable[Difference]
 
 
 def _ahead(array: Assembled, one: Difference, unit: int) -> bool:
-    """Whether the resync, which begins at ``resync_offset``, comes by; it takes whole units."""
+    """Return whether the resync, from ``resync_offset`` on in whole units, covers a row."""
     return (array.synced_at(one) // unit + 1) * unit > array.superblock.resync_offset
 
 
 def bitmaps_of(array: Assembled, read: ReadMember) -> dict[int, Bitmap | None]:
-    """Return the bitmap of each member that is taken in, by the member's number."""
+    """Return the bitmap of each assembled member, by the member's number."""
     found: dict[int, Bitmap | None] = {}
     for role, number in array.members.items():
         offset = array.bitmap_offsets[role]
@@ -209,12 +209,12 @@ def _by_bitmap(array: Assembled, read: ReadMember, found: tuple[Difference, ...]
 def _would_resync(array: Assembled, read: ReadMember, number: int, bitmap: Bitmap | None, one: Difference) -> bool:
     if bitmap is None or not _ahead(array, one, bitmap.chunk_size):
         return False
-    # One that is out of date has everything resynced.
+    # A stale bitmap causes a full resync.
     return bitmap.stale or bitmap.events < array.superblock.events or bitmap.marked(read, number, array.synced_at(one))
 
 
 def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, int]:
-    """Return how many chunks each member's bitmap has marked."""
+    """Return the number of marked chunks of each member's bitmap."""
     counts: dict[int, int] = {}
     for number, one in bitmaps.items():
         if one is not None:
@@ -224,7 +224,7 @@ def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, i
 
 
 class Redundancy:
-    """Judges the states of a window; ``moved`` is to be called with each of its moves, the first included."""
+    """Judges the states of a window; call ``moved`` after each move of the window, the first included."""
 
     def __init__(self, window: DiskStates) -> None:
         self.window = window
@@ -233,25 +233,25 @@ class Redundancy:
         self._differ: set[int] = set()
 
     def moved(self, patch: Patch) -> None:
-        """Take note of what has become durable."""
+        """Note the blocks that have become durable."""
         self._written.update(patch.blocks)
         durable = CrashState(self.window.cut)
         array = self._array(durable)
         if not isinstance(array, Assembled):
             self._uuid, self._differ = None, set()
             return
-        # Of an array that has just come, all that was ever written counts.
+        # For a newly created array all blocks ever written count.
         blocks = patch.blocks if array.superblock.uuid == self._uuid else self._written
         changed = (*_regions(blocks), *self._requests(self.window.caches.kept))
         if array.superblock.uuid != self._uuid:
             self._uuid, self._differ = array.superblock.uuid, set()
         rows = sorted({*self._differ, *array.rows_of(changed)})
         found = differences(array, self._reader(durable), rows)
-        # With a member missing nothing can be compared; when it is back, all of these are to be looked at.
+        # With a member missing rows cannot be compared; they all have to be compared when it is back.
         self._differ = set(rows) if array.incomplete else {one.row for one in found}
 
     def _array(self, state: CrashState) -> Assembled | str:
-        """Return the array as md would see it in a state, or why there is none that is known here."""
+        """Return the array as md would assemble it in a state, or the reason why it is unknown."""
         read = self._reader(state)
         found = {
             number: parse_superblock(read(number, OFFSET, SIZE))
@@ -265,7 +265,7 @@ class Redundancy:
             return str(error)
 
     def rows(self, state: CrashState) -> Rows:
-        """Return the numbers of what `judge` finds."""
+        """Return the numbers of rows that `judge` finds."""
         found = self.judge(state)
         left = (*found.unmarked, *found.uneven)
         return Rows(
@@ -279,7 +279,7 @@ class Redundancy:
         )
 
     def judge(self, state: CrashState) -> Accuracy:
-        """Return which rows differ in a state, and which of them md would leave so."""
+        """Return the rows that differ in a state, and those of them that md would not resync."""
         array, read = self._array(state), self._reader(state)
         if isinstance(array, str):
             return Accuracy("none", unchecked=array)
@@ -293,7 +293,7 @@ class Redundancy:
         return replace(found, unmarked=left, changed=changed)
 
     def _there(self, state: CrashState) -> Callable[[int], bool]:
-        """Return what tells whether a request is there in a state, whole."""
+        """Return a function that returns whether a request survived as a whole in a state."""
         survivors = {one.request for one in state.survivors if one.spans is None}
         open_ = set(self.window.open)
         return lambda number: number in survivors or (number < state.cut and number not in open_)

@@ -1,4 +1,4 @@
-"""Which crash states are looked at: every cut with every policy, in an order that makes each part of it fair."""
+"""The choice of crash states: every cut with every policy, in an order of which each prefix is a fair sample."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -11,24 +11,24 @@ from raidproof.crash.states import Caches, CrashState, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
 MOST_SINGLES = 32
-"""Requests of one cut that are left out, or kept, one by one; of more, so many are drawn."""
+"""Limit of requests of one cut that are left out or kept one by one; of more, so many are drawn."""
 MOST_CUTS = 10_000
-"""Cuts of which states are proposed; of more, so many are drawn. Where disks lose nothing each write makes one."""
+"""Limit of cuts with proposed states; of more, so many are drawn. If disks lose nothing, each write makes a cut."""
 RANDOMS = 8
-"""Random subsets of one cut, and as many torn ones."""
+"""Random subsets per cut, and as many torn ones."""
 
 
 class Policy(StrEnum):
-    """What the caches kept of what was not durable."""
+    """Which open requests survive."""
 
     DROP_ALL = "drop-all"
     AT_REPLY = "at-reply"
-    """Nothing either, at the instant of an acknowledgement: before anything that came later could make up for it."""
+    """No open request, at the instant of an acknowledgement: before a later request can make up for the loss."""
     KEEP_ALL = "keep-all"
     ONE_MISSING = "one-missing"
     ONE_KEPT = "one-kept"
     MEMBER_MISSING = "member-missing"
-    """One member kept nothing, the others all: how parity and data come apart."""
+    """One member keeps no open request, the others all: parity and data differ."""
     MEMBER_KEPT = "member-kept"
     RANDOM = "random"
     TORN = "torn"
@@ -36,21 +36,21 @@ class Policy(StrEnum):
 
 
 class Choice(NamedTuple):
-    """One state to look at, without its requests."""
+    """One state to check, without its survivors."""
 
     cut: int
     policy: Policy
     number: int = 0
-    """Which of the policy's states at this cut; for ``one-...`` the place among the open requests."""
+    """Index among the policy's states at this cut; for ``one-...`` the index of the open request."""
 
 
 class Choices:
     """The states of a recording from one cut on, in an order drawn from a seed.
 
-    ``cuts`` are all that there are, also those of which no state is proposed (`MOST_CUTS`).
-    ``unit`` is the number of bytes that a disk writes whole: what is torn is torn there. ``replies`` are instants of
-    acknowledgements, of each kind of operation; the kinds take turns, so that a rare kind is cut at as often as a
-    frequent one. With ``only_replies`` these instants alone are cut at.
+    ``cuts`` are all cuts, including those without proposed states (`MOST_CUTS`).
+    ``unit`` is the number of bytes that a disk writes atomically: requests are torn at its multiples. ``replies`` are
+    the instants of acknowledgements in ns, by kind of operation; the kinds alternate, so that cuts at a rare kind are
+    as frequent as at a common one. With ``only_replies`` only these instants are cuts.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Choices:
         self.unit = unit
         self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
         self.possible = 0
-        """How many states there are if every subset of the open requests is one; torn ones are not counted."""
+        """Number of states if every subset of the open requests is one; torn ones are not counted."""
         total = len(recording.records) + len(recording.caught)
         self._long = {number for number in range(total) if recording.request(number).length > unit}
         groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
@@ -85,15 +85,15 @@ class Choices:
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
         groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies or {}, first)]
-        # In turn from each policy, so that each beginning of the list has something of all.
+        # Round-robin over the policies, so that each prefix of the list has states of all policies.
         turns = zip_longest(*groups.values())
         self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
 
     def _at_replies(self, replies: Mapping[str, Sequence[int]], first: int) -> list[int]:
-        """Return the cuts at replies, each once: one of each kind of operation in turn, drawn by chance."""
+        """Return the cuts at replies without duplicates, round-robin over the kinds of operation, in random order."""
         by_kind = []
         for kind, instants in sorted(replies.items()):
-            # A reply binds if it came before the latest instant of a cut, 1 ns before the next request takes effect.
+            # A reply binds if it precedes the latest instant of a cut: 1 ns before the next request takes effect.
             places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
             cuts = sorted(cut for cut in places if cut >= first)
             self._random(Policy.AT_REPLY, kind).shuffle(cuts)
@@ -124,7 +124,7 @@ class Choices:
             yield from (Choice(cut, Policy.RANDOM, number) for number in range(RANDOMS))
 
     def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
-        """Return the state that a choice stands for, given the open requests at its cut."""
+        """Return the state of a choice, given the open requests at its cut."""
         return CrashState(choice.cut, tuple(self._survivors(choice, requests)))
 
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:

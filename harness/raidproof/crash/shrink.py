@@ -1,4 +1,4 @@
-"""From a failure that many crash states show to the smallest state that shows it."""
+"""Reduces a failure that many crash states show to the smallest state that shows it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,24 +21,24 @@ from raidproof.record.exploration import FailureRecord, MissingRecord, ShortestR
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]
-"""Whether a state shows the failure that is looked at."""
+"""Returns whether a state shows the failure that is being shrunk."""
 CUTS = 10
-"""Earlier cuts that are tried: to go back to one takes half a second with a log of 10,000 requests."""
+"""Earlier cuts that are tried: going back to one takes half a second with a log of 10,000 requests."""
 REPEATS = 2
 EXPLAINED = 8
-"""First states of failures that are repeated and shrunk; of the others they are told."""
+"""Number of first states that are repeated and shrunk; other failures are only reported."""
 SHRINK_S = 60.0
-"""For one state, and the failures that it shows."""
+"""Time limit in seconds for one state and all failures that it shows."""
 SAID = 5
-"""Lines that show a failure."""
+"""Lines of evidence in the record of a failure."""
 EVER_S = 1e6
-"""Longer than anything here takes."""
+"""Seconds; longer than any exploration."""
 LOOKS = 200
-"""States that shrinking one failure may look at."""
+"""Limit of checks for shrinking one failure."""
 
 
 class Replayer:
-    """Shows single states on one checker, and judges them."""
+    """Checks single states on one checker, and judges them."""
 
     def __init__(self, bench: CheckerWorker, cursor: RecordingCursor, tally: ExplorationStats) -> None:
         self.bench = bench
@@ -48,7 +48,7 @@ class Replayer:
         self._also: dict[str, frozenset[str]] = {}
 
     def cold(self, choice: Choice, state: CrashState) -> None:
-        """Show a state again, and to a machine that has just booted with it too; the tally compares what they saw.
+        """Check a state again, also on a newly booted machine; the statistics compare both observations.
 
         Raises:
             RigError: the checker failed twice.
@@ -59,7 +59,9 @@ class Replayer:
             self.tally.compare(choice, state, looked.observation, looked.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False, fsck: bool = False) -> Judgement:
-        """Judge a state; one whose content was seen is shown only if it is to be seen ``anew``, or more of it.
+        """Judge a state; reuse the observation of its content unless ``anew``, or if it lacks a requested check.
+
+        ``nfsd``: scan through nfsd too; ``fsck``: run the file system's checker too.
 
         Raises:
             RigError: the checker failed twice.
@@ -78,14 +80,14 @@ class Replayer:
         Raises:
             RigError: the checker failed twice.
         """
-        # A look may also have come to no end because of nfsd.
+        # nfsd may be what made a check hang, too.
         nfsd = damage.promise == NFSD or damage.end == End.WEDGED
         fsck = damage.promise == FILESYSTEM
         return damage in self.judge(state, anew=anew, nfsd=nfsd, fsck=fsck).damages
 
 
 class Trials:
-    """Asks whether states fail: each of them once, no more than the budget has, and none once it is ``late``."""
+    """Tests whether states fail, each state once, within a budget of checks and until ``late`` returns true."""
 
     def __init__(self, fails: Fails, budget: int, late: Callable[[], bool] = lambda: False) -> None:
         self._fails = fails
@@ -95,16 +97,16 @@ class Trials:
 
     @property
     def checks(self) -> int:
-        """How many states were looked at."""
+        """Number of states that were checked."""
         return len(self._known)
 
     @property
     def spent(self) -> bool:
-        """Whether budget or time is used up: then a result fails, and is perhaps not the smallest."""
+        """Whether budget or time is used up: the result then still fails, but may not be minimal."""
         return self.checks >= self.budget or self._late()
 
     def __call__(self, state: CrashState) -> bool:
-        """Return whether a state fails; one that nobody may look at any more counts as if it did not."""
+        """Return whether a state fails; False for an unchecked state once budget or time is used up."""
         if state not in self._known:
             if self.spent:
                 return False
@@ -112,26 +114,27 @@ class Trials:
         return self._known[state]
 
     def shrink(self, state: CrashState) -> CrashState:
-        """Return a state with a 1-minimal set of survivors that still fails, torn ones taken apart.
+        """Return a state with a 1-minimal set of survivors that still fails, with torn survivors split into parts.
 
-        None left means that the failure needs none: then `missing` says what it lacks.
+        An empty set means that the failure needs no survivor: `missing` then finds the writes whose absence causes it.
 
         Raises:
-            RequestError: the state does not fail, or the budget does not allow a look at it.
+            RequestError: the state does not fail, or the budget does not allow a check of it.
         """
         few = minimise(state.survivors, lambda kept: self(CrashState(state.cut, tuple(kept))))
-        # Only now, because each part is one more element.
+        # Only now, because each part adds one more element.
         parts = [part for one in few for part in _parts(one)]
         return CrashState(state.cut, _joined(minimise(parts, lambda kept: self(CrashState(state.cut, _joined(kept))))))
 
     def missing(self, state: CrashState, all_open: Sequence[int]) -> CrashState:
-        """Return a state from which a 1-minimal set of writes is missing and which still fails: the dual of `shrink`.
+        """Return a state that lacks a 1-minimal set of writes and still fails: the dual of `shrink`.
 
-        It begins with everything kept. ``all_open`` are the requests that may or may not be there at the cut; `absent`
-        names those that the result lacks, or has in part. None means that it fails even with everything kept.
+        The search begins with all requests kept. ``all_open`` are the requests that may or may not have survived at
+        the cut; `absent` names those that the result lacks, wholly or in part. If there are none, the failure shows
+        even with all requests kept.
 
         Raises:
-            RequestError: the state does not fail, or the budget does not allow a look at it.
+            RequestError: the state does not fail, or the budget does not allow a check of it.
         """
 
         def without(some: Sequence[int]) -> CrashState:
@@ -141,15 +144,15 @@ class Trials:
 
 
 def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
-    """Return the requests that are not there as a whole."""
+    """Return the requests that a state lacks, wholly or in part."""
     whole = {one.request for one in state.survivors if one.spans is None}
     return tuple(number for number in all_open if number not in whole)
 
 
 def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut in which everything open there survives, but of these requests what ``state`` has.
+    """Return the state of a cut in which all open requests survive, but of ``some`` only what ``state`` has of them.
 
-    What completed after the cut, and what nobody had asked for by then, is not in it, whatever ``state`` has of it.
+    Requests of ``state`` that are not in ``all_open`` (completed after the cut, or not yet issued) are left out.
     """
     left, kept = set(some), {one.request: one for one in state.survivors}
     made = (kept.get(number) if number in left else Survivor(number) for number in all_open)
@@ -157,17 +160,17 @@ def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable
 
 
 def only(state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut in which nothing survives but what ``state`` has of the requests open there."""
+    """Return the state of a cut with those survivors of ``state`` that are open at the cut."""
     known = set(all_open)
     return CrashState(cut, tuple(one for one in state.survivors if one.request in known))
 
 
 def earliest(cuts: Sequence[int], fails: Callable[[int], bool], looks: int) -> tuple[int, int | None]:
-    """Return an early cut that fails, and the last one before it that was tried and does not; None without any.
+    """Return an early cut that fails, and the last tried cut before it that does not fail; None if there is none.
 
-    ``cuts`` are in order; the last is known to fail, and is not asked again. The first is asked first: most failures
-    need no more than it. Else the rest is halved, ``looks`` in all. A cut that fails may have later ones that do not,
-    so the result need not be the earliest of all: it fails, and the one tried before it does not.
+    ``cuts`` are sorted; the last is known to fail and is not tested. The first is tested first, because most failures
+    show there already. Otherwise the range is bisected, with ``looks`` tests in all. Later cuts than a failing one may
+    not fail, so that the result need not be the earliest failing cut.
     """
     if len(cuts) == 1 or looks < 1:
         return cuts[-1], None
@@ -186,10 +189,10 @@ def earliest(cuts: Sequence[int], fails: Callable[[int], bool], looks: int) -> t
 
 
 def minimise(elements: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return a 1-minimal part of some elements, in their order, that still fails.
+    """Return a 1-minimal subsequence of the elements that still fails (delta debugging).
 
     Raises:
-        RequestError: all of them do not fail.
+        RequestError: all elements together do not fail.
     """
     if not fails(elements):
         raise RequestError("there is nothing to shrink: it does not fail")
@@ -219,7 +222,7 @@ def _parts(survivor: Survivor) -> Iterable[Survivor]:
 
 
 def _joined(parts: Sequence[Survivor]) -> tuple[Survivor, ...]:
-    """Make one survivor again of the parts of each."""
+    """Join the parts of each request to one survivor again."""
     joined: list[Survivor] = []
     for request, some in groupby(parts, key=lambda one: one.request):
         group = list(some)
@@ -235,8 +238,8 @@ def shorten(
 ) -> ShortestRecord:
     """Find an early cut at which the losses of ``fullest`` show the failure, and the smallest state there.
 
-    None is tried before the word of the earliest operation that is missing in ``fullest``, where there is one. What
-    is found fails, and the cut tried before it does not; see `raidproof.crash.shrink.earliest`.
+    If operations are missing in ``fullest``, no cut before the earliest acknowledgement among them is tried. The
+    cut that is returned fails, and the last tried cut before it does not; see `raidproof.crash.shrink.earliest`.
 
     Raises:
         RigError: the checker failed twice.
@@ -245,7 +248,7 @@ def shorten(
     missing = [one for one in replayer.judge(fullest).missing if one.damage == damage]
     lost = absent(fullest, cursor.window.open)
     word_ns = (missing[0].operation.promised_ns or 0) if missing else None
-    # A word binds if it came before the latest instant of a cut, which is 1 ns before the next request's completion.
+    # An acknowledgement binds if it precedes the latest instant of a cut: 1 ns before the next request's completion.
     first = recording.place(tally.oracle.created_ns if word_ns is None else word_ns + 2)
     between = (cut for cut in recording.cuts if first < cut < fullest.cut)
     cuts = sorted({min(first, fullest.cut), *between, fullest.cut})
@@ -288,17 +291,17 @@ def explain(
     *,
     until: Deadline | None = None,
 ) -> None:
-    """Enter each failure, the most frequent first, and then what is found out of it: an error leaves what is known.
+    """Enter each failure, the most frequent first, and then the results of shrinking: an error keeps what is known.
 
-    Failures whose first state is the same are shown again together. ``replay`` gives the command that shows a state of
-    that name. Each such state has at most `SHRINK_S`, and its part of what is left ``until`` then; one is shown again
-    even if nothing is left.
+    Failures with the same first state are checked again together. ``replay`` returns the command that shows the state
+    of a name. Each such state has at most `SHRINK_S` seconds, and at most its share of the time left ``until`` then;
+    one is checked again even if no time is left.
 
     Raises:
         RigError: the checker failed twice.
     """
     groups = list(replayer.tally.failures())
-    # Not in the order of their cuts: to go back costs half a second, and time may run out before the last.
+    # Not in the order of their cuts: going back costs half a second, and time may run out before the last.
     chosen = together(diverse(groups))[:EXPLAINED]
     records = {group.damage: plain(group, replayer.tally, replay) for group in groups}
     failures += records.values()
@@ -313,23 +316,23 @@ def explain(
             if ends.passed and any(one.confirmed for one in mine):
                 break
             for group, record in zip(alike, mine, strict=True):
-                # Of one look all of them are judged.
+                # One check serves all failures of the state.
                 again = replayer.shows(group.damage, group.first.state, anew=group is alike[0])
                 record.repeated, record.confirmed = turn, record.confirmed + again
         deadline = Deadline.after(min(SHRINK_S, ends.remaining_s / (len(chosen) - number + 1)))
         for group, record in zip(alike, mine, strict=True):
             if record.confirmed and not ends.passed:
                 shrinker.enter(record, group, [one.shrunk for one in mine if one.shrunk is not None], deadline)
-    # What is reported must not be of the checker's own making. Last, because each boots a machine.
+    # A reported failure must not be an artefact of the checker. Last, because each check boots a machine.
     for alike in chosen:
         if ends.passed:
             break
-        step(f"showing a machine that has just booted: {alike[0].damage}")
+        step(f"checking on a newly booted machine: {alike[0].damage}")
         replayer.cold(alike[0].first.choice, alike[0].first.state)
 
 
 def together(groups: Sequence[Group]) -> list[list[Group]]:
-    """Put failures together whose first state is the same."""
+    """Group failures whose first state is the same."""
     alike: dict[CrashState, list[Group]] = {}
     for group in groups:
         alike.setdefault(group.first.state, []).append(group)
@@ -337,7 +340,7 @@ def together(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def diverse(groups: Sequence[Group]) -> list[Group]:
-    """Order failures so that each beginning of them has as many promises as can be."""
+    """Order failures so that each prefix of the order covers as many promises as possible."""
     turns = Counter[str]()
     order = []
     for place, group in enumerate(groups):
@@ -347,7 +350,7 @@ def diverse(groups: Sequence[Group]) -> list[Group]:
 
 
 def plain(group: Group, tally: ExplorationStats, replay: Callable[[str], list[str]]) -> FailureRecord:
-    """Return what is known of a failure without another look."""
+    """Return the record of a failure from what is known without another check."""
     choice, state, judgement = group.first
     return FailureRecord(
         promise=group.damage.promise,
@@ -372,14 +375,14 @@ def plain(group: Group, tally: ExplorationStats, replay: Callable[[str], list[st
 
 @dataclass(frozen=True)
 class Shrinker:
-    """Finds the smallest states that show failures, and enters them in their records."""
+    """Finds the smallest states that show failures, and enters them in the failures' records."""
 
     replayer: Replayer
     belongs: Belongs
     replay: Callable[[str], list[str]]
 
     def enter(self, record: FailureRecord, group: Group, known: Sequence[ShrunkRecord], deadline: Deadline) -> None:
-        """Do it for one failure; if it shows in what is ``known`` of others of its state, that is its own, too.
+        """Shrink one failure; reuse a result in ``known`` (other failures of its state) if that shows it, too.
 
         Raises:
             RigError: the checker failed twice.
@@ -388,7 +391,7 @@ class Shrinker:
         try:
             shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:
-            return  # it did not show again this time: what was confirmed says how often it does
+            return  # the failure did not show again this time: `confirmed` has the number of times that it did
         judgement, recording = self.replayer.judge(smallest), self.replayer.tally.recording
         record.shrunk = shrunk
         record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
@@ -432,9 +435,9 @@ class Shrinker:
 
 
 def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:
-    """Return the earliest acknowledged operation that is missing in this failure."""
+    """Return the earliest acknowledged operation that is missing in this failure; None if there is none."""
     mine: list[Missing] = [one for one in judgement.missing if one.damage == group.damage]
-    # Of some failures no operation is the evidence, whatever else is missing in the state.
+    # Some failures have no operation as evidence, whatever else is missing in the state.
     if not (mine or (judgement.missing and group.damage.promise in {RECOVERY, BLOCKS})):
         return None
     operation, worker, what = (mine or judgement.missing)[0]

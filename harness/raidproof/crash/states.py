@@ -1,4 +1,4 @@
-"""Crash states: which ones a recording allows, and the content of the disks in each."""
+"""Crash states: those that a recording allows, and the content of the disks in each."""
 
 import json
 from bisect import bisect_left
@@ -17,45 +17,45 @@ from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, Record, k
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 
 Spans = tuple[tuple[int, int], ...]
-"""Byte ranges on a member, from and to, in order."""
+"""Byte ranges (start, end) on a member, sorted."""
 
 BLOCK = 4096
-"""Bytes in which contents are compared: a page, in which md and the file systems write."""
+"""Bytes; the unit in which contents are compared: a page, in which md and the file systems write."""
 _LONGEST = 1 << 20
 _BLANK = bytes(BLOCK)
 _Overlay = dict[tuple[int, int], bytearray]
 
 
 class Survivor(NamedTuple):
-    """A request that was not durable, and is on the disk all the same."""
+    """A request that was not durable at the cut, but survived."""
 
     request: int
     """Its number in the recording."""
     spans: Spans | None = None
-    """The parts of it that are there; None is all."""
+    """The parts of it that survived; None: all of it."""
 
 
 class CrashState(NamedTuple):
-    """What the power cut left: everything durable at ``cut``, and these requests, applied in their order."""
+    """The disks after a power cut: everything durable at ``cut``, and the survivors, applied in their order."""
 
     cut: int
     survivors: tuple[Survivor, ...] = ()
 
     @property
     def name(self) -> str:
-        """What it is called: the same for the same state of the same recording."""
+        """A name; equal states of the same recording have equal names."""
         return f"{self.cut}-{crc32(self.dump().encode()):08x}"
 
     def dump(self) -> str:
-        """Write it as JSON."""
+        """Return the state as JSON."""
         return json.dumps([self.cut, [[one.request, one.spans] for one in self.survivors]], separators=(",", ":"))
 
     @classmethod
     def load(cls, text: str) -> "CrashState":
-        """Read what `dump` wrote.
+        """Parse the output of `dump`.
 
         Raises:
-            RequestError: it is something else.
+            RequestError: the text is no crash state.
         """
         try:
             cut, survivors = json.loads(text)
@@ -72,16 +72,16 @@ class CrashState(NamedTuple):
 
 @dataclass
 class Patch:
-    """Whole blocks of the members, by the member's number and the block's."""
+    """Whole blocks of the members, by member number and block number."""
 
     blocks: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     def then(self, later: "Patch") -> "Patch":
-        """Return what both do, one after the other."""
+        """Return the patch that equals this one followed by a later one."""
         return Patch({**self.blocks, **later.blocks})
 
     def runs(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (member, offset in bytes, data), neighbours joined."""
+        """Yield (member, offset in bytes, data) with adjacent blocks joined."""
         whose, start, parts = -1, 0, list[bytes]()
         for member, block in sorted(self.blocks):
             if member != whose or block != start + len(parts) or len(parts) * BLOCK >= _LONGEST:
@@ -93,7 +93,7 @@ class Patch:
             yield whose, start * BLOCK, b"".join(parts)
 
     def write(self, path: Path, members: Sequence[MemberInfo]) -> None:
-        """Write it as a write log, for `EngineClient.show`.
+        """Write the patch as a write log, for `EngineClient.show`.
 
         Raises:
             OSError: the file exists, or cannot be written.
@@ -101,7 +101,7 @@ class Patch:
         log = LogWriter(path, members, 0, blank=False)
         try:
             for member, offset, data in self.runs():
-                # The last block of a disk may be cut short.
+                # The last block of a disk may be shorter.
                 log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
             log.close(0)
         except BaseException:
@@ -115,14 +115,14 @@ class Patch:
 
 
 class Torn:
-    """The blocks that the requests of a recording carry, each request read once."""
+    """The ledger blocks in the requests of a recording; each request is read once."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._known: dict[int, frozenset[tuple[int, int]]] = {}
 
     def blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
-        """Return file and offset of each block that a request carries which is there in part."""
+        """Return file number and offset of each ledger block in the requests that survived in part."""
         torn = [one.request for one in state.survivors if one.spans is not None]
         return frozenset().union(*map(self._carried, torn))
 
@@ -133,7 +133,7 @@ class Torn:
 
 
 def carried(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield file and offset of each block of the ledger whose beginning is in some data."""
+    """Yield file number and offset of each ledger block whose header is in some data."""
     at = data.find(MAGIC)
     while at >= 0:
         if at + HEADER.size <= len(data):
@@ -143,18 +143,18 @@ def carried(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 class Caches:
-    """The caches of all members, rolled forward through a recording. It knows numbers of requests, no data.
+    """The caches of all members, rolled forward through a recording; handles request numbers, no data.
 
-    A flush covers what had completed before it was issued. That is what a disk owes; most flushes cover more.
+    A flush covers the requests that had completed before its issue: the least that a disk must do; most do more.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cut = 0
         self._loose: list[list[int]] = [[] for _ in recording.members]
-        """For each member the requests that have completed and no flush has covered, in order."""
+        """For each member its completed requests that no flush has covered, in order."""
         self._forced: list[list[int]] = [[] for _ in recording.members]
-        """Those of them that are on the medium for themselves: FUA writes, which no cut takes."""
+        """For each member its completed FUA writes that no flush has covered: durable at every cut."""
         self._loses = [info.mode.loses for info in recording.members]
         total = len(recording.records) + len(recording.caught)
         changes = [number for number in range(total) if recording.request(number).kind in CHANGES]
@@ -163,9 +163,9 @@ class Caches:
         self._in_flight: set[int] = set()
 
     def roll(self, cut: int) -> Iterator[int]:
-        """Go on to a later cut, and yield the requests that become durable on the way, in their order.
+        """Move to a later cut, and yield the requests that become durable on the way, in their order.
 
-        Roll to the end: the caches are at the cut when nothing more comes.
+        Exhaust the iterator: the caches are at the cut only then.
         """
         while self.cut < cut:
             number, self.cut = self.cut, self.cut + 1
@@ -190,13 +190,13 @@ class Caches:
                 yield from self._settle(member, self.cut)
 
     def _flush(self, flush: Record) -> Iterator[int]:
-        # In the order of their completion: the first that the flush does not owe is where it ends.
+        # In the order of completion: the flush ends at the first request that it need not cover.
         records, waiting = self.recording.records, (self._loose[flush.member], self._forced[flush.member])
         late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
         yield from self._settle(flush.member, min(late))
 
     def _flush_in_part(self, flush: Record) -> Iterator[int]:
-        """Take what a lie has made durable all the same for forced: it is later than what it overwrote."""
+        """Treat the requests that a lying flush did write as FUA writes: they are newer than what they overwrote."""
         if not (kept := kept_by(flush)):
             return
         loose, forced = self._loose[flush.member], self._forced[flush.member]
@@ -210,7 +210,7 @@ class Caches:
         return bisect_left(self.recording.records, sequence, key=lambda record: record.sequence)
 
     def _settle(self, member: int, before: int) -> Iterator[int]:
-        """Make durable what of a member has completed before a cut."""
+        """Make the requests of a member durable that completed before a cut."""
         durable = []
         for waiting in (self._loose[member], self._forced[member]):
             count = bisect_left(waiting, before)
@@ -220,19 +220,19 @@ class Caches:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The requests that may or may not be there, in their order; those in flight are among them."""
+        """The requests that may or may not survive, those in flight included, in their order."""
         self._catch_up()
-        # Runs that are sorted already: a disk that never flushes has tens of thousands.
+        # Merges sorted runs: a disk that never flushes has tens of thousands of requests.
         return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
 
     @property
     def count(self) -> int:
-        """How many are `open`."""
+        """The number of `open` requests."""
         self._catch_up()
         return sum(map(len, self._loose)) + len(self._in_flight)
 
     def _catch_up(self) -> None:
-        """Note what is in flight at the cut."""
+        """Update the set of requests in flight at the cut."""
         records, instant = self.recording, self.recording.instant_ns(self.cut)
         order = self._by_issue
         while self._issued < len(order) and records.request(order[self._issued]).issued_ns <= instant:
@@ -248,18 +248,18 @@ class Caches:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The FUA writes that are there whatever happens to the requests before them, in their order."""
+        """The FUA writes that survive independently of the requests before them, in their order."""
         return tuple(sorted(chain(*self._forced)))
 
 
 class DiskStates:
-    """Rolls forward through a recording. Two states are equal if their digests are: then one check does for both."""
+    """The disks at a cut, rolled forward. States with equal digests have equal content: one check serves both."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.caches = Caches(recording)
         self._platters = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
-        # For each member the hash of each block that is not blank; a member's digest is the sum of them all.
+        # For each member the hash of each block that is not blank; a member's digest is the XOR of them all.
         self._hashes: list[dict[int, int]] = [{} for _ in recording.members]
         self._sums = [0] * len(recording.members)
         self._last: tuple[CrashState, _Overlay] | None = None
@@ -271,19 +271,19 @@ class DiskStates:
 
     @property
     def cut(self) -> int:
-        """Where it is."""
+        """The current cut."""
         return self.caches.cut
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The requests that may or may not be there at this cut, in their order."""
+        """The requests that may or may not survive at this cut, in their order."""
         return self.caches.open
 
     def move(self, cut: int) -> Patch:
-        """Go on to a later cut, and return what has become durable on the way; at first the old data, too.
+        """Move to a later cut, and return what has become durable on the way; the first time with the old data.
 
         Raises:
-            RigError: it has been passed already.
+            RigError: the cut lies before the current one.
         """
         if cut < self.cut:
             raise RigError(f"cut {cut} lies before {self.cut}: a window only goes forward")
@@ -301,18 +301,18 @@ class DiskStates:
         return first.then(Patch.of(overlay))
 
     def patch(self, state: CrashState) -> Patch:
-        """Return what a crash state adds to what is durable.
+        """Return what a crash state adds to the durable data.
 
         Raises:
-            RigError: it is of another cut.
+            RigError: the state is of another cut.
         """
         return Patch.of(self._overlay(state))
 
     def digest(self, state: CrashState) -> str:
-        """Return a name for the content of all members: equal contents have equal names.
+        """Return a digest of the content of all members: equal contents have equal digests.
 
         Raises:
-            RigError: it is of another cut.
+            RigError: the state is of another cut.
         """
         sums = list(self._sums)
         for (member, block), data in self._overlay(state).items():
@@ -320,10 +320,10 @@ class DiskStates:
         return blake2b(b"".join(one.to_bytes(16) for one in sums), digest_size=16).hexdigest()
 
     def read(self, state: CrashState, member: int, offset: int, length: int) -> bytes:
-        """Return what a member holds in a crash state.
+        """Return the content of a byte range of a member in a crash state.
 
         Raises:
-            RigError: it is of another cut.
+            RigError: the state is of another cut.
         """
         overlay = self._overlay(state)
         first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
@@ -331,7 +331,7 @@ class DiskStates:
         return b"".join(parts)[offset - first * BLOCK :][:length]
 
     def image(self, serial: str) -> SparseImage:
-        """Return what of a member is durable; not to be written to."""
+        """Return the durable content of a member; read-only."""
         return self._platters[self.recording.log.number(serial)]
 
     def _overlay(self, state: CrashState) -> _Overlay:
@@ -339,7 +339,7 @@ class DiskStates:
             raise RigError(f"state {state.name} is of another cut than {self.cut}")
         if self._last is None or self._last[0] != state:
             overlay: _Overlay = {}
-            # In their order: what survived of an earlier write never covers a later one that is durable.
+            # In their order: a surviving earlier write never covers a later durable one.
             kept = (Survivor(number) for number in self.caches.kept)
             for survivor in sorted([*state.survivors, *kept], key=lambda one: one.request):
                 self._apply(overlay, survivor)
@@ -360,7 +360,7 @@ class DiskStates:
                 self._zero(overlay, record.member, start, end)
 
     def _zero(self, overlay: _Overlay, member: int, start: int, end: int) -> None:
-        # A discard of a whole disk must not make a block of each of its pages: blank ones stay as they are.
+        # A discard of a whole disk must not create a block for each of its pages: blank ones stay absent.
         first, last = start // BLOCK, -(-end // BLOCK)
         inside: Iterable[int] = range(first, last)
         if last - first > len(self._hashes[member]) + len(overlay):
@@ -383,10 +383,10 @@ class DiskStates:
 
 
 def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
-    """Yield the member and block of all old data that a state is to hold.
+    """Yield the member and block of all old data that a state must hold.
 
-    That is where a request of the recording writes on any member: only there anything is ever looked at. All the rest
-    is shown blank, which a checker shows at no cost. It is of the same rows on all members, as parity needs it.
+    Old data is shown where a request of the recording writes on any member: no check reads elsewhere. The rest is
+    blank, which costs a checker nothing. The rows are the same on all members, as parity needs.
     """
     rows: set[int] = set()
     if any(info.old for info in recording.members):
@@ -399,13 +399,13 @@ def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
 
 
 def _hash(block: int, data: bytes | bytearray) -> int:
-    """Return the hash of a block at its place; 0 if it is blank."""
+    """Return the hash of a block at its block number; 0 if it is blank."""
     if data == _BLANK:
         return 0
     return int.from_bytes(blake2b(data, digest_size=16, person=block.to_bytes(16)).digest())
 
 
 def _pieces(start: int, end: int) -> Iterable[tuple[int, int, int]]:
-    """Yield (block, from, to) for each block that a byte range touches; from and to count within the block."""
+    """Yield (block, start, end) for each block that a byte range touches; start and end are relative to the block."""
     for block in range(start // BLOCK, -(-end // BLOCK)):
         yield block, max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)

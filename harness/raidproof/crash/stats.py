@@ -1,4 +1,4 @@
-"""What the judged states of an exploration add up to: counts, and failures that are the same put together."""
+"""Statistics of the judged states of an exploration: counts, and failures grouped by damage."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from raidproof.record.exploration import ColdRecord, LossRecord, RedundancyRecor
 from raidproof.verdict.blame import Lies, Lost
 
 KEPT = 5
-"""States of one failure whose names are kept."""
+"""States of one failure that are kept by name."""
 
 
 class Judged(NamedTuple):
@@ -34,18 +34,18 @@ class Group:
         self._first: list[Judged] = []
 
     def add(self, judged: Judged) -> None:
-        """Count a state; the earliest are kept, of one cut those with the fewest survivors."""
+        """Count a state; keep the earliest states, of one cut those with the fewest survivors."""
         self.count += 1
         self._first = sorted([*self._first, judged], key=_earliest)[:KEPT]
 
     @property
     def first(self) -> Judged:
-        """The state that stands for all."""
+        """The earliest state, which represents the group."""
         return self._first[0]
 
     @property
     def names(self) -> list[str]:
-        """Of the first states."""
+        """The names of the kept states."""
         return [one.state.name for one in self._first]
 
 
@@ -54,7 +54,7 @@ def _earliest(one: Judged) -> tuple[int, int, str]:
 
 
 class ExplorationStats:
-    """Judges each state at its own cut, and counts."""
+    """Judges each state at its cut, and counts the results."""
 
     def __init__(self, recording: Recording, oracle: Oracle) -> None:
         self.recording = recording
@@ -67,26 +67,26 @@ class ExplorationStats:
         self.checked = 0
         self.wedged = 0
         self.hung: list[str] = []
-        """Looks that came to no end, which another one at the same state did: the state, and what was said."""
+        """Checks that hung, and did not when repeated: the state's name and the message."""
         self.through_nfsd = 0
         self.loss: LossRecord | None = None
         self.undecided: UndecidedRecord | None = None
         self.tested: Counter[str] = Counter()
-        """Operations by kind whose loss a judged state could have shown: the most at any cut."""
+        """Operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
         self.ms: list[dict[str, float]] = []
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
         self.filesystems = 0
-        """States at which the file system's own checker looked."""
+        """States whose file system the file system's checker checked."""
         self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
         self._lock = Lock()
-        """What disks have lost by their lies is known for one cut at a time."""
+        """Serializes `Lies`, which computes the data lost by lying disks for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)
         self._torn = Torn(recording)
 
     @property
     def judged(self) -> int:
-        """How many states there are in it."""
+        """The number of judged states."""
         return len(self.marks)
 
     def at_s(self, cut: int) -> float:
@@ -95,7 +95,7 @@ class ExplorationStats:
         return since_ns / 1e9
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
-        """Judge a state, and count nothing."""
+        """Judge a state without counting it."""
         seen, known = self._judged.pop(state, (None, None))
         if seen is observation and known is not None:
             return known
@@ -109,9 +109,9 @@ class ExplorationStats:
             )
 
     def breaks(self, state: CrashState, observation: Observation) -> bool:
-        """Return whether what was seen of a state breaks a promise; from any thread."""
+        """Return whether an observation of a state breaks a promise; thread-safe."""
         judgement = self.judge(state, observation)
-        # `add` takes this judgement and does not compute it again.
+        # `add` reuses this judgement.
         self._judged[state] = observation, judgement
         return judgement.broken
 
@@ -122,7 +122,7 @@ class ExplorationStats:
         return self._lies.lost({one.request for one in state.survivors if one.spans is None})
 
     def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
-        """Judge and count a state. ``checked``: a machine looked at it, not at another of equal content."""
+        """Judge and count a state. ``checked``: a machine checked this state, not another one of equal content."""
         judgement = self.judge(state, observation)
         self.digests.add(digest)
         self.policies[choice.policy.value] += 1
@@ -154,12 +154,12 @@ class ExplorationStats:
             self._leave_open(state, judgement)
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
-        """Count a state that a freshly booted machine has seen too, and read through nfsd."""
+        """Count a state that a newly booted machine has checked too, also through nfsd."""
         self.cold.checked += 1
         self._hung(state, cold)
         if not warm.same_as(cold):
             self.cold.differing.append(state.name)
-        # What the first look had from nfsd was counted with it.
+        # The result through nfsd of the first check was counted with that check.
         if cold.through_nfsd is ThroughNfsd.DIFFERENT is not warm.through_nfsd:
             judgement = self.judge(state, cold)
             self.broken += not self.judge(state, warm).broken
@@ -203,5 +203,5 @@ class ExplorationStats:
         self.undecided.states += 1
 
     def failures(self) -> Iterator[Group]:
-        """Yield the distinct failures, the one that most states show first."""
+        """Yield the distinct failures, the most frequent first."""
         yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))

@@ -1,5 +1,5 @@
-"""Member disks that keep a volatile write cache and lose power together, served over NBD by an nbdkit plugin.
+"""Member disks with a volatile write cache that lose power together, served over NBD by an nbdkit plugin.
 
-What runs inside nbdkit is the system's Python: cache, platter, writelog, engine, control, messages and plugin import
-nothing beyond the standard library.
+Inside nbdkit the system's Python runs: cache, sparse_image, writelog, engine, control, messages and plugin import
+only the standard library, and modules of the harness that do so too.
 """

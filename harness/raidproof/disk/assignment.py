@@ -1,4 +1,4 @@
-"""What each member disk of a topology is to the disk engine: mechanics, controller, and what its cache does."""
+"""The configuration of the disk engine for a topology: mechanics, controller and cache mode of each member disk."""
 
 from raidproof.core.topology import NO_MECHANICS, ControllerSpec, DiskSpec, Topology
 from raidproof.disk.cache import CacheMode
@@ -9,10 +9,10 @@ from raidproof.disk.timing.rotational import Placement
 
 
 def disks_of(topology: Topology) -> Disks:
-    """Return the disks of a topology as the engine takes them.
+    """Return the disks of a topology as the engine's configuration.
 
     Raises:
-        RequestError: there is no such profile.
+        RequestError: a profile does not exist.
     """
     controllers = {one.name: one for one in topology.controllers}
     timed = topology.timed
@@ -38,7 +38,7 @@ def _member(disk: DiskSpec, behind: ControllerSpec | None, timed: bool) -> Membe
     return MemberSpec(
         serial=disk.serial,
         size=disk.size,
-        # Of a disk that lied from the start, no array would be left to lose anything.
+        # A disk that ignores flushes from the start would lose the whole array, so no test could lose anything else.
         mode=CacheMode.VOLATILE if mode is CacheMode.LYING else mode,
         profile=profile if timed else None,
         placement=Placement(disk.placement),
@@ -47,9 +47,9 @@ def _member(disk: DiskSpec, behind: ControllerSpec | None, timed: bool) -> Membe
 
 
 def usual_mode(profile: Profile, behind: ControllerSpec | None = None) -> CacheMode:
-    """Return what a power cut may take from a disk as it is sold, behind its controller."""
+    """Return the cache mode of a disk as sold, behind its controller."""
     if behind is not None and behind.cache and behind.battery != "failed":
-        # Such a controller switches the disks' own caches off, or flushes them itself.
+        # Such a controller disables the disks' caches, or flushes them itself.
         return CacheMode.PROTECTED if behind.battery == "good" else CacheMode.LYING
     if not profile.timed:
         return CacheMode.VOLATILE
@@ -59,7 +59,7 @@ def usual_mode(profile: Profile, behind: ControllerSpec | None = None) -> CacheM
 
 
 def usual_modes(topology: Topology) -> dict[str, CacheMode]:
-    """Return what a power cut may take from each disk of a topology, by serial."""
+    """Return the cache mode of each disk of a topology, by serial."""
     controllers = {one.name: one for one in topology.controllers}
     return {
         disk.serial: usual_mode(load_profile(disk.profile or NO_MECHANICS), controllers.get(disk.controller or ""))
@@ -68,7 +68,7 @@ def usual_modes(topology: Topology) -> dict[str, CacheMode]:
 
 
 def riskiest_mode(topology: Topology) -> CacheMode:
-    """Return the mode of those disks of a topology that a power cut can take most from."""
+    """Return the riskiest cache mode among the disks of a topology: that from which a power cut can take most."""
     modes = set(usual_modes(topology).values())
     by_risk = (CacheMode.LYING, CacheMode.VOLATILE, CacheMode.PROTECTED, CacheMode.NONE)
     return next(mode for mode in by_risk if mode in modes)

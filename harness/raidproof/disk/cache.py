@@ -1,4 +1,4 @@
-"""The volatile write cache of a member disk: what it acknowledges, what it keeps, and what a power cut leaves."""
+"""The write cache of a member disk: what it acknowledges, what it makes durable, and what a power cut leaves."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from raidproof.disk.sparse_image import Buffer, SparseImage
 SECTOR = 512
 
 SINK_AT = 64 << 20
-"""Bytes of overwritten data that a lying disk holds apart: it never flushes, and the notes would fill the memory."""
+"""Limit in bytes of undo data of a lying disk: it never flushes, so that the notes would fill the memory."""
 _Pieces: TypeAlias = tuple[tuple[int, bytes], ...]
 _Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
 _PLAIN = 0
 
 
 class Sunk:
-    """What many requests overwrote, as one: the bytes that were there before the first of them.
+    """Merged undo data of many requests: the bytes that were there before the first of them.
 
-    Requests that sank can no longer survive a cut one by one: all are lost, or all are kept.
+    Merged requests no longer survive a power cut one by one: all are lost, or all are kept.
     """
 
     def __init__(self, size: int, *, old: bool = False) -> None:
         self.requests = 0
         self.bytes = 0
         self.promised = 0
-        """How many of the requests a FLUSH or FUA had been acknowledged for."""
+        """Number of the requests that an acknowledged FLUSH or FUA covered."""
         self._before = SparseImage(size, old=old)
         self._covered = bytearray((size + SECTOR - 1) // SECTOR)
 
     def add(self, offset: int, length: int, old: tuple[tuple[int, bytes], ...], promised: bool) -> None:
-        """Take the next request in order, made of whole sectors; ``old``: what it overwrote, blanks left out."""
+        """Add the next request in order, made of whole sectors; ``old``: what it overwrote, without blank parts."""
         self.requests += 1
         self.bytes += length
         self.promised += promised
@@ -46,7 +46,7 @@ class Sunk:
             covered[first:at] = b"\1" * (at - first)
 
     def undo(self, platter: SparseImage) -> None:
-        """Put back what was there before all of them."""
+        """Restore the content before all merged requests."""
         at, end = 0, len(self._covered)
         while at < end and (first := self._covered.find(1, at)) >= 0:
             free = self._covered.find(0, first)
@@ -64,57 +64,57 @@ class Sunk:
 
 
 class CacheMode(Enum):
-    """What a disk does with a write before it acknowledges it."""
+    """Where a disk keeps a write when it acknowledges it."""
 
     VOLATILE = "volatile"
-    """Keeps it in a cache that a power cut empties; FLUSH and FUA are honoured."""
+    """In a cache that a power cut empties; FLUSH and FUA are honoured."""
     PROTECTED = "protected"
-    """Keeps it in a cache that survives a power cut."""
+    """In a cache that survives a power cut."""
     NONE = "none"
-    """Puts it on the medium: the disk has no write cache and advertises none."""
+    """On the medium: the disk has no write cache and advertises none."""
     LYING = "lying"
-    """Keeps it in a volatile cache; FLUSH and FUA are acknowledged and nothing is kept."""
+    """In a volatile cache; FLUSH and FUA are acknowledged without making anything durable."""
 
     @property
     def loses(self) -> bool:
-        """Whether a power cut can take something that was acknowledged."""
+        """Whether a power cut can lose acknowledged data."""
         return self in {CacheMode.VOLATILE, CacheMode.LYING}
 
 
 class CutPolicy(Enum):
-    """What a power cut leaves of the writes that no flush has covered."""
+    """Which of the unflushed writes survive a power cut."""
 
     DROP = "drop"
     """None of them."""
     KEEP = "keep"
     """All of them."""
     RANDOM = "random"
-    """A random subset; how many are kept is drawn for each member too, from almost none to almost all."""
+    """A random subset; the share that survives is drawn per member, from almost none to almost all."""
     TORN = "torn"
-    """A random subset, of which half the requests of several sectors kept only some of their sectors."""
+    """A random subset, of which half the requests of several sectors survive in some sectors only."""
 
 
 class PoweredOff(RigError):
-    """A request reached a disk that has no power."""
+    """A request reached a disk without power."""
 
 
 @dataclass(frozen=True)
 class CutResult:
-    """What a power cut did to the cache of one member."""
+    """The effect of a power cut on the cache of one member."""
 
     serial: str
     pending: int
     """Requests (writes, discards) that were acknowledged and not durable."""
     kept: int
-    """How many of them survived, whole or torn."""
+    """Number of them that survived, whole or torn."""
     torn: int
-    """How many of those survived in part."""
+    """Number of the surviving ones that survived in part."""
     dropped: int
-    """The others."""
+    """Number of those that did not survive."""
     dropped_bytes: int
-    """Bytes that did not survive, those that torn requests lost included."""
+    """Bytes that did not survive, including those that torn requests lost."""
     broken_promises: int
-    """Requests not kept whole that a FLUSH or FUA had been acknowledged for: more than 0 only if the disk lies."""
+    """Requests lost or torn despite an acknowledged FLUSH or FUA: more than 0 only if the disk lies."""
 
 
 class _Mark(IntFlag):
@@ -128,14 +128,14 @@ _PROMISED = int(_Mark.PROMISED)
 
 
 class Member:
-    """One disk: what it holds, and what of that a power cut may take.
+    """One disk: its content, and what a power cut may take of it.
 
-    The platter holds what a read sees. For each request that is not durable yet there is a note of what it
-    overwrote, in order. A flush forgets the notes, whatever their number; a cut undoes them backwards, which also
-    shows what each request had written, and then repeats those that survive, in their order. So a surviving earlier
-    write never covers a later one that is durable, and overlapping writes come out as if the disk had written back a
-    subset of its cache in order. Writes to a blank region need no copy at all. The oldest notes of a lying disk are
-    merged into one, so that they never take more memory than the disk.
+    The image holds what a read returns. Each request that is not durable yet has a note of what it overwrote, in
+    order. A flush drops the notes. A cut undoes them backwards, which also recovers what each request had written, and
+    then repeats the surviving requests in their order. So a surviving earlier write never covers a later durable one,
+    and overlapping writes come out as if the disk had written back a subset of its cache in order. A write to a blank
+    region needs no copy. The oldest notes of a lying disk are merged into one, so that they never take more memory
+    than the disk.
     """
 
     def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE, *, old: bool = False) -> None:
@@ -147,22 +147,22 @@ class Member:
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
         self._sunk: Sunk | None = None
-        self._forgotten = 0  # so many requests were noted and are durable since
-        self._promised = 0  # so many of the oldest pending requests were covered by a flush that was a lie
+        self._forgotten = 0  # number of requests that were noted and have become durable
+        self._promised = 0  # number of oldest pending requests that a lying flush covered
         self._mode = mode
         self._loses = mode.loses
         self._lies = mode is CacheMode.LYING
         self._unbounded_undo = self._lies
-        """Whether flushes have been lies lately: then the notes may grow without bound, and the oldest are merged."""
+        """Whether recent flushes lied: the notes may then grow without bound, so that the oldest are merged."""
 
     @property
     def mode(self) -> CacheMode:
-        """How the cache behaves now."""
+        """The current cache mode."""
         return self._mode
 
     @mode.setter
     def mode(self, mode: CacheMode) -> None:
-        """Change the behaviour from now on: what is durable stays so, and a safe mode makes all of it durable."""
+        """Change the cache mode: durable data stays durable, and a mode that loses nothing makes all data durable."""
         self._mode, self._loses = mode, mode.loses
         self._lies = self._unbounded_undo = mode is CacheMode.LYING
         if not mode.loses:
@@ -170,12 +170,12 @@ class Member:
 
     @property
     def pending(self) -> int:
-        """Requests that were acknowledged and are not durable."""
+        """Number of requests that were acknowledged and are not durable."""
         sunk = self._sunk.requests if self._sunk else 0
         return sunk + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
-        """Fill ``buffer`` with what the disk holds at ``offset``, cache included.
+        """Fill ``buffer`` with the content at ``offset``, cache included.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -185,9 +185,9 @@ class Member:
         self._image.read_into(buffer, offset)
 
     def write(self, data: Buffer, offset: int, fua: bool = False, lied: bool | None = None) -> None:
-        """Take a write; with ``fua`` it is durable before it is acknowledged, or, ``lied``, is only said to be.
+        """Execute a write; with ``fua`` it is durable before it is acknowledged, unless the disk ``lied``.
 
-        By default the mode says whether it lies.
+        By default the mode determines whether the disk lies.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -206,7 +206,7 @@ class Member:
         self._image.write(data, offset)
 
     def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
-        """Take a discard or write-zeroes request: cached and forced like a write, and reads as zeroes.
+        """Execute a discard or write-zeroes request: cached and forced like a write; the region reads as zeroes.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -227,14 +227,14 @@ class Member:
 
     @property
     def acknowledged(self) -> int:
-        """What a flush that arrives now has to cover, as a number that only grows."""
+        """A count of requests that only grows; its value when a flush arrives is the flush's ``covered``."""
         return self._forgotten + len(self._pending)
 
     def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:
-        """Make everything that was acknowledged durable, or, ``lied``, only say so; by default the mode decides.
+        """Make all acknowledged data durable, or nothing if the disk ``lied``; by default the mode determines that.
 
-        ``covered`` is what `acknowledged` was when the flush arrived: a slow one owes nothing to later writes.
-        ``kept``: of a lie, what `acknowledged` was before each request that it makes durable all the same, in order.
+        ``covered``: `acknowledged` when the flush arrived; a slow flush need not cover later writes.
+        ``kept``: for a lying flush, `acknowledged` before each request that it makes durable nevertheless, in order.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -258,16 +258,16 @@ class Member:
             self._sunk = None
 
     def cut(self, policy: CutPolicy, rng: Random) -> CutResult:
-        """Take the power away: what is durable stays, and ``policy`` decides about the rest."""
+        """Cut the power: durable data stays, and ``policy`` decides about the rest."""
         self.powered = False
         return self._resolve(policy, rng)
 
     def power_on(self) -> None:
-        """Give power back; the disk holds what the cut left."""
+        """Restore power; the content is what the cut left."""
         self.powered = True
 
     def revert(self) -> None:
-        """Undo every request that is not durable, as a cut with policy DROP does; the power stays as it is."""
+        """Undo every request that is not durable, like a cut with policy DROP, without changing the power."""
         self._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
 
     def settle(self) -> None:
@@ -276,11 +276,11 @@ class Member:
 
     @property
     def old(self) -> bool:
-        """Whether it reads as old data, not zeroes, where nothing was written."""
+        """Whether unwritten parts read as old data, not as zeroes."""
         return self._image.old
 
     def blank(self, *, old: bool = False) -> None:
-        """Make the whole disk zero and durable, or full of ``old`` data."""
+        """Make the whole disk zero and durable, or full of old data if ``old``."""
         self._forget()
         if old is self._image.old:
             self._image.blank(0, self.size)
@@ -288,7 +288,7 @@ class Member:
             self._image = SparseImage(self.size, old=old)
 
     def image(self, durable: bool = True) -> SparseImage:
-        """Return what a cut with policy DROP would leave now, or what a read sees now; not to be written to."""
+        """Return the content after a cut with policy DROP now, or as a read returns it; read-only."""
         if not durable or not (self._pending or self._sunk):
             return self._image
         twin = Member(self.serial, self.size, self._mode)
@@ -298,7 +298,7 @@ class Member:
         return twin._image
 
     def _keep(self, kept: Sequence[int]) -> None:
-        """Make some requests durable: as a forced write, each is later than what it overwrote."""
+        """Make some requests durable: as a FUA write, each is newer than what it overwrote."""
         pending = self._pending
         for number in kept:
             place = number - self._forgotten
@@ -306,7 +306,7 @@ class Member:
                 offset, length, old, mark = pending[place]
                 pending[place] = (offset, length, old, (mark | _DURABLE) & ~_PROMISED)
                 self.pending_bytes -= length
-        # What begins the notes and is durable needs none, unless what it overwrote may still be undone.
+        # Durable requests at the beginning of the notes need no notes, unless what they overwrote may still be undone.
         count = next((place for place, one in enumerate(pending) if not one[3] & _DURABLE), len(pending))
         if self._sunk is None and count:
             del pending[:count]
@@ -328,7 +328,7 @@ class Member:
             self._sink()
 
     def _sink(self) -> None:
-        """Merge the older half of the notes, up to the first that must stay apart."""
+        """Merge the older half of the notes, up to the first that cannot be merged."""
         sunk = self._sunk = self._sunk or Sunk(self.size, old=self.old)
         count = 0
         for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
@@ -342,7 +342,7 @@ class Member:
         self._forgotten += count
         self._promised = max(0, self._promised - count)
         if not count:
-            self._noted_bytes = 0  # nothing may move: look again when as much has come
+            self._noted_bytes = 0  # nothing can be merged: try again after as much new data
 
     def _resolve(self, policy: CutPolicy, rng: Random) -> CutResult:
         pending, total = self._pending, self.pending
@@ -400,9 +400,9 @@ class Member:
 
 
 def tear(start: int, end: int, rng: Random, unit: int = SECTOR) -> tuple[tuple[int, int], ...]:
-    """Choose which sectors of a request survive: its head, its tail, or any of them, as regions in order.
+    """Choose the surviving sectors of a request (head, tail or any subset), as regions in order.
 
-    ``unit``: bytes that the disk writes whole.
+    ``unit``: bytes that the disk writes atomically.
     """
     edges = [start, *range(start // unit * unit + unit, end, unit), end]
     sectors = list(pairwise(edges))

@@ -1,4 +1,4 @@
-"""The harness's side of the control socket of a disk engine."""
+"""The harness's client for the control socket of a disk engine."""
 
 import os
 import socket
@@ -47,13 +47,13 @@ R = TypeVar("R")
 
 DEADLINE_S = 10.0
 SLOW = 12
-"""What moves whole images (resolving, resetting, saving) may take so many times the deadline of the rest."""
+"""Factor on the deadline for requests that move whole images (resolving, resetting, saving)."""
 
 
 class EngineClient:
-    """Drives the disk engine of one lab. Every method raises RigError with the engine's words if it refuses.
+    """Controls the disk engine of one lab. Every method raises RigError with the engine's reason if it refuses.
 
-    ``deadline_s`` holds for connecting and for every answer.
+    ``deadline_s`` applies to connecting and to each answer.
 
     Raises:
         DeadlineExceeded: no engine listens on the socket in time.
@@ -73,7 +73,7 @@ class EngineClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up; the engine goes on."""
+        """Close the connection; the engine keeps running."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -81,18 +81,18 @@ class EngineClient:
     zeroed = True
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
-        """Refuse nothing: simulated disks can be all that there is."""
+        """Accept any mode and policy: simulated disks support all."""
 
     def freeze(self) -> int:
-        """Stop serving all members at one instant; return it in monotonic ns. The guest must be killed next."""
+        """Stop serving all members at one instant; return it (CLOCK_MONOTONIC, ns). The guest must be killed next."""
         return self._ask(Freeze(), Done).at_ns
 
     def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[CutResult, ...]:
-        """Decide what the cut leaves; the guest must be dead. Returns what happened to each member's cache."""
+        """Apply the power cut to the caches; the guest must be dead. Return the fate of each member's cache."""
         return self._ask(Resolve(policy, seed), Resolved, SLOW).fates
 
     def power_on(self) -> int:
-        """Serve what is left to connections made since `resolve`; return since when, in monotonic ns."""
+        """Serve connections made since `resolve`; return the instant of the power-on (CLOCK_MONOTONIC, ns)."""
         return self._ask(PowerOn(), Done).at_ns
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
@@ -100,19 +100,19 @@ class EngineClient:
         self._ask(SetMode(None if serials is None else tuple(serials), mode), Done)
 
     def set_timing(self, on: bool) -> None:
-        """Let requests take the time that their disks need, from idle with empty caches; or answer them at once."""
+        """Simulate the disks' service times, beginning idle with empty caches; or answer requests at once."""
         self._ask(SetTiming(on), Done)
 
     def use(self) -> Use:
-        """Return how busy disks, controllers and the engine have been since it began."""
+        """Return the utilization counters of disks, controllers and engine since the engine began."""
         return self._ask(GetUse(), Use)
 
     def counters(self) -> dict[str, Counters]:
-        """Return what each member has done, by serial."""
+        """Return the request counters of each member, by serial."""
         return {member.serial: member for member in self._ask(GetCounters(), CountersReply).members}
 
     def describe(self) -> Description:
-        """Return what the engine serves and in which state it is."""
+        """Return what the engine serves, and its state."""
         return self._ask(Describe(), Description)
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
@@ -123,7 +123,7 @@ class EngineClient:
         """End the write log.
 
         Raises:
-            RigError: also when writing it failed on the way: then the log is of no use.
+            RigError: the engine refuses, or writing the log failed: then the log is unusable.
         """
         closed = self._ask(StopLog(), LogClosed)
         if closed.error is not None:
@@ -131,28 +131,28 @@ class EngineClient:
         return closed
 
     def mark(self, text: str) -> int:
-        """Put a text into the write log, if one is written; return the instant in monotonic ns."""
+        """Write a text to the write log, if one is open; return the instant (CLOCK_MONOTONIC, ns)."""
         return self._ask(MarkLog(text), Done).at_ns
 
     def reset(self, old: Iterable[str] = ()) -> None:
-        """Make all members blank, with the modes and counters that they began with.
+        """Make all members blank, with their initial modes and counters.
 
-        ``old``: serials of those that read as old data where nothing was written (`platter.OLD_DATA`), not as zeroes.
+        ``old``: serials of members whose unwritten parts read as old data (`sparse_image.OLD_DATA`), not as zeroes.
         """
         self._ask(Reset(tuple(old)), Done, SLOW)
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write what is durable of a member, or else what a read would see, to a sparse file; old data is a hole."""
+        """Write a member's durable content, or all that a read returns, to a sparse file; old data becomes a hole."""
         self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
 
     def show(self, path: Path, keep: bool = False) -> None:
         """Undo what was written since the last kept state, then apply the write log at ``path``.
 
-        With ``keep`` the result is durable: the state to return to. All members must be LYING, so that nothing that
-        a guest flushes becomes durable; the power is on or off.
+        With ``keep`` the result becomes the kept state. All members must be LYING, so that flushes of a guest make
+        nothing durable; the power may be on or off.
 
         Raises:
-            RigError: another mode, frozen disks, a log being written, or a log of other members; nothing was changed.
+            RigError: another mode, frozen disks, an open log, or a log of other members; nothing was changed.
         """
         self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
 
@@ -161,7 +161,7 @@ class EngineClient:
         self._ask(SetDiskFault(serial, disk_fault), Done)
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
-        """Let nothing be wrong any more with some drives, or all; what was spoilt stays so."""
+        """Remove the disk faults of some drives, or of all; damaged data stays damaged."""
         self._ask(ClearDiskFaults(None if serials is None else tuple(serials)), Done)
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
@@ -169,7 +169,7 @@ class EngineClient:
         self._ask(Corrupt(serial, offset, length, seed), Done)
 
     def swap(self, one: str, other: str) -> None:
-        """Let two drives exchange all that they hold; without power, or while nobody is connected to them."""
+        """Exchange the content of two drives; the power must be off, or no client connected to them."""
         self._ask(Swap(one, other), Done)
 
     def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:

@@ -1,4 +1,4 @@
-"""One member disk and its NBD connections: requests, counters, faults."""
+"""One member disk and its NBD connections: requests, counters, disk faults."""
 
 import errno
 from collections.abc import Sequence
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
 
 
 class Drive:
-    """One member with what the engine counts about it."""
+    """One member with its counters and disk faults."""
 
     def __init__(self, index: int, spec: MemberSpec) -> None:
         self.index = index
         self.spec = spec
         self.member = Member(spec.serial, spec.size, spec.mode)
         self.disk_faults: DiskFaults | None = None
-        """What is wrong with it; None where nothing is, which is all that a sound drive's requests look at."""
+        """The disk faults; None without any, so that requests to a working drive cost only this test."""
         self.clear_counters()
 
     def clear_counters(self) -> None:
-        """Begin to count anew, on a drive with which nothing is wrong."""
+        """Reset the counters, and remove all disk faults."""
         self.reads = self.writes = self.flushes = self.fua = self.discards = self.zeroes = self.lied = 0
         self.read_bytes = self.written_bytes = self.discarded_bytes = 0
         self._history = DiskFaults(self.spec.serial, self.spec.size)
         self.disk_faults = None
 
     def set_disk_fault(self, disk_fault: DiskFault) -> None:
-        """Let something be wrong from now on."""
+        """Set a disk fault."""
         self.disk_faults = self._history
         self.disk_faults.add(disk_fault)
 
     def clear_disk_faults(self) -> None:
-        """Let nothing be wrong any more; how often it struck is still counted."""
+        """Remove the disk faults; their counters stay."""
         self._history.clear()
         self.disk_faults = None
 
     def exchange(self, other: "Drive") -> None:
-        """Take what another drive holds, and give it this one's; each keeps its serial and its mode."""
+        """Exchange the content with another drive; each keeps its serial and its mode."""
         modes = self.member.mode, other.member.mode
         self.member, other.member = other.member, self.member
         for drive, mode in zip((self, other), modes, strict=True):
@@ -55,7 +55,7 @@ class Drive:
             drive.member.mode = mode
 
     def counters(self) -> Counters:
-        """Return what was counted."""
+        """Return the counters."""
         member = self.member
         return Counters(
             serial=member.serial,
@@ -76,24 +76,24 @@ class Drive:
         )
 
     def cut(self, policy: CutPolicy, seed: int) -> CutResult:
-        """Take the power away; what is left depends on the seed, the serial and what was pending."""
+        """Cut the power; the result depends on the seed, the serial and the pending requests."""
         return cut(self.member, policy, seed)
 
 
 def cut(member: Member, policy: CutPolicy, seed: int) -> CutResult:
-    """Cut the power of a member; what is left depends on the seed and the serial only."""
+    """Cut the power of a member; the random choices depend on the seed and the serial only."""
     return member.cut(policy, Random(f"{seed}/{member.serial}"))  # noqa: S311  a seeded choice, no secret
 
 
 class PowerLost(OSError):
-    """A request met a disk without power, or came over a connection from before the power cut."""
+    """A request reached a disk without power, or came over a connection from before the power cut."""
 
     def __init__(self, serial: str) -> None:
         super().__init__(errno.ESHUTDOWN, f"{serial}: no power")
 
 
 class Connection:
-    """A connection to one member: the requests of NBD."""
+    """A connection to one member: executes its NBD requests."""
 
     def __init__(self, engine: "Engine", drive: Drive, epoch: int) -> None:
         self.engine = engine
@@ -109,7 +109,7 @@ class Connection:
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a disk fault makes it fail.
+            DriveError: a disk fault makes the request fail.
         """
         engine, drive = self.engine, self.drive
         if (disk_faults := drive.disk_faults) is not None:
@@ -126,11 +126,11 @@ class Connection:
             drive.read_bytes += len(buffer)
 
     def write(self, data: Buffer, offset: int, fua: bool) -> None:
-        """Take a write.
+        """Execute a write.
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a disk fault makes it fail.
+            DriveError: a disk fault makes the request fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
@@ -159,11 +159,11 @@ class Connection:
                 engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
 
     def flush(self) -> None:
-        """Take a FLUSH.
+        """Execute a FLUSH.
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a disk fault makes it fail.
+            DriveError: a disk fault makes the request fail.
         """
         engine, drive = self.engine, self.drive
         issued = engine.clock()
@@ -186,20 +186,20 @@ class Connection:
             )
 
     def discard(self, offset: int, length: int, fua: bool) -> None:
-        """Take a discard: the region reads as zeroes afterwards.
+        """Execute a discard: the region reads as zeroes afterwards.
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a disk fault makes it fail.
+            DriveError: a disk fault makes the request fail.
         """
         self._zero(Kind.DISCARD, offset, length, fua)
 
     def write_zeroes(self, offset: int, length: int, fua: bool) -> None:
-        """Take a write-zeroes request.
+        """Execute a write-zeroes request.
 
         Raises:
             PowerLost: there is no power.
-            DriveError: a disk fault makes it fail.
+            DriveError: a disk fault makes the request fail.
         """
         self._zero(Kind.ZERO, offset, length, fua)
 
@@ -225,9 +225,9 @@ class Connection:
             engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
 
     def _take_time(self, op: Op, span: tuple[int, int], *, fua: bool = False) -> int | None:
-        """Wait for as long as the disk needs; what comes of the request is decided afterwards.
+        """Wait for the simulated service time; the request is executed afterwards.
 
-        Returns what a flush that arrived now has to cover, where the disk takes time.
+        Return `Member.acknowledged` at the arrival of the request, for a flush; None without simulated times.
         """
         engine = self.engine
         if engine.timekeeper is None or not engine.timekeeper.running:
@@ -243,24 +243,24 @@ class Connection:
         return covered
 
     def _linger(self, disk_faults: DiskFaults, *, flush: bool = False) -> None:
-        """Take longer, without keeping anybody else from being served."""
+        """Delay a request by its disk faults, without blocking other requests."""
         with self.engine.lock:
             ms = disk_faults.delay_ms(flush=flush)
         if ms:
             pause(ms / 1000)
 
     def _lies(self, disk_faults: DiskFaults) -> bool:
-        """Whether a flush now is a lie, by a disk fault or by the mode."""
+        """Return whether a flush now would lie, because of a disk fault or of the mode."""
         return disk_faults.flush() or self.drive.member.mode is CacheMode.LYING
 
     def _taken(self, disk_faults: DiskFaults | None, span: tuple[int, int], *, forced: bool) -> None:
-        """Note a change that is about to be made, where a disk fault needs it."""
+        """Note a change that is about to be made, if a disk fault needs the note."""
         if disk_faults is not None:
             sequence = self.engine.log.records if self.engine.log is not None else -1
             disk_faults.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
 
     def _lies_in_part(self, disk_faults: DiskFaults) -> tuple[bool, Sequence[Cached]]:
-        """Return whether a disk fault makes less durable than a flush owes, and what it makes durable now."""
+        """Return whether a disk fault makes a flush incomplete, and the requests that the flush makes durable now."""
         if us := disk_faults.early_us():
             effect = Timer(us / 1e6, self._flush_late)
             effect.daemon = True
@@ -270,7 +270,7 @@ class Connection:
         return kept is not None, kept or ()
 
     def _flush_late(self) -> None:
-        """Let a flush take effect that was acknowledged before, unless the power has gone meanwhile."""
+        """Execute a flush that was acknowledged before, unless the power has gone meanwhile."""
         engine, drive = self.engine, self.drive
         issued = engine.clock()
         with engine.lock:
@@ -290,7 +290,7 @@ class Connection:
         return int(Flag.FUA | Flag.LIED if lied else Flag.FUA)
 
     def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
-        """Wait until the guest is dead, log what the cut caught in flight, and fail."""
+        """Wait until the guest is dead, log the request as in flight at the cut, and fail."""
         engine = self.engine
         caught = engine.serving is None and self.epoch == engine.epoch
         engine.wait_for_the_cut(self.epoch)

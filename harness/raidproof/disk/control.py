@@ -1,4 +1,4 @@
-"""The engine's side of the control socket: answers the harness while nbdkit serves the guests."""
+"""The engine's server for the control socket: answers the harness while nbdkit serves the guests."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ from raidproof.disk.messages import (
 
 
 class ControlServer:
-    """Listens on a unix socket, one thread a connection, one request a line."""
+    """Listens on a unix socket, with one thread per connection and one request per line."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class ControlServer:
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
     def answer(self, line: bytes) -> Reply:
-        """Carry out one request."""
+        """Execute one request."""
         try:
             request = decode(line)
             handler = self._handlers.get(type(request))
@@ -83,7 +83,7 @@ class ControlServer:
             return handler(request)
         except RigError as error:
             return Refused(str(error))
-        except Exception as error:  # noqa: BLE001  whatever it is, the harness must hear it
+        except Exception as error:  # noqa: BLE001  the harness must receive any error
             return Refused(f"the disk engine failed: {error!r}")
 
     def _done(self, action: Callable[[], None]) -> Done:
@@ -101,4 +101,4 @@ class ControlServer:
                 try:
                     connection.sendall(encode(self.answer(line)))
                 except OSError:
-                    return  # the harness gave up waiting
+                    return  # the harness no longer waits

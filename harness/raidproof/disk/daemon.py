@@ -9,11 +9,11 @@ from raidproof.core.errors import RequestError
 _PACKAGES = Path(raidproof.__file__).parent.parent
 _PLUGIN = Path(__file__).with_name("plugin.py")
 
-# glibc maps and unmaps large buffers each time, and each new page costs more than the copy into it.
+# glibc maps and unmaps large buffers at each use, and a page fault costs more than copying the page.
 _KEEP_MEMORY = ("MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=67108864", "MALLOC_TRIM_THRESHOLD_=268435456")
 
 LONGEST_SOCKET_PATH = 107
-"""Bytes that fit into the kernel's address of a unix socket."""
+"""Limit in bytes of a unix socket's path in the kernel (unix(7))."""
 
 
 def nbdkit_command(
@@ -22,8 +22,8 @@ def nbdkit_command(
     """Return the command that serves the members in the foreground, and ends when the thread that started it does.
 
     ``config`` is written by `raidproof.disk.messages.save_disks`; ``control`` is the socket for `EngineClient`;
-    ``log`` begins a write log at once. ``threads`` is the number of requests that nbdkit works on at a time for each
-    connection: Python serves one at a time anyway, and one thread needs no switching.
+    ``log`` begins a write log at once. ``threads`` is nbdkit's number of concurrent requests per connection: Python
+    executes one at a time anyway, and one thread needs no switching.
 
     Raises:
         RequestError: a socket's path is too long.
@@ -84,7 +84,7 @@ def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> 
 
 
 def _options(*pairs: tuple[str, str]) -> str:
-    """Join options the way QEMU reads them: a comma inside a value is doubled."""
+    """Join options in QEMU's syntax: a comma inside a value is doubled."""
     return ",".join(f"{key}={value.replace(',', ',,')}" for key, value in pairs)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with one drive, and what of its requests that strikes. Pure: no clock, no thread, no content."""
+"""Disk faults of one drive, and the requests that they affect. Pure: no clock, no thread, no content."""
 
 import errno
 from collections import Counter
@@ -15,43 +15,43 @@ class DiskFaultKind(Enum):
     FAILED = "failed"
     """Every request ends with EIO."""
     BAD_SECTORS = "bad-sectors"
-    """Reads of them end with EIO until they were written: a write remaps them."""
+    """Reads of these sectors end with EIO until they are written: a write remaps them."""
     SLOW = "slow"
     """Every request takes longer."""
     DROP_FLUSHES = "drop-flushes"
-    """Flushes and forced writes are acknowledged, and what they covered stays in the volatile cache."""
+    """Flushes and FUA writes are acknowledged, and the data that they covered stays in the volatile cache."""
     MISDIRECTED = "misdirected"
-    """Writes land elsewhere; what stood at their place stays."""
+    """Writes land elsewhere; the data at the intended place stays."""
     LOST_WRITES = "lost-writes"
-    """Writes are acknowledged and never done: their place reads as before, for good."""
+    """Writes are acknowledged and never done: the old data stays for good."""
     SLOW_FLUSHES = "slow-flushes"
     """Every flush takes longer."""
     EARLY_FLUSHES = "early-flushes"
     """Flushes are acknowledged some time before they take effect."""
     NEWEST_UNFLUSHED = "newest-unflushed"
-    """A flush leaves the newest requests in the volatile cache; the next one covers them, and leaves others."""
+    """A flush leaves the newest requests in the volatile cache; the next one covers them, and leaves newer ones."""
     OVERWRITES_UNFLUSHED = "overwrites-unflushed"
-    """Flushes leave out what overwrites something durable: it stays in the volatile cache."""
+    """Flushes leave out requests that overwrite durable data: these stay in the volatile cache."""
 
 
 PARTIAL = frozenset({DiskFaultKind.NEWEST_UNFLUSHED, DiskFaultKind.OVERWRITES_UNFLUSHED})
-"""Flushes that cover a part of what they owe."""
+"""Kinds whose flushes cover a part of what they must cover."""
 LEAST_MISDIRECTED = 4096
-"""Bytes of the smallest write that is misdirected: smaller ones are metadata of md, and the array would be gone."""
+"""Bytes of the smallest write that is misdirected: smaller ones are md's metadata, whose loss destroys the array."""
 
 
 @dataclass(frozen=True)
 class DiskFault:
-    """Something wrong with a drive; made by the functions below."""
+    """A disk fault of a drive; made by the functions below."""
 
     kind: DiskFaultKind
     offset: int = 0
     length: int | None = None
-    """The bytes from ``offset`` that are concerned; None: up to the end."""
+    """Number of affected bytes from ``offset``; None: up to the end."""
     count: int | None = None
-    """How often it strikes; None: for as long as it stands."""
+    """Number of requests that it affects; None: unlimited."""
     shift: int = 0
-    """Bytes by which a write misses its place."""
+    """Bytes from the intended place of a write to its actual place."""
     ms: int = 0
     us: int = 0
     """Microseconds from the acknowledgement of a flush to its effect."""
@@ -59,72 +59,72 @@ class DiskFault:
     """Requests that a flush leaves out."""
 
     def touches(self, offset: int, length: int) -> bool:
-        """Whether a request concerns the bytes of this disk fault."""
+        """Return whether a request touches the bytes of this disk fault."""
         return offset + length > self.offset and (self.length is None or offset < self.offset + self.length)
 
 
 def failed() -> DiskFault:
-    """Every request ends with EIO."""
+    """Return a disk fault: every request ends with EIO."""
     return DiskFault(DiskFaultKind.FAILED)
 
 
 def bad_sectors(offset: int, length: int) -> DiskFault:
-    """Reads of these bytes end with EIO until they were written."""
+    """Return a disk fault: reads of these bytes end with EIO until they are written."""
     return DiskFault(DiskFaultKind.BAD_SECTORS, offset, length)
 
 
 def slow(ms: int) -> DiskFault:
-    """Every request takes ``ms`` longer, of which the other drives notice nothing."""
+    """Return a disk fault: every request takes ``ms`` longer, without an effect on other drives."""
     return DiskFault(DiskFaultKind.SLOW, ms=ms)
 
 
 def drop_flushes(count: int | None = None) -> DiskFault:
-    """The next ``count`` flushes are lies, or all; a forced write (FUA) is one too."""
+    """Return a disk fault: the next ``count`` flushes and FUA writes, or all, are acknowledged and not done."""
     return DiskFault(DiskFaultKind.DROP_FLUSHES, count=count)
 
 
 def slow_flushes(ms: int) -> DiskFault:
-    """Every flush takes ``ms`` longer, of which the other drives notice nothing."""
+    """Return a disk fault: every flush takes ``ms`` longer, without an effect on other drives."""
     return DiskFault(DiskFaultKind.SLOW_FLUSHES, ms=ms)
 
 
 def early_flushes(us: int) -> DiskFault:
-    """Every flush is acknowledged ``us`` before it takes effect; forced writes (FUA) are honest."""
+    """Return a disk fault: every flush is acknowledged ``us`` before it takes effect; FUA writes are honoured."""
     return DiskFault(DiskFaultKind.EARLY_FLUSHES, us=us)
 
 
 def newest_unflushed(newest: int = 2) -> DiskFault:
-    """Every flush leaves the newest writes that it owes volatile until the next one."""
+    """Return a disk fault: every flush leaves the ``newest`` writes volatile until the next flush."""
     return DiskFault(DiskFaultKind.NEWEST_UNFLUSHED, newest=newest)
 
 
 def overwrites_unflushed(*, offset: int = 0, length: int | None = None) -> DiskFault:
-    """Flushes leave out writes to those of these bytes that became durable since the disk fault began.
+    """Return a disk fault: flushes leave out overwrites of data, in these bytes, that became durable since it was set.
 
-    First writes are flushed. What was left out stays volatile until the disk fault is gone and a flush comes.
+    First writes are flushed. Left-out requests stay volatile until a flush after the disk fault is removed.
     """
     return DiskFault(DiskFaultKind.OVERWRITES_UNFLUSHED, offset, length)
 
 
 def misdirected(shift: int, count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
-    """The next ``count`` writes that touch these bytes land ``shift`` bytes away, where the drive has such a place."""
+    """Return a disk fault: the next ``count`` writes to these bytes land ``shift`` bytes away, where possible."""
     return DiskFault(DiskFaultKind.MISDIRECTED, offset, length, count, shift)
 
 
 def lost_writes(count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
-    """The next ``count`` writes that touch these bytes are acknowledged and never done."""
+    """Return a disk fault: the next ``count`` writes to these bytes are acknowledged and never done."""
     return DiskFault(DiskFaultKind.LOST_WRITES, offset, length, count)
 
 
 class DriveError(OSError):
-    """The drive answers a request with an error."""
+    """The drive answers a request with EIO."""
 
     def __init__(self, what: str) -> None:
         super().__init__(errno.EIO, what)
 
 
 class _Standing:
-    """A disk fault with what is left of it."""
+    """A disk fault with its remaining count."""
 
     def __init__(self, disk_fault: DiskFault, size: int) -> None:
         self.disk_fault = disk_fault
@@ -133,31 +133,31 @@ class _Standing:
         self.bad = [(disk_fault.offset, end)]
 
     def strikes(self) -> bool:
-        """Use it up by one; False if there was nothing left."""
+        """Use up one count; return False if none was left."""
         if self.left is None:
             return True
         self.left -= 1
         return self.left >= 0
 
     def remap(self, offset: int, end: int) -> None:
-        """Make bytes good again."""
+        """Make bytes readable again."""
         pieces = [piece for first, last in self.bad for piece in ((first, min(last, offset)), (max(first, end), last))]
         self.bad = [(first, last) for first, last in pieces if first < last]
 
 
 class Cached(NamedTuple):
-    """A request in the volatile cache of a drive whose flushes cover a part of what they owe."""
+    """A request in the volatile cache of a drive whose flushes are incomplete."""
 
     number: int
-    """What `Member.acknowledged` was before it."""
+    """`Member.acknowledged` before the request."""
     sequence: int
-    """Its place in the write log; -1: there was none."""
+    """Its sequence number in the write log; -1: no log was open."""
     offset: int
     length: int
 
 
 class DiskFaults:
-    """All that is wrong with one drive of ``size`` bytes, and how often each kind struck."""
+    """All disk faults of one drive of ``size`` bytes, and the number of requests that each kind has affected."""
 
     def __init__(self, serial: str, size: int) -> None:
         self.struck: Counter[DiskFaultKind] = Counter()
@@ -165,29 +165,29 @@ class DiskFaults:
         self._size = size
         self._standing: list[_Standing] = []
         self._cached: list[Cached] = []
-        """Requests that no flush has decided about."""
+        """Requests that no flush has covered or left out yet."""
         self._left = 0
-        """Requests that flushes have left out for good."""
+        """Number of requests that flushes have left out for good."""
         self._durable = bytearray()
-        """For each sector whether it was made durable, as far as flushes that leave out overwrites need it."""
+        """For each sector whether it was made durable; maintained only for OVERWRITES_UNFLUSHED."""
 
     def add(self, disk_fault: DiskFault) -> None:
-        """Let something be wrong from now on."""
+        """Add a disk fault."""
         self._standing.append(_Standing(disk_fault, self._size))
         if disk_fault.kind is DiskFaultKind.OVERWRITES_UNFLUSHED:
             self._durable = bytearray(-(-self._size // SECTOR))
 
     def clear(self) -> None:
-        """Let nothing be wrong any more; how often it struck stays."""
+        """Remove all disk faults; the counters stay."""
         self._standing, self._cached, self._left, self._durable = [], [], 0, bytearray()
 
     @property
     def errors(self) -> int:
-        """Requests that ended with an error."""
+        """Number of requests that ended with an error."""
         return self.struck[DiskFaultKind.FAILED] + self.struck[DiskFaultKind.BAD_SECTORS]
 
     def delay_ms(self, *, flush: bool = False) -> int:
-        """Return how much longer the next request takes."""
+        """Return the additional duration of the next request in ms."""
         ms = 0
         for kind in (DiskFaultKind.SLOW, *([DiskFaultKind.SLOW_FLUSHES] if flush else [])):
             more = sum(one.disk_fault.ms for one in self._of(kind))
@@ -196,10 +196,10 @@ class DiskFaults:
         return ms
 
     def read(self, offset: int, length: int) -> None:
-        """Decide about a read.
+        """Apply the disk faults to a read.
 
         Raises:
-            DriveError: it fails.
+            DriveError: the read fails.
         """
         self._require_alive()
         for one in self._of(DiskFaultKind.BAD_SECTORS):
@@ -208,10 +208,10 @@ class DiskFaults:
                 raise DriveError(f"{self._serial}: unreadable sectors")
 
     def write(self, offset: int, length: int) -> int | None:
-        """Return where a write lands; None: nowhere.
+        """Return the offset at which a write lands; None if it is lost.
 
         Raises:
-            DriveError: it fails.
+            DriveError: the write fails.
         """
         self._require_alive()
         for one in self._of(DiskFaultKind.LOST_WRITES):
@@ -230,19 +230,19 @@ class DiskFaults:
         return landing
 
     def zero(self, offset: int, length: int) -> None:
-        """Decide about a discard, or a request to write zeroes.
+        """Apply the disk faults to a discard or write-zeroes request.
 
         Raises:
-            DriveError: it fails.
+            DriveError: the request fails.
         """
         self._require_alive()
         self._remap(offset, length)
 
     def flush(self) -> bool:
-        """Return whether a flush, or that part of a forced write, is a lie.
+        """Return whether a flush, or the flush of a FUA write, is dropped.
 
         Raises:
-            DriveError: it fails.
+            DriveError: the flush fails.
         """
         self._require_alive()
         for one in self._of(DiskFaultKind.DROP_FLUSHES):
@@ -252,20 +252,20 @@ class DiskFaults:
         return False
 
     def early_us(self) -> int:
-        """Return how long before its effect a flush is acknowledged."""
+        """Return the microseconds by which a flush is acknowledged before its effect."""
         us = sum(one.disk_fault.us for one in self._of(DiskFaultKind.EARLY_FLUSHES))
         self.struck[DiskFaultKind.EARLY_FLUSHES] += us > 0
         return us
 
     def taken(self, request: Cached, *, forced: bool) -> None:
-        """Note a change that was acknowledged; ``forced``: it is durable already."""
+        """Note an acknowledged change; ``forced``: it is durable already."""
         if forced:
             self._make_durable(request)
         elif any(one.disk_fault.kind in PARTIAL for one in self._standing):
             self._cached.append(request)
 
     def partly(self) -> list[Cached] | None:
-        """Return what a flush covers, in order; None: all that it owes."""
+        """Return the requests that a flush covers, in order; None: all that it must cover."""
         if not any(one.disk_fault.kind in PARTIAL for one in self._standing):
             return None
         newest = sum(one.disk_fault.newest for one in self._of(DiskFaultKind.NEWEST_UNFLUSHED))

@@ -1,4 +1,4 @@
-"""The disk engine: all member disks of a lab under one lock, and the faults that are planted in them."""
+"""The disk engine: all member disks of a lab under one lock, and the operations that set disk faults."""
 
 import json
 import os
@@ -24,10 +24,10 @@ _CHANGES = {Kind.WRITE, Kind.ZERO, Kind.DISCARD}
 
 
 def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None:
-    """Let something be wrong with a drive from now on, beside what is wrong already.
+    """Set a disk fault of a drive, in addition to those that it has.
 
     Raises:
-        RigError: no such member; bytes that it does not have; or dropped flushes of a disk that needs none.
+        RigError: no such member; bytes beyond its end; or a flush fault of a disk without a volatile cache.
     """
     drive = engine.drive(serial)
     end = disk_fault.offset + (disk_fault.length or 0)
@@ -36,9 +36,9 @@ def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None
     with engine.lock:
         mode = drive.member.mode
         if disk_fault.kind in _OF_FLUSHES and mode is not CacheMode.VOLATILE:
-            raise RigError(f"{serial} has no cache that an honest flush would empty: it is {mode.value}")
+            raise RigError(f"{serial} has no volatile cache that a flush would empty: it is {mode.value}")
         if disk_fault.kind in PARTIAL:
-            # Of what comes from now on it is known what a flush has left out.
+            # Flush now: a partial flush chooses only among requests from now on.
             drive.member.flush(lied=False)
             at = engine.clock()
             engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (at, at))
@@ -47,7 +47,7 @@ def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None
 
 
 def clear_disk_faults(engine: "Engine", serials: Iterable[str] | None = None) -> None:
-    """Let nothing be wrong any more with some drives, or all; what was spoilt stays so.
+    """Remove the disk faults of some drives, or of all; damaged data stays damaged.
 
     Raises:
         RigError: no such member.
@@ -61,9 +61,9 @@ def clear_disk_faults(engine: "Engine", serials: Iterable[str] | None = None) ->
 
 
 def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) -> None:
-    """Change every byte of a region, durably, in a way that depends on the seed only; no request fails for it.
+    """Change every byte of a region durably, in a way that depends on the seed only; no request fails.
 
-    In the write log that is a forced write by nobody, after a mark that tells.
+    In the write log the change is a FUA write that no client sent, after a mark that names it.
 
     Raises:
         RigError: no such member or region; or a power cut is under way.
@@ -86,10 +86,10 @@ def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) 
 
 
 def swap(engine: "Engine", one: str, other: str) -> None:
-    """Let two drives exchange all that they hold, as if each had the other's serial number.
+    """Exchange the content of two drives, as if each had the other's serial number.
 
     Raises:
-        RigError: no such members, of different sizes, or somebody is connected to them under power.
+        RigError: no such members, different sizes, or a client is connected to them under power.
     """
     drives = engine.drive(one), engine.drive(other)
     first, second = drives
@@ -109,10 +109,10 @@ def _require_no_cut(engine: "Engine") -> None:
 
 
 class Change:
-    """What a write log asks of members, each of its requests that took effect, in order.
+    """The changes in a write log: each request that took effect, in order.
 
     Raises:
-        LogError: it is no whole write log with data, belongs to other members, or reaches beyond one's end.
+        LogError: it is no whole write log with data, is of other members, or reaches beyond the end of one.
     """
 
     def __init__(self, path: Path, members: Sequence[Member]) -> None:
@@ -136,7 +136,7 @@ class Change:
                 raise LogError(f"{path}: record {record.sequence} reaches beyond the end of its member")
 
     def apply(self) -> None:
-        """Do all of it, as requests that no flush has covered."""
+        """Execute all changes, as unflushed requests."""
         for record in self._records:
             member = self._members[record.member]
             if record.kind is Kind.WRITE:
@@ -152,10 +152,10 @@ def _listed(members: list[tuple[str, int]]) -> str:
 class Engine:
     """The members of a lab.
 
-    A power cut has three steps. ``freeze``: from that instant no request on any member is served, and none is refused
-    either, because the guest may still be alive to see it. Then the harness kills the guest. ``resolve`` decides what
-    is left and refuses the requests that wait. ``power_on`` serves again, but only connections made since the
-    resolve: what a storage daemon of the previous life still has in its queue never reaches the disks.
+    A power cut has three steps. ``freeze``: from that instant on no request to any member is served, and none fails,
+    because the guest may still be alive to see the error. Then the harness kills the guest. ``resolve`` applies
+    the cut policy and fails the waiting requests. ``power_on`` serves again, but only connections made since the
+    resolve: requests that a storage daemon has queued from before the cut never reach the disks.
     """
 
     def __init__(
@@ -173,12 +173,12 @@ class Engine:
         self.drives = [Drive(index, spec) for index, spec in enumerate(members)]
         self.log: LogWriter | None = None
         self.epoch = 0
-        """Which life of the machine this is: a connection belongs to the one in which it was made."""
+        """Number of power cuts so far; a connection belongs to the epoch in which it was made."""
         self.serving: int | None = 0
-        """The epoch that is served now; ``None`` without power."""
+        """The epoch that is served; ``None`` without power."""
         self.power = Power.ON
         self.waiting = 0
-        """Requests that a cut holds back."""
+        """Number of requests that wait for the end of a cut."""
         self._by_serial = {drive.spec.serial: drive for drive in self.drives}
         self._released = threading.Condition(self.lock)
         self._frozen_at = 0
@@ -186,7 +186,7 @@ class Engine:
         self._ports: set[Connection] = set()
         self._controllers = tuple(controllers)
         self.timekeeper = self._make_timekeeper(slow_motion)
-        """Lets requests take time; None where no disk has any mechanics."""
+        """Simulates service times; None where no disk has a timing profile."""
 
     def _make_timekeeper(self, slow_motion: float) -> Timekeeper | None:
         timed = [drive for drive in self.drives if drive.spec.profile is not None]
@@ -202,10 +202,10 @@ class Engine:
         return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock, slow_motion)
 
     def set_timing(self, on: bool) -> None:
-        """Let requests take the time that their disks need, or answer them at once.
+        """Simulate the disks' service times, or answer requests at once.
 
         Raises:
-            RigError: no disk has any mechanics; or there is no power.
+            RigError: no disk has a timing profile, or there is no power.
         """
         with self.lock:
             if self.timekeeper is None:
@@ -216,7 +216,7 @@ class Engine:
                 (self.timekeeper.start if on else self.timekeeper.stop)()
 
     def use(self) -> Use:
-        """Return how busy disks, controllers and this process have been."""
+        """Return the utilization counters of disks, controllers and this process."""
         with self.lock:
             keeper = self.timekeeper
             members, controllers = keeper.hardware.busy(keeper.now) if keeper else ((), ())
@@ -251,16 +251,16 @@ class Engine:
 
     @property
     def connected(self) -> set[str]:
-        """The members that somebody is connected to in this life of the machine; under the lock."""
+        """The members with a client connection in the current epoch; to be called under the lock."""
         return {port.serial for port in self._ports if port.epoch == self.epoch}
 
     def disconnect(self, port: Connection) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         with self.lock:
             self._ports.discard(port)
 
     def freeze(self) -> int:
-        """Stop serving all members at one instant and return it, in monotonic ns; again: that same instant.
+        """Stop serving all members at one instant and return it (CLOCK_MONOTONIC, ns); if repeated, the same instant.
 
         Raises:
             RigError: the power is off.
@@ -273,12 +273,12 @@ class Engine:
                 self._frozen_at = self.clock()
                 self.note(Kind.FREEZE, at_ns=self._frozen_at)
                 if self.timekeeper is not None:
-                    # What waited for its disk now waits for the cut, and is logged as caught by it.
+                    # Requests that waited for their disk now wait for the cut, and are logged as in flight.
                     self.timekeeper.stop()
             return self._frozen_at
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
-        """Decide what the cut leaves on each member, and refuse the requests that wait.
+        """Apply the power cut to each member's cache, and fail the waiting requests.
 
         Raises:
             RigError: the members were not frozen.
@@ -294,7 +294,7 @@ class Engine:
         return fates
 
     def power_on(self) -> int:
-        """Serve what is left, and return since when.
+        """Serve the members again; return the instant of the power-on (CLOCK_MONOTONIC, ns).
 
         Raises:
             RigError: the power is not off.
@@ -308,10 +308,10 @@ class Engine:
             return self.note(Kind.POWER_ON)
 
     def set_mode(self, serials: Iterable[str] | None, mode: CacheMode) -> None:
-        """Change the cache mode of some members, or all.
+        """Change the cache mode of some members, or of all.
 
         Raises:
-            RigError: no such member; or a member that was connected to as cacheless would get a cache, whose guest
+            RigError: no such member; or a cache for a member that has clients to which it advertised none, and which
                 would never flush it.
         """
         drives = self.drives if serials is None else [self.drive(serial) for serial in serials]
@@ -324,9 +324,9 @@ class Engine:
                 self.note(Kind.MODE, drive.index, data=mode.value.encode())
 
     def reset(self, old: Collection[str] = ()) -> None:
-        """Make all members blank and sound, in the modes and with the counters that they began with; connections stay.
+        """Make all members blank, without disk faults, with initial modes and counters; connections stay.
 
-        ``old``: serials of those that read as old data where nothing was written, and not as zeroes.
+        ``old``: serials of members whose unwritten parts read as old data, not as zeroes.
 
         Raises:
             RigError: the members are frozen, or one does not exist.
@@ -345,12 +345,12 @@ class Engine:
             self.note(Kind.RESET, data=json.dumps(sorted(old)).encode() if old else b"")
 
     def counters(self) -> tuple[Counters, ...]:
-        """Return what each member has done."""
+        """Return the request counters of each member."""
         with self.lock:
             return tuple(drive.counters() for drive in self.drives)
 
     def describe(self) -> Description:
-        """Return what is served, and how."""
+        """Return what is served, and the state."""
         with self.lock:
             return Description(
                 power=self.power,
@@ -365,7 +365,7 @@ class Engine:
         """Begin a write log.
 
         Raises:
-            RigError: one is being written, or the file cannot be.
+            RigError: a write log is open, or the file cannot be written.
         """
         with self.lock:
             if self.log is not None:
@@ -381,10 +381,10 @@ class Engine:
             self._log_error = None
 
     def stop_log(self) -> LogClosed:
-        """End the write log and say how much it holds.
+        """End the write log and return its size.
 
         Raises:
-            RigError: none is being written.
+            RigError: no write log is open.
         """
         with self.lock:
             log, self.log = self.log, None
@@ -397,12 +397,12 @@ class Engine:
             return LogClosed(str(log.path), log.records, log.bytes, self._log_error)
 
     def mark(self, text: str) -> int:
-        """Put a text into the write log, and return the instant."""
+        """Write a text to the write log; return the instant (CLOCK_MONOTONIC, ns)."""
         with self.lock:
             return self.note(Kind.MARK, data=text.encode())
 
     def save(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write the image of a member to a sparse file; what was never written is a hole, old data or not.
+        """Write the image of a member to a sparse file; unwritten parts are holes, also if they read as old data.
 
         Raises:
             RigError: no such member, or the file cannot be written.
@@ -415,13 +415,13 @@ class Engine:
                 raise RigError(f"cannot write {path}: {error.strerror}") from error
 
     def show(self, path: Path, *, keep: bool = False) -> None:
-        """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is durable.
+        """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is kept.
 
-        The guest's own caches know nothing of it.
+        The guest's caches do not notice the change.
 
         Raises:
-            RigError: a member is not LYING, the members are frozen, a write log is being written (replayed, it would
-                not give what was shown), or the log at ``path`` does not fit these members; nothing was changed.
+            RigError: a member is not LYING, the members are frozen, a write log is open (its replay would not give the
+                shown content), or the log at ``path`` does not fit these members; nothing was changed.
         """
         members = [drive.member for drive in self.drives]
         change = Change(path, members)
@@ -432,7 +432,7 @@ class Engine:
                 raise RigError(f"a write log is being written: {self.log.path}")
             honest = [member.serial for member in members if member.mode is not CacheMode.LYING]
             if honest:
-                raise RigError(f"what these keep could not be undone, their mode must be lying: {', '.join(honest)}")
+                raise RigError(f"flushed writes cannot be undone, the mode must be lying: {', '.join(honest)}")
             for member in members:
                 member.revert()
                 member.power_on()
@@ -443,7 +443,7 @@ class Engine:
                     member.settle()
 
     def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
-        """Log an event that is no request, under the lock; return its time."""
+        """Log an event that is no request, under the lock; return its instant."""
         at = self.clock() if at_ns is None else at_ns
         self.record(kind, 0, member, (0, 0), (at, at), data=data)
         return at
@@ -458,7 +458,7 @@ class Engine:
         *,
         data: Buffer = b"",
     ) -> None:
-        """Append to the log, if there is one, under the lock; a log that cannot be written is given up, not the I/O.
+        """Append a record to the log, if one is open, under the lock; on a write error give up the log only.
 
         ``span``: offset, length; ``times``: issued, completed.
         """
@@ -476,14 +476,14 @@ class Engine:
             log.abandon()
 
     def wait_for_the_cut(self, epoch: int) -> None:
-        """Hold a request, under the lock, for as long as its guest may be alive to see an error."""
+        """Hold a request, under the lock, while its guest may be alive to see an error."""
         self.waiting += 1
         while self.power is Power.FROZEN and epoch == self.epoch:
             self._released.wait()
         self.waiting -= 1
 
     def drive(self, serial: str) -> Drive:
-        """Return the drive of that serial.
+        """Return the drive of a serial.
 
         Raises:
             RigError: there is none.

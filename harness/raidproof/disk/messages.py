@@ -1,4 +1,4 @@
-"""What the harness and the disk engine say to each other: one JSON object a line, typed on both sides."""
+"""The protocol between harness and disk engine: one JSON object per line, typed on both sides."""
 
 import json
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -26,20 +26,20 @@ class Power(Enum):
 
     ON = "on"
     FROZEN = "frozen"
-    """The power is going away: requests are neither served nor refused."""
+    """A power cut has begun: requests are neither served nor failed."""
     OFF = "off"
-    """What the cut left is decided; requests are refused."""
+    """The cut policy has been applied; requests fail."""
 
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """One member disk as it begins. ``size`` is in bytes."""
+    """The initial state of one member disk. ``size`` is in bytes."""
 
     serial: str
     size: int
     mode: CacheMode = CacheMode.VOLATILE
     profile: Profile | None = None
-    """Its mechanics; without, every request is answered at once."""
+    """Timing profile; without one every request is answered at once."""
     placement: Placement = Placement.SPREAD
     controller: str | None = None
 
@@ -51,17 +51,17 @@ class Disks:
     members: tuple[MemberSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = 1.0
-    """So many seconds are one of the disks'."""
+    """Real seconds per simulated second."""
 
 
 @dataclass(frozen=True)
 class Freeze:
-    """Serve nothing from now on."""
+    """Stop serving all members."""
 
 
 @dataclass(frozen=True)
 class Resolve:
-    """Decide what the cut leaves, and refuse the requests that were waiting."""
+    """Apply the power cut to the caches, and fail the waiting requests."""
 
     policy: CutPolicy
     seed: int
@@ -82,24 +82,24 @@ class SetMode:
 
 @dataclass(frozen=True)
 class SetTiming:
-    """Let requests take the time that their disks need, or answer them at once."""
+    """Simulate the disks' service times, or answer requests at once."""
 
     on: bool
 
 
 @dataclass(frozen=True)
 class GetUse:
-    """Ask how busy disks, controllers and the engine itself have been."""
+    """Request the utilization counters of disks, controllers and engine."""
 
 
 @dataclass(frozen=True)
 class GetCounters:
-    """Ask for what each member has done."""
+    """Request the counters of each member."""
 
 
 @dataclass(frozen=True)
 class Describe:
-    """Ask what the engine serves and in what state."""
+    """Request what the engine serves, and its state."""
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,15 @@ class MarkLog:
 
 @dataclass(frozen=True)
 class Reset:
-    """Make all members blank, with the modes and counters that they began with."""
+    """Make all members blank, with their initial modes and counters."""
 
     old: tuple[str, ...] = ()
-    """Serials of those that read as old data where nothing was written."""
+    """Serials of members whose unwritten parts read as old data."""
 
 
 @dataclass(frozen=True)
 class SaveImage:
-    """Write the image of one member to a sparse file: what is durable, or what a read would see."""
+    """Write the image of one member to a sparse file: its durable content, or what a read returns."""
 
     serial: str
     path: str
@@ -141,16 +141,16 @@ class SaveImage:
 
 @dataclass(frozen=True)
 class Show:
-    """Undo what was written since the last kept state, then do what the write log at ``path`` says."""
+    """Undo what was written since the last kept state, then apply the write log at ``path``."""
 
     path: str
     keep: bool
-    """Whether that becomes the state to return to."""
+    """Whether the result becomes the kept state."""
 
 
 @dataclass(frozen=True)
 class SetDiskFault:
-    """Let something be wrong with a drive from now on."""
+    """Set a disk fault of a drive."""
 
     serial: str
     disk_fault: DiskFault
@@ -158,14 +158,14 @@ class SetDiskFault:
 
 @dataclass(frozen=True)
 class ClearDiskFaults:
-    """Let nothing be wrong any more with some drives, or all (``None``)."""
+    """Remove the disk faults of some drives, or of all (``None``)."""
 
     serials: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Corrupt:
-    """Change a region durably, without a word."""
+    """Change a region durably and silently."""
 
     serial: str
     offset: int
@@ -175,7 +175,7 @@ class Corrupt:
 
 @dataclass(frozen=True)
 class Swap:
-    """Let two drives exchange what they hold."""
+    """Exchange the content of two drives."""
 
     one: str
     other: str
@@ -183,21 +183,21 @@ class Swap:
 
 @dataclass(frozen=True)
 class Done:
-    """It was done. ``at_ns``: when, on the monotonic clock."""
+    """The request was executed. ``at_ns``: when (CLOCK_MONOTONIC)."""
 
     at_ns: int
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What the cut did to each member."""
+    """The effect of the power cut on each member."""
 
     fates: tuple[CutResult, ...]
 
 
 @dataclass(frozen=True)
 class Struck:
-    """How many requests the disk faults of one kind have struck."""
+    """Number of requests that disk faults of one kind have affected."""
 
     kind: DiskFaultKind
     times: int
@@ -205,7 +205,7 @@ class Struck:
 
 @dataclass(frozen=True)
 class Counters:
-    """What one member has done since it began or was reset."""
+    """The counters of one member since the engine began, or since a reset."""
 
     serial: str
     reads: int = 0
@@ -224,17 +224,17 @@ class Counters:
     pending: int = 0
     pending_bytes: int = 0
     errors: int = 0
-    """Requests that a disk fault made fail."""
+    """Requests that failed because of a disk fault."""
     struck: tuple[Struck, ...] = ()
 
     def struck_by(self, kind: DiskFaultKind) -> int:
-        """Return how many requests a disk fault of this kind has struck."""
+        """Return the number of requests that disk faults of a kind have affected."""
         return sum(one.times for one in self.struck if one.kind is kind)
 
 
 @dataclass(frozen=True)
 class Busy:
-    """How long a disk or a controller has worked, since the engine began."""
+    """Work of a disk or a controller since the engine began."""
 
     name: str
     busy_ns: int
@@ -244,19 +244,19 @@ class Busy:
 
 @dataclass(frozen=True)
 class Use:
-    """How busy everything has been since the engine began; two of them make a rate."""
+    """Utilization counters since the engine began; the difference of two gives a rate."""
 
     at_ns: int
     disks_ns: int
-    """The disks' own time, in which all below is counted; in slow motion it passes more slowly."""
+    """Simulated time, to which all following times refer; in slow motion it passes more slowly."""
     cpu_ns: int
-    """CPU time of the engine's process. Python runs one thread at a time: one CPU is all it can use."""
+    """CPU time of the engine's process. Python runs one thread at a time: it can use one CPU at most."""
     served: int
-    """Requests that took time."""
+    """Number of requests with a simulated service time."""
     late_ns: int
-    """Sum over them: from the disk's answer to its delivery."""
+    """Sum over these requests: from the simulated completion to the delivery."""
     service_ns: int
-    """Sum over them: from their arrival to the disk's answer."""
+    """Sum over these requests: from the arrival to the simulated completion."""
     members: tuple[Busy, ...]
     controllers: tuple[Busy, ...]
 
@@ -270,7 +270,7 @@ class CountersReply:
 
 @dataclass(frozen=True)
 class LogClosed:
-    """How much the write log holds; ``error`` if writing it failed on the way."""
+    """The size of the closed write log; ``error`` if writing it failed."""
 
     path: str
     records: int
@@ -284,7 +284,7 @@ class Description:
 
     power: Power
     members: tuple[MemberSpec, ...]
-    """With the modes that they have now."""
+    """With their current modes."""
     connections: int
     log: str | None
     log_error: str | None
@@ -293,7 +293,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Refused:
-    """It was not done."""
+    """The request was not executed."""
 
     reason: str
 
@@ -325,13 +325,13 @@ _BY_NAME = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
-    """Write a message as one line."""
+    """Return a message as one line."""
     body = {"is": type(message).__name__, **asdict(message)}
     return json.dumps(body, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """Read a message from one line.
+    """Parse a message from one line.
 
     Raises:
         MessageError: it is none, or a field is missing, unknown or of another type.
@@ -345,10 +345,10 @@ def decode(line: bytes) -> Message:
 
 
 def load_disks(path: Path) -> Disks:
-    """Read the members of a lab from the file that `save_disks` wrote.
+    """Parse a file that `save_disks` wrote.
 
     Raises:
-        MessageError: the file holds something else.
+        MessageError: the file has another content.
     """
     message = decode(path.read_bytes())
     if not isinstance(message, Disks):
@@ -357,7 +357,7 @@ def load_disks(path: Path) -> Disks:
 
 
 def save_disks(path: Path, disks: Disks) -> None:
-    """Write the file from which the plugin learns its members."""
+    """Write the file from which the plugin reads its members."""
     path.write_bytes(encode(disks))
 
 
@@ -368,7 +368,7 @@ def _plain(value: object) -> object:
 
 
 def _build(annotation: Any, value: Any) -> Any:
-    """Make the value that a type annotation asks for from plain JSON."""
+    """Convert plain JSON to the type of an annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is UnionType:
         return None if value is None else _build(next(a for a in arguments if a is not type(None)), value)

@@ -1,7 +1,7 @@
-"""The nbdkit plugin: serves the members of a lab, one NBD export each, named by serial.
+"""The nbdkit plugin: serves each member of a lab as an NBD export named by its serial.
 
 Parameters: ``config``, the file written by `messages.save_disks`; ``control``, the path of the control socket to
-make; ``log``, a write log to begin at once (optional).
+make; ``log`` (optional), a write log to begin at once.
 """
 
 import errno
@@ -36,45 +36,45 @@ def config(key: str, value: str) -> None:
 
 
 def config_complete() -> None:
-    """Check that nothing is missing."""
+    """Check that no parameter is missing."""
     missing = {"config", "control"} - set(_parameters)
     if missing:
         raise RigError(f"missing parameter: {', '.join(sorted(missing))}")
 
 
 def get_ready() -> None:
-    """Make the disks."""
+    """Create the engine with its disks."""
     global _engine  # noqa: PLW0603  nbdkit calls functions of the module
     disks = load_disks(_parameters["config"])
     _engine = Engine(disks.members, disks.controllers, disks.slow_motion)
 
 
 def after_fork() -> None:
-    """Begin to log and to listen; a thread begun before nbdkit forks would be lost."""
+    """Begin to log and to listen, after nbdkit's fork, which ends all other threads."""
     if log := _parameters.get("log"):
         _engine.start_log(log)
     ControlServer(_engine, _parameters["control"]).start()
-    # Nothing here makes cycles, and walking a long list of pending writes would stall every disk.
+    # The engine makes no reference cycles, and scanning a long list of pending writes would stall every disk.
     gc.disable()
 
 
 def thread_model() -> int:
-    """Let nbdkit call us from several threads: a request that a cut holds back must not hold back other members."""
+    """Return that nbdkit may use several threads: a request that waits for a cut must not block other members."""
     return int(nbdkit.THREAD_MODEL_PARALLEL)
 
 
 def list_exports(readonly: bool, is_tls: bool) -> Iterator[tuple[str, str]]:  # noqa: ARG001  nbdkit's signature
-    """Name the members."""
+    """Return name and description of the exports: serial and cache mode of each member."""
     return ((drive.spec.serial, drive.spec.mode.value) for drive in _engine.drives)
 
 
 def default_export(readonly: bool, is_tls: bool) -> str:  # noqa: ARG001  nbdkit's signature
-    """Name the first member, for tools that cannot ask for one."""
+    """Return the first member, for tools that cannot name an export."""
     return _engine.drives[0].spec.serial
 
 
 def open(readonly: bool) -> Connection:  # noqa: A001, ARG001  nbdkit's name
-    """Connect to the member that the client named."""
+    """Connect to the member that the client requests."""
     return _engine.connect(nbdkit.export_name() or _engine.drives[0].spec.serial)
 
 
@@ -89,47 +89,47 @@ def get_size(port: Connection) -> int:
 
 
 def block_size(port: Connection) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
-    """Return the least, the preferred and the largest size of a request."""
+    """Return the minimum, preferred and maximum size of a request, in bytes."""
     return SECTOR, PREFERRED, LARGEST
 
 
 def is_rotational(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Say that seeking costs nothing."""
+    """Return that the device is not rotational."""
     return False
 
 
 def can_write(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Allow writing."""
+    """Return that the device is writable."""
     return True
 
 
 def can_flush(port: Connection) -> bool:
-    """Say whether there is a cache to flush."""
+    """Return whether the disk has a cache to flush."""
     return not port.cacheless
 
 
 def can_fua(port: Connection) -> int:
-    """Say how a write is forced to the medium; qemu sends FUA only where flushing is possible too."""
+    """Return the support for FUA; qemu sends FUA only where flushing is supported, too."""
     return int(nbdkit.FUA_NONE if port.cacheless else nbdkit.FUA_NATIVE)
 
 
 def can_trim(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Take discards."""
+    """Return that discards are supported."""
     return True
 
 
 def can_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Take write-zeroes."""
+    """Return that write-zeroes is supported."""
     return True
 
 
 def can_fast_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Say that write-zeroes is faster than writing zeroes."""
+    """Return that write-zeroes is faster than writing zeroes."""
     return True
 
 
 def can_multi_conn(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Say that a flush on one connection covers all: the cache belongs to the member."""
+    """Return that a flush on one connection covers all connections: the cache belongs to the member."""
     return True
 
 

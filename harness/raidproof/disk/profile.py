@@ -1,4 +1,4 @@
-"""The mechanics of a disk: parameters from data sheets, kept as TOML."""
+"""Timing profiles of disks: parameters from data sheets, stored as TOML."""
 
 import tomllib
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -16,63 +16,63 @@ class DriveCache:
     """The memory in a drive. Sizes in bytes."""
 
     size: int = 0
-    """What it can hold of writes that are not on the medium yet."""
+    """Capacity for writes that are not on the medium yet."""
     write_back: bool = False
-    """Whether a write is answered once it is in the cache."""
+    """Whether a write is acknowledged once it is in the cache."""
     protected: bool = False
-    """Whether the cache survives a power cut: a flush costs nothing then."""
+    """Whether the cache survives a power cut, so that a flush costs nothing."""
     read_ahead: int = 0
-    """How far the drive reads on after a read."""
+    """Bytes that the drive reads ahead after a read."""
     sorted: int = 4
-    """Among so many of its oldest cached writes the heads choose. Firmware sorts little.
+    """Number of oldest cached writes among which the drive chooses the next. Firmware sorts little.
 
     Of two drives of 2000, one of 5,400 rpm (IDE) made 66 random reads and 90 cached random writes a second; one of
-    10,000 rpm (SCSI) 105 and 105, and whether its cache was on is not said (Chung and others, "Windows 2000 Disk IO
+    10,000 rpm (SCSI) made 105 and 105, with an unknown cache setting (Chung and others, "Windows 2000 Disk IO
     Performance", Microsoft Research). A SATA drive of 10,000 rpm made some 400 writes of 4 KiB within 8 GB (AnandTech,
-    "The SSD Anthology", 2009). With four the model makes 1.3 writes for a read and 360 within 8 GB; with one it makes
-    as many writes as reads, which the SCSI profiles take. That is weak evidence, and it was chosen with the figure of
-    a 15,000 rpm pair in sight."""
+    "The SSD Anthology", 2009). With 4 the model makes 1.3 writes per read and 360 within 8 GB; with 1 it makes as many
+    writes as reads, which the SCSI profiles use. The evidence is weak, and the figure of a 15,000 rpm pair was known
+    when the values were chosen."""
 
 
 @dataclass(frozen=True)
 class Rotational:
-    """Platters and heads. Rates in 10^6 bytes a second."""
+    """Platters and heads. Rates in 10^6 bytes per second."""
 
     rpm: float
     track_to_track_ms: float
     average_seek_ms: float
     full_stroke_ms: float
     write_seek_extra_ms: float
-    """By how much a seek is longer before a write: the heads must have settled."""
+    """Additional seek time before a write, for the heads to settle."""
     head_switch_ms: float
     """From the end of a track to the beginning of the next."""
     media_rate_rim_mb_s: float
-    """Sustained, with head switches, in the outermost zone."""
+    """Sustained rate in the outermost zone, head switches included."""
     media_rate_hub_mb_s: float
     """The same in the innermost zone."""
     zones: int = 16
 
     @property
     def turn_ms(self) -> float:
-        """The time of one turn."""
+        """The time of one revolution in ms."""
         return 60e3 / self.rpm
 
 
 @dataclass(frozen=True)
 class Flash:
-    """Flash chips that work side by side, without garbage collection: a drive that is mostly empty."""
+    """Flash chips that work in parallel, without garbage collection: a drive that is mostly empty."""
 
     channels: int
-    """How many pages can be read or programmed at one time: channels times dies that take turns on each."""
+    """Number of pages that can be read or programmed at the same time: channels times dies per channel."""
     page: int
     """Bytes that are read or programmed at once."""
     read_us: float
     program_us: float
     erase_us: float
     erase_block: int
-    """Bytes; each programmed page pays its share of the erasure."""
+    """Bytes; each programmed page includes its share of the erasure."""
     flush_us: float = 0.0
-    """What a flush takes when the cache is empty: the mapping tables are written."""
+    """Duration of a flush of an empty cache: the mapping tables are written."""
 
 
 @dataclass(frozen=True)
@@ -81,26 +81,26 @@ class Profile:
 
     name: str
     source: str
-    """Where the parameters come from."""
+    """Source of the parameters."""
     capacity: int = 0
     """Bytes."""
     queue_depth: int = 1
-    """Requests that the drive holds and orders at one time."""
+    """Number of requests that the drive holds and reorders."""
     command_overhead_us: float = 0.0
     interface_mb_s: float = 0.0
-    """10^6 bytes a second."""
+    """10^6 bytes per second."""
     cache: DriveCache = field(default_factory=DriveCache)
     rotational: Rotational | None = None
     flash: Flash | None = None
 
     @property
     def timed(self) -> bool:
-        """Whether requests take any time; a disk with neither platters nor flash answers at once."""
+        """Whether requests take time; a disk with neither platters nor flash answers at once."""
         return self.rotational is not None or self.flash is not None
 
     @property
     def sequential_mb_s(self) -> float:
-        """How fast the first bytes can be read in sequence, in 10^6 bytes a second; infinite if untimed."""
+        """The rate of a sequential read of the first bytes, in 10^6 bytes per second; infinite if untimed."""
         if self.rotational is not None:
             return min(self.rotational.media_rate_rim_mb_s, self.interface_mb_s)
         if self.flash is not None:
@@ -109,16 +109,15 @@ class Profile:
 
 
 def profile_names() -> list[str]:
-    """Return the names of the profiles that come with the harness."""
+    """Return the names of the harness's profiles."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
 def load_profile(name: str) -> Profile:
-    """Read a profile by its name, or from the user's own file: a path that ends in ``.toml``.
+    """Return a profile by its name, or from the user's file: a path that ends in ``.toml``.
 
     Raises:
-        RequestError: there is none of that name; or the file is none, lacks a key or has one too many, or a value
-            that no disk can have.
+        RequestError: there is no such profile or file; or a key is missing or unknown, or a value impossible.
     """
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
     if path.parent == _FOLDER and name not in profile_names():
@@ -133,7 +132,7 @@ def load_profile(name: str) -> Profile:
 
 
 def _build(annotation: Any, value: Any, where: str) -> Any:
-    """Make what a type annotation asks for from a TOML value."""
+    """Convert a TOML value to the type of an annotation."""
     if isinstance(annotation, UnionType):
         annotation = get_args(annotation)[0]
     if is_dataclass(annotation):
@@ -159,7 +158,7 @@ def _required(one: "Field[Any]") -> bool:
 
 
 def _check(profile: Profile, path: Path) -> None:
-    """Refuse what no disk can be."""
+    """Raise RequestError for a profile that no disk can have."""
     if profile.rotational is not None and profile.flash is not None:
         raise RequestError(f"{path}: a disk has platters or flash, not both")
     if profile.timed and not (profile.capacity > 0 and profile.queue_depth > 0 and profile.interface_mb_s > 0):
@@ -173,9 +172,9 @@ def _check(profile: Profile, path: Path) -> None:
     if mechanics is None:
         return
     if not mechanics.track_to_track_ms <= mechanics.average_seek_ms <= mechanics.full_stroke_ms:
-        raise RequestError(f"{path}: seeks must not be shorter over a longer way: track, average, full stroke")
+        raise RequestError(f"{path}: seek times must not decrease from track to average to full stroke")
     if mechanics.media_rate_hub_mb_s > mechanics.media_rate_rim_mb_s:
-        raise RequestError(f"{path}: the rim passes faster than the hub, not slower")
+        raise RequestError(f"{path}: the media rate at the rim must not be less than at the hub")
 
 
 def _parts(profile: Profile) -> list[Any]:

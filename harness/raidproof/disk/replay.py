@@ -1,4 +1,4 @@
-"""Replays of a write log: on members, and as the log of dm-log-writes."""
+"""Replays of a write log: to members, and to a log of dm-log-writes."""
 
 import json
 import struct
@@ -20,7 +20,7 @@ SECTOR = 512
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 _SUPER = struct.Struct("<QQQI")
 _ENTRY = struct.Struct("<QQQQ")
-_LARGEST_DISCARD = 128 << 20  # bytes: replay-log leaves out longer ones where it has to write the zeroes itself
+_LARGEST_DISCARD = 128 << 20  # bytes: replay-log skips longer ones where it must write the zeroes itself
 _LARGEST_ZERO = 16 << 20
 _LARGEST_OLD = 1 << 20
 _LOGGED = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
@@ -28,7 +28,7 @@ _ENDS = frozenset({Kind.FREEZE, Kind.RESET, Kind.SWAP})
 
 
 def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
-    """Return the members of a log as they were after every request completed by ``until_ns`` (default: its end).
+    """Return the members of a log after every request completed by ``until_ns`` (default: its end).
 
     Raises:
         LogError: the log has no data, or the disks were not blank when it began.
@@ -36,7 +36,7 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
     if not log.with_data:
         raise LogError(f"{log.path}: written without data, it shows times only")
     if not log.blank:
-        raise LogError(f"{log.path}: begun on disks that were not blank, nothing says what they held")
+        raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
     members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
     numbers: dict[int, int] = {}
     for record in log:
@@ -108,11 +108,11 @@ _HANDLERS: dict[Kind, _Handler] = {
 
 
 def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
-    """Write what one member was asked, up to the first power cut, reset or exchange, and return the number of entries.
+    """Write the requests to one member up to the first power cut, reset or exchange; return the number of entries.
 
-    The order is the one that dm-log-writes gives: a write appears when a flush has covered it, a FUA write when it
-    completed. A FUA write that overlaps waiting ones brings them with it, so that the result is the member's image.
-    The old data of a disk that was not blank comes first, as writes.
+    The order is that of dm-log-writes: a write appears when a flush has covered it, a FUA write when it completed. A
+    FUA write that overlaps waiting ones is preceded by them, so that the result is the member's image. The old data of
+    a disk that was not blank comes first, as writes.
 
     Raises:
         LogError: no such member, no data in the log, or a request that is not made of whole sectors.

@@ -1,4 +1,4 @@
-"""Sparse content of a disk, in memory and as a file: zeroes or old data until it is written."""
+"""Sparse content of a disk, in memory and as a file: zeroes or old data where nothing was written."""
 
 import mmap
 import os
@@ -10,18 +10,19 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 CHUNK_SHIFT = 16
 CHUNK = 1 << CHUNK_SHIFT
-"""Bytes in the unit in which memory is taken and given back."""
+"""Bytes; the unit of allocation."""
 
 _POPULATE_FROM = 1 << 15
-"""Bytes of a request from which asking for all its pages at once is faster than one page fault each."""
+"""Bytes of a request from which populating all its pages at once is faster than one page fault each."""
 
 _POPULATE = 23  # MADV_POPULATE_WRITE, Linux 5.14; the mmap module does not name it
 _PAGE = mmap.PAGESIZE
 
 OLD_DATA = b"OLDDATA1" * 512
-"""A block of what a used disk holds where nothing was written yet: the same at each place of each such disk.
+"""A block of a used disk where nothing was written yet: the same in each block of each such disk.
 
-So the copies of a mirror agree from the start, whatever its layout, and the parity of an even number of disks is zero.
+So the copies of a mirror agree from the start, whatever its layout, and the parity of an even number of disks is
+zero.
 """
 
 _PIECE = 1 << 20
@@ -31,15 +32,15 @@ _ZEROES = memoryview(bytes(_PIECE + len(OLD_DATA)))
 _OLD = memoryview(OLD_DATA * (_PIECE // len(OLD_DATA) + 1))
 _ONES = memoryview(b"\1" * (1 << 10))
 
-_COPY = 1 << 24  # bytes handed to one write call
+_COPY = 1 << 24  # bytes per write call
 
 
 class SparseImage:
-    """Memory of a disk's size, of which only what was written takes room.
+    """Memory of a disk's size, of which only written parts are allocated.
 
-    A map with one byte a chunk says where something was written, so that reading or saving a blank region neither
-    takes memory nor time: a page fault costs more than a copy. What is *blank* reads as zeroes, or as `OLD_DATA` if
-    the disk is ``old``.
+    A map with one byte per chunk marks written chunks, so that reading or saving a blank region takes neither memory
+    nor time: a page fault costs more than a copy. A *blank* region reads as zeroes, or as `OLD_DATA` if the disk is
+    ``old``.
     """
 
     def __init__(self, size: int, *, old: bool = False) -> None:
@@ -65,7 +66,7 @@ class SparseImage:
             buffer[:] = self._view[offset:end]
 
     def copy(self, offset: int, length: int) -> bytes | None:
-        """Return the bytes of a region, or ``None`` where nothing was ever written: all blank."""
+        """Return the bytes of a region, or ``None`` if none of its chunks was ever written."""
         end = offset + length
         if self._written.find(1, offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT) < 0:
             return None
@@ -78,7 +79,7 @@ class SparseImage:
         return bytes(buffer)
 
     def write(self, data: Buffer, offset: int) -> None:
-        """Put ``data`` at ``offset``."""
+        """Write ``data`` at ``offset``."""
         end = offset + len(data)
         first, last = offset >> CHUNK_SHIFT, (end + CHUNK - 1) >> CHUNK_SHIFT
         if self._written.find(0, first, last) >= 0:
@@ -91,7 +92,7 @@ class SparseImage:
         self._view[offset:end] = data
 
     def zero(self, offset: int, length: int) -> None:
-        """Make a region read as zeroes, and give back the memory of the chunks inside."""
+        """Make a region read as zeroes, and free the memory of the chunks inside."""
         if not self.old:
             self.blank(offset, length)
             return
@@ -102,12 +103,12 @@ class SparseImage:
                 self._take(start >> CHUNK_SHIFT, (stop + CHUNK - 1) >> CHUNK_SHIFT, start, stop)
                 self._fill(start, stop, _ZEROES)
         if inner_start < inner_end:
-            # Memory that was never touched reads as zeroes.
+            # Anonymous memory that was never written reads as zeroes.
             self._map.madvise(mmap.MADV_DONTNEED, inner_start, inner_end - inner_start)
             self._mark(inner_start >> CHUNK_SHIFT, (inner_end + CHUNK - 1) >> CHUNK_SHIFT)
 
     def blank(self, offset: int, length: int) -> None:
-        """Make a region as it was before anything was written, and give back the memory of the chunks inside."""
+        """Make a region unwritten again, and free the memory of the chunks inside."""
         end = offset + length
         inner_start, inner_end = self._inside(offset, end)
         if inner_start >= inner_end:
@@ -135,7 +136,7 @@ class SparseImage:
         return self._view[offset:end].toreadonly()
 
     def duplicate(self) -> "SparseImage":
-        """Return a copy that changes on its own."""
+        """Return an independent copy."""
         twin = SparseImage(self.size, old=self.old)
         for start, end in self.extents():
             twin.write(self._view[start:end], start)
@@ -143,7 +144,7 @@ class SparseImage:
 
     @property
     def _blank(self) -> memoryview:
-        """A piece of what is blank, which begins where a block does."""
+        """A piece of blank content that begins at a block boundary."""
         return _OLD if self.old else _ZEROES
 
     def _read_blank(self, buffer: memoryview, offset: int) -> None:
@@ -153,7 +154,7 @@ class SparseImage:
             piece[:] = self._blank[phase : phase + len(piece)]
 
     def _inside(self, offset: int, end: int) -> tuple[int, int]:
-        """Return the bounds of the whole chunks of a region; there is none if the second is not the larger."""
+        """Return start and end of the whole chunks in a region; there are none if the end is not the larger."""
         return (offset + CHUNK - 1) & -CHUNK, end if end == self.size else end & -CHUNK
 
     def _mark(self, first: int, last: int) -> None:
@@ -163,7 +164,7 @@ class SparseImage:
 
     def _take(self, first: int, last: int, offset: int, end: int) -> None:
         if self.old:
-            # Of a chunk that is written in part the rest is still old.
+            # Fill the rest of a partly written chunk with old data.
             for chunk in {first, last - 1}:
                 start, stop = chunk << CHUNK_SHIFT, min((chunk + 1) << CHUNK_SHIFT, self.size)
                 if not self._written[chunk] and not (offset <= start and stop <= end):
@@ -174,7 +175,7 @@ class SparseImage:
             try:
                 self._map.madvise(_POPULATE, start, min(self.size, (end + _PAGE - 1) & -_PAGE) - start)
             except OSError:
-                self._populates = False  # an older kernel: the page faults do it
+                self._populates = False  # an older kernel: page faults populate the memory
 
     def _fill(self, offset: int, end: int, content: memoryview) -> None:
         for start, stop in self.extents(offset, end):
@@ -191,7 +192,7 @@ def _is_zero(data: Buffer) -> bool:
 
 
 def save_platter(platter: SparseImage, path: Path, *, whole: bool = False) -> None:
-    """Write an image to a sparse file: what was never written is a hole. ``whole``: old data is none.
+    """Write an image to a sparse file; unwritten parts are holes. ``whole``: write old data out instead.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""Makes requests take the time that their disks would need: the hardware's calendar on the real clock."""
+"""Delays requests by the simulated service times of their disks: runs the hardware's calendar on the real clock."""
 
 import ctypes
 import threading
@@ -11,8 +11,9 @@ from raidproof.disk.timing.request import Op, Request
 _PR_SET_TIMERSLACK = 29  # prctl(2)
 _SLACK_NS = 1_000
 _PATH_NS = 150_000
-"""What a request needs from the guest to here and back, which no real disk has: it counts as having come so much
-earlier. About what benchmarks/members.py measures on a disk without mechanics, less the guest's own part."""
+"""Duration of a request's path from the guest to the engine and back, which no real disk has: each request counts as
+submitted so much earlier. About the result of benchmarks/members.py on a disk without mechanics, less the guest's
+part."""
 _LEARNING = 1 / 16
 _MOST_EARLY_NS = 300_000
 
@@ -28,8 +29,8 @@ class Ticket:
 class Timekeeper:
     """Lets requests wait for simulated disks. All methods are called under the engine's lock, except `Ticket` waits.
 
-    The disks' own events happen at their exact times even where this process comes late to look at them; how late the
-    answers were is counted, for an engine that cannot keep up would otherwise pass for a slow disk.
+    Simulated events have exact times even if this process handles them late. The lateness of answers is counted,
+    because an engine that is too slow would otherwise look like a slow disk.
     """
 
     def __init__(
@@ -37,30 +38,30 @@ class Timekeeper:
     ) -> None:
         self.hardware = hardware
         self.slow_motion = slow_motion
-        """So many seconds here are one of the disks'. All that is counted is in the disks' time."""
+        """Real seconds per simulated second. All counters are in simulated time."""
         self.running = False
         self.served = 0
         self.late_ns = 0
-        """Sum over the requests: from the disk's answer to its delivery, as far as it was not allowed for."""
+        """Sum over the requests: from the simulated completion to the delivery, without the compensated part."""
         self.service_ns = 0
-        """Sum over the requests: from their arrival to the disk's answer."""
+        """Sum over the requests: from the arrival to the simulated completion."""
         self._clock = clock
         self._path_ns = int(_PATH_NS / slow_motion)
         self._most_early_ns = _MOST_EARLY_NS / slow_motion
         self._changed = threading.Condition(lock)
         self._wakes_at: int | None = None
         self._early_ns = 0.0
-        """So much earlier this process begins to deliver an answer, as it has learnt that it needs."""
+        """The learnt duration of a delivery: deliveries begin earlier by it."""
         self._waiting: dict[int, Ticket] = {}
         self._thread: threading.Thread | None = None
 
     @property
     def now(self) -> int:
-        """The disks' time."""
+        """The simulated time."""
         return int(self._clock() / self.slow_motion)
 
     def start(self) -> None:
-        """Let requests take their time from now on, on disks that are idle and whose caches are empty."""
+        """Begin to simulate service times, on disks that are idle and whose caches are empty."""
         self.hardware.reset(self.now)
         self.running = True
         if self._thread is None:
@@ -68,7 +69,7 @@ class Timekeeper:
             self._thread.start()
 
     def stop(self) -> None:
-        """Answer what waits at once, and everything from now on."""
+        """Answer waiting requests at once, and all later ones."""
         self.running = False
         self.hardware.reset(self.now)
         waiting, self._waiting = self._waiting, {}
@@ -76,7 +77,7 @@ class Timekeeper:
             ticket.served.release()
 
     def submit(self, member: int, op: Op, span: tuple[int, int], *, fua: bool = False) -> Ticket:
-        """Give a request (offset, length) to its disk; the ticket's lock can be had once it is served."""
+        """Submit a request (offset, length) to its disk; the ticket's lock is released once the request is served."""
         now = self.now
         served = threading.Lock()
         served.acquire()
@@ -91,7 +92,7 @@ class Timekeeper:
         return ticket
 
     def account(self, ticket: Ticket) -> None:
-        """Count a request whose thread goes on."""
+        """Count a request whose thread continues."""
         request = ticket.request
         if request.done_ns is None:
             return
@@ -109,7 +110,7 @@ class Timekeeper:
                 ticket.served.release()
 
     def _keep(self) -> None:
-        # By default the kernel may end a wait 50 us late.
+        # By default the kernel may end a wait 50 us late (prctl(2), PR_SET_TIMERSLACK).
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
         with self._changed:
             while True:

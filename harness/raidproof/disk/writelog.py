@@ -1,22 +1,21 @@
-"""The write log: what every member was asked to change, in the order in which it took effect, on one clock.
+"""The write log: all changes requested of members, in the order in which they took effect, on one clock.
 
 File format, all numbers little-endian:
 
     header   8s magic "RPWRLOG\\0" | u32 version | u32 flags | u64 opened_ns | u32 length of the text | text
              flags: 1 data is included, 2 every member was blank when the log was opened
              text: JSON list of {"serial", "size", "mode", "first_mode", "old"}, the members in the order of their
-             numbers; "old": where nothing was written it reads as old data (`platter.OLD_DATA`), not as zeroes
+             numbers; "old": unwritten parts read as old data (`sparse_image.OLD_DATA`), not as zeroes
              version 1, where no member is old, or 2
     record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
              | u64 completed_ns | data
 
-A record is appended when its request completes, so the order of records is the order in which requests took effect,
-and a record's place is its sequence number. What was in flight is told by ``issued_ns``: at time t a request is in
-flight if issued_ns <= t < completed_ns. A request that a power cut caught unanswered has the flag IN_FLIGHT and 0 for
-``completed_ns``: it never took effect. A write of nothing but zeroes has the flag ZEROES and no data. All times are
-CLOCK_MONOTONIC in nanoseconds. A FLUSH with the flag LIED may have data: the sequence numbers, u64 each, of the only
-requests that it made durable. Events that concern all members have member 0xFFFF and carry JSON (or a text) as data.
-A log that was closed properly ends with a record END.
+A record is appended when its request completes, so that the order of records is the order in which requests took
+effect, and a record's index is its sequence number. At time t a request is in flight if issued_ns <= t < completed_ns.
+A request in flight at a power cut has the flag IN_FLIGHT and 0 for ``completed_ns``: it never took effect. A write of
+only zeroes has the flag ZEROES and no data. All times are CLOCK_MONOTONIC in nanoseconds. A FLUSH with the flag LIED
+may have data: the sequence numbers, u64 each, of the only requests that it made durable. Events that concern all
+members have member 0xFFFF and carry JSON (or a text) as data. A log that was closed properly ends with a record END.
 """
 
 import json
@@ -37,22 +36,22 @@ from raidproof.disk.sparse_image import Buffer
 
 MAGIC = b"RPWRLOG\0"
 VERSION = 2
-"""Of a log that a reader of version 1 would take for one of disks that began with zeroes."""
+"""For logs with old disks: a reader of version 1 would take their disks for zeroed ones."""
 ALL_MEMBERS = 0xFFFF
 
 _HEADER = struct.Struct("<8sIIQI")
 _RECORD = struct.Struct("<BBHIQQQQ")
 _WITH_DATA = 1
 _WAS_BLANK = 2
-_DROP = 16 << 20  # bytes of log after which what was written before is sent to the disk and leaves the memory
+_DROP = 16 << 20  # bytes of log after which older pages are written out and dropped from the page cache
 
 
 class LogError(RigError):
-    """A write log cannot be written, or is not one that this version reads."""
+    """A write log cannot be written, or has a format that this version does not read."""
 
 
 class Kind(IntEnum):
-    """What a record tells."""
+    """The kind of a record."""
 
     WRITE = 1
     FLUSH = 2
@@ -61,16 +60,16 @@ class Kind(IntEnum):
     MODE = 16
     """A member's cache mode changed; data: the mode's name."""
     FREEZE = 17
-    """From this instant no request was served: the power cut."""
+    """The power cut: from this instant no request was served."""
     RESOLVE = 18
-    """What the cut left was decided; data: JSON with ``policy`` and ``seed``."""
+    """The cut policy was applied; data: JSON with ``policy`` and ``seed``."""
     POWER_ON = 19
     RESET = 20
-    """All members were made blank, in the modes they began with; data: JSON list of those that are old (none: b"")."""
+    """All members were made blank, in their initial modes; data: JSON list of those that are old (none: b"")."""
     MARK = 21
-    """Somebody marked this instant; data: the text."""
+    """A mark at this instant; data: the text."""
     SWAP = 22
-    """Two members exchanged all that they hold; data: their numbers."""
+    """Two members exchanged their content; data: their numbers."""
     END = 255
 
 
@@ -78,34 +77,34 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 class Flag(IntFlag):
-    """What is special about a record."""
+    """Properties of a record."""
 
     FUA = 1
     LIED = 2
-    """The disk acknowledged a FLUSH or FUA and kept nothing, or a FLUSH and kept a part."""
+    """The disk acknowledged a FLUSH or FUA without making the data durable, or a FLUSH that covered a part only."""
     IN_FLIGHT = 4
-    """The request was never answered and never took effect: the power went away."""
+    """In flight at a power cut: the request was not answered and did not take effect."""
     NO_DATA = 8
-    """A write whose data the log leaves out."""
+    """A write whose data is not in the log."""
     ZEROES = 16
-    """A write of nothing but zeroes: not in the file, but the reader gives them."""
+    """A write of only zeroes: without data in the file; the reader returns zeroes."""
 
 
 class MemberInfo(NamedTuple):
-    """One member as the log's header describes it."""
+    """One member in the log's header."""
 
     serial: str
     size: int
     mode: CacheMode
-    """When the log was opened."""
+    """The mode when the log was opened."""
     first_mode: CacheMode
-    """After a reset."""
+    """The mode after a reset."""
     old: bool = False
-    """When the log was opened: whether it reads as old data where nothing was written."""
+    """Whether unwritten parts read as old data when the log was opened."""
 
 
 class Record(NamedTuple):
-    """One entry of a log. ``data`` is a view of the file: valid while the log is open."""
+    """One record of a log. ``data`` is a view of the file, valid while the log is open."""
 
     sequence: int
     kind: Kind
@@ -119,7 +118,7 @@ class Record(NamedTuple):
 
 
 class LogWriter:
-    """Appends records, each by one system call, so that a killed process loses none that was acknowledged.
+    """Appends records, each by one system call, so that a killed process loses no acknowledged one.
 
     Raises:
         OSError: the file exists already, or cannot be written.
@@ -151,7 +150,7 @@ class LogWriter:
         """Append a WRITE; ``times``: issued, completed.
 
         Raises:
-            OSError: the file cannot take it.
+            OSError: the file cannot be written.
         """
         size = len(data)
         if self.with_data and _zeroes(data):
@@ -168,7 +167,7 @@ class LogWriter:
         """Append a record of any other kind; ``span``: offset, length.
 
         Raises:
-            OSError: the file cannot take it.
+            OSError: the file cannot be written.
         """
         self._put(_RECORD.pack(kind, flags, member, len(data), *span, *times), data)
 
@@ -176,7 +175,7 @@ class LogWriter:
         """Append END and close the file.
 
         Raises:
-            OSError: the file cannot take it; it is closed all the same.
+            OSError: the file cannot be written; it is closed nevertheless.
         """
         try:
             self._append(_RECORD.pack(Kind.END, 0, ALL_MEMBERS, 0, 0, 0, now_ns, now_ns), b"")
@@ -206,9 +205,9 @@ class LogWriter:
         self.bytes += total
 
     def _drop(self) -> None:
-        """Send what was written to the disk and out of the memory, beside the requests that wait for no disk.
+        """Write out and drop the log's old pages from the page cache, in a thread, so that no request waits for that.
 
-        Nobody reads the log soon. Kept, each page of it is fresh memory, taken from the guests too, and getting one
+        The log is not read soon. Each page that it keeps is new memory, which the guests lack, and allocating a page
         costs up to five times as much as filling it.
         """
         while (end := self._written.get()) is not None:
@@ -217,16 +216,16 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a log ends: ``complete`` is false after a run that was killed."""
+    """The end of a log: ``complete`` is false after a run that was killed."""
 
     complete: bool
     records: int
     lost_bytes: int
-    """Bytes of an unfinished last record."""
+    """Bytes of an incomplete last record."""
 
 
 class WriteLog:
-    """A log opened for reading: iterate over it for its records, then ask ``ending``.
+    """A log opened for reading: iterate over its records, then read ``ending``.
 
     Raises:
         LogError: this is no write log, or one of another version.
@@ -253,7 +252,7 @@ class WriteLog:
         self.ending: Ending | None = None
 
     def number(self, serial: str) -> int:
-        """Return the number that a member has in the records.
+        """Return the number of a member in the records.
 
         Raises:
             LogError: the log has no such member.
@@ -264,10 +263,10 @@ class WriteLog:
         raise LogError(f"{self.path}: no member {serial!r}, it has {', '.join(m.serial for m in self.members)}")
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield the records in order; afterwards ``ending`` says whether the log is whole.
+        """Yield the records in order, then set ``ending``.
 
         Raises:
-            LogError: a record makes no sense: the file is damaged, not just cut off.
+            LogError: a record is invalid: the file is damaged, not only truncated.
         """
         view, at, count = memoryview(self._map), self._start, 0
         while at + _RECORD.size <= self._size:
@@ -287,19 +286,19 @@ class WriteLog:
 
 
 def pack_kept(sequences: Sequence[int]) -> bytes:
-    """Write what a FLUSH that is a lie made durable all the same: the sequence numbers of requests."""
+    """Pack the sequence numbers of the requests that a lying FLUSH made durable nevertheless."""
     logged = [one for one in sequences if one >= 0]
     return struct.pack(f"<{len(logged)}Q", *logged)
 
 
 def kept_by(flush: Record) -> tuple[int, ...]:
-    """Return what `pack_kept` wrote."""
+    """Unpack the result of `pack_kept`."""
     return struct.unpack(f"<{len(flush.data) // 8}Q", flush.data)
 
 
 def _zeroes(data: Buffer) -> bool:
-    """Whether there is nothing else, as in a new file system's log: much of what a short run writes."""
-    # Most data shows at its ends that it is something else; only the rest is worth a copy.
+    """Return whether data is only zeroes, as in a new file system's log: a large part of a short run's writes."""
+    # The ends of most data are not zero; only the rest is compared wholly.
     return not data[0] and not data[-1] and bytes(data) == bytes(len(data))
 
 

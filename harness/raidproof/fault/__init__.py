@@ -1,4 +1,4 @@
-"""What goes wrong, on purpose: each fault can be injected and healed, and proves that it took effect."""
+"""Faults: each fault can be injected and healed, and proves that it took effect."""
 
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.clock import ClockStep

@@ -18,49 +18,49 @@ from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import StackSpec
 
 ALARMS = (r"I/O error, dev vd", r"Disk failure on", r"read error (?:not )?correct")
-"""Patterns of what a kernel says of a member that fails: it says the same of each, and nothing else is excused."""
+"""Patterns of kernel log lines about a failing member, which a fault of a member excuses; no other line is excused."""
 NOTICE_DEADLINE_S = 60.0
 FAST_KIB_S = 1_000_000
-"""While clients work, md rebuilds at a thousandth of this."""
+"""KiB/s; while clients work, md rebuilds at a thousandth of this."""
 DRIVERS = "/sys/bus/virtio/drivers/virtio_blk"
 DEVICES = "/sys/bus/virtio/devices"
 
 KIB_PER_S = 1000
-"""A rate of each member at which 288 MiB take five minutes. It is the least to which md's own default goes down."""
+"""KiB/s per member: 288 MiB take five minutes. Equals md's default minimum (speed_limit_min, md(4))."""
 WRITE_HOLE = Blame(culprit=Culprit.WRITE_HOLE, detail="the array was started dirty and degraded, as was requested")
 DISK_FAILURE = r"md/raid\S*: Disk failure on"
-"""What a kernel says of a member that was declared faulty."""
+"""Pattern of the kernel log line about a member that was declared faulty."""
 
 
 class Place(NamedTuple):
-    """Where a member is found in sysfs."""
+    """The place of a member in sysfs."""
 
     md: str
     disk: str
-    """The kernel's name of the disk."""
+    """The kernel's device name of the disk."""
 
     @property
     def directory(self) -> str:
-        """What md says of the member."""
+        """The directory of md's attributes of the member."""
         return f"/sys/block/{self.md}/md/dev-{self.disk}"
 
     def words(self, context: FaultContext) -> tuple[str, ...]:
-        """Return the kernel's words for the member's state; none if md has it no more."""
+        """Return the flags in the member's md state file; empty if md has no such member any more."""
         path = f"{self.directory}/state"
         found = context.lab.server.read_files([path])
         return tuple(found[path].split(",")) if path in found else ()
 
     def degraded(self, context: FaultContext) -> int:
-        """Return how many members the array misses."""
+        """Return the number of members that the array lacks."""
         path = f"/sys/block/{self.md}/md/degraded"
         return whole_number(read_files(context.lab.server, [path])[path].strip(), "degraded")
 
 
 def place_of(context: FaultContext, serial: str) -> Place:
-    """Return where a member is.
+    """Return the place of a member.
 
     Raises:
-        RequestError: the array has no such member, or keeps nothing twice.
+        RequestError: the array has no such member, or no redundancy.
     """
     md = Upkeep.with_member(context.stack.array, serial).md
     found = context.lab.server.succeed(["realpath", "--canonicalize-missing", disk_path(serial)])
@@ -68,15 +68,15 @@ def place_of(context: FaultContext, serial: str) -> Place:
 
 
 def struck(context: FaultContext, serial: str, kind: DiskFaultKind) -> int:
-    """Return how many requests to a disk a disk fault has struck."""
+    """Return the number of requests to a disk that a disk fault has affected."""
     return context.lab.disks.counters()[serial].struck_by(kind)
 
 
 def provoke(context: FaultContext, noticed: Callable[[], bool], what: str) -> None:
-    """Let the file system write on every member until something is noticed: an idle array notices nothing.
+    """Write through the file system to every member until ``noticed``: md does not detect a fault of an idle array.
 
     Raises:
-        DeadlineExceeded: it is not.
+        DeadlineExceeded: the fault is not noticed in time.
     """
     server, path = context.lab.server, f"{context.stack.filesystem.directory}/.provoked"
     write = ["dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=2", "oflag=direct", "conv=fsync", "status=none"]
@@ -91,7 +91,7 @@ def provoke(context: FaultContext, noticed: Callable[[], bool], what: str) -> No
 
 @contextmanager
 def fast(context: FaultContext, serial: str) -> Iterator[None]:
-    """Let md do what it does in the background as fast as it can, clients or not."""
+    """Let md's background work run at full speed, regardless of the clients."""
     upkeep = Upkeep.with_member(context.stack.array, serial)
     upkeep.throttle(FAST_KIB_S)
     try:
@@ -101,26 +101,26 @@ def fast(context: FaultContext, serial: str) -> Iterator[None]:
 
 
 def drop(context: FaultContext, serial: str) -> None:
-    """Take a faulty member out of its array, also one whose block device is gone.
+    """Remove a faulty member from its array, even if its block device is gone.
 
     Raises:
-        DeadlineExceeded: md does not let go of it.
+        DeadlineExceeded: md does not remove it in time.
     """
     place, server = place_of(context, serial), context.lab.server
 
     def gone() -> bool | None:
-        # Busy as long as a request to it is on its way.
+        # EBUSY while a request to the member is in flight.
         server.put_all({f"{place.directory}/state": "remove\n"})
         return not place.words(context) or None
 
-    wait_until(gone, Deadline.after(NOTICE_DEADLINE_S), f"{place.md} to let go of {serial}", 0.1)
+    wait_until(gone, Deadline.after(NOTICE_DEADLINE_S), f"{place.md} to remove {serial}", 0.1)
 
 
 def detach(context: FaultContext, place: Place) -> None:
-    """Pull a disk out: take it away from its driver.
+    """Pull out a disk: unbind it from its driver.
 
     Raises:
-        RigError: its block device is still there.
+        RigError: its block device still exists.
     """
     server, block = context.lab.server, f"/sys/block/{place.disk}"
     (path,) = server.resolve([f"{block}/device"])
@@ -131,10 +131,10 @@ def detach(context: FaultContext, place: Place) -> None:
 
 
 def attach(context: FaultContext, serial: str) -> None:
-    """Plug a disk in again that `detach` has pulled out: the only one without a driver.
+    """Plug in a disk that `detach` has pulled out: the only one without a driver.
 
     Raises:
-        RigError: there is not one such disk, its block device does not appear, or it would not be flushed.
+        RigError: not exactly one disk has no driver, its block device does not appear, or its cache mode is wrong.
     """
     server = context.lab.server
     listed = server.succeed(["find", f"{DEVICES}/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f\\n"]).split()
@@ -145,7 +145,7 @@ def attach(context: FaultContext, serial: str) -> None:
     names = server.succeed(
         ["find", f"{DEVICES}/{idle[0]}/block/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f"]
     )
-    # A vhost-user disk comes up "write through" in User-mode Linux: then the guest would send no flush at all.
+    # User-mode Linux sets a vhost-user disk to "write through", in which the guest sends no flushes.
     server.put("write back\n", f"/sys/block/{names}/cache_type")
     cache = server.get(f"/sys/block/{names}/queue/write_cache").strip()
     if cache != "write back":
@@ -155,35 +155,35 @@ def attach(context: FaultContext, serial: str) -> None:
 
 @dataclass(frozen=True)
 class _Incomplete(Fault):
-    """A member is not there, or not yet rebuilt."""
+    """A member is missing, or not yet rebuilt."""
 
     serial: str
     starts_dirty: bool = field(default=False, kw_only=True)
-    """Whether the array is to start after a crash although it is dirty and degraded, which md refuses where no partial
-    parity log and no journal closes the write hole (see `ExpectedDeviation`)."""
+    """Whether to start the array after a crash although it is dirty and degraded. By default md refuses, unless a
+    partial parity log or a journal closes the write hole (see `ExpectedDeviation`)."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does, whether the member is missing or being rebuilt."""
+        """Return the effects, equal for a missing member and for one that is being rebuilt."""
         explanation = WRITE_HOLE if self.starts_dirty else None
         return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
 
 @dataclass(frozen=True)
 class Degraded(_Incomplete):
-    """A member is declared faulty and taken out; it comes back when everything has been looked at."""
+    """A member is declared faulty and removed; it is added again after all checks."""
 
     name: ClassVar[str] = "degraded"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Take the member out.
+        """Remove the member.
 
         Raises:
-            RequestError: it is none, or a spare would take its place at once.
+            RequestError: the array has no such member, or a spare that would replace it at once.
         """
         array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="ask for `Rebuilding`")
+            raise RequestError("a spare would take the place of the member at once", remedy="use `Rebuilding`")
         upkeep.take_out(self.serial)
         at_ns = now_ns()
         array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
@@ -193,7 +193,7 @@ class Degraded(_Incomplete):
         return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
     def heal(self, context: FaultContext) -> None:
-        """Give the member back and wait until it is rebuilt: with a bitmap what it missed, otherwise all of it."""
+        """Add the member and wait until it is rebuilt: with a bitmap the changed parts only, otherwise wholly."""
         array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if upkeep.md.consistency_policy == "bitmap":
@@ -205,29 +205,29 @@ class Degraded(_Incomplete):
         array.expected_deviation = array.expected_deviation.minus(self.serial)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Prove it by the member's events, which have stood still."""
+        """Return as proof how far the member's event count is behind the other members'."""
         behind = stale(members).get(self.serial)
         if behind is None:
-            raise RigError(f"{self.serial} does not lag behind the other members, so it was none of those missing")
+            raise RigError(f"{self.serial} is not behind the other members, so it was not missing")
         return f"{self.serial} is {behind} events behind"
 
 
 @dataclass(frozen=True)
 class Rebuilding(_Incomplete):
-    """A member is exchanged for a blank disk, and its rebuild is throttled to ``kib_s`` so that it goes on for long.
+    """A member is replaced by a blank disk; its rebuild is throttled to ``kib_s`` (KiB/s) so that it takes long.
 
-    Its metadata is wiped: with a bitmap, a member that is merely taken back would be rebuilt in an instant. Until its
-    end an array that rebuilds is degraded.
+    The member's metadata is wiped: with a bitmap, a member that is only added again would be rebuilt in an instant.
+    The array is degraded until the rebuild ends.
     """
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "rebuilding"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Exchange the member and see that the rebuild begins.
+        """Replace the member and wait until the rebuild begins.
 
         Raises:
-            RequestError: it is no member, or a spare would take its place at once.
+            RequestError: the array has no such member, or a spare that would replace it at once.
         """
         array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
@@ -243,93 +243,93 @@ class Rebuilding(_Incomplete):
         return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
 
     def heal(self, context: FaultContext) -> None:
-        """Let it run at full speed, and wait for its end."""
+        """Let the rebuild run at full speed, and wait for its end."""
         array = context.stack.array
         Upkeep.with_member(array, self.serial).throttle(None)
         array.wait_clean()
         array.expected_deviation = array.expected_deviation.minus(self.serial)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
-        """Prove it by the member's own metadata, which says how far it is rebuilt."""
+        """Return as proof the position of the rebuild in the member's metadata."""
         not_ended(Upkeep.with_member(context.stack.array, self.serial), said)
         mine = members.get(self.serial)
         if mine is None or mine.recovery_offset is None:
-            raise RigError(f"{self.serial} does not say that it is being rebuilt")
-        return f"{self.serial} says that it is rebuilt up to sector {mine.recovery_offset}"
+            raise RigError(f"{self.serial} has no rebuild position in its metadata")
+        return f"{self.serial} is rebuilt up to sector {mine.recovery_offset}"
 
 
 class _Throttled(Fault):
-    """What md does of its own in the background of a whole array."""
+    """Background work of md on a whole array, throttled to ``kib_s`` (KiB/s)."""
 
     kib_s: int
 
     def heal(self, context: FaultContext) -> None:
-        """Let it run at full speed, and wait for its end."""
+        """Let the work run at full speed, and wait for its end."""
         top(context).throttle(None)
         context.stack.array.wait_clean()
 
 
 @dataclass(frozen=True)
 class Resyncing(_Throttled):
-    """All parity or copies are written anew: a resync as after a crash, or where a bitmap would spare it, a repair."""
+    """All parity or copies are rewritten: by a resync as after a crash, or with a bitmap, by a repair of the array."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return nothing that a verdict has to know: copies and parity are consistent in the end."""
+        """Return no effects: copies and parity are consistent in the end."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin it.
+        """Begin the resync or repair.
 
         Raises:
-            RequirementMissing: the server has no console, so nobody could tell whether it ended before the fault.
+            RequirementMissing: the server has no console, so that an end before the next fault could not be seen.
         """
         bitmap = top(context).md.consistency_policy == "bitmap"
         return run_in_background(self.name, context, "repair" if bitmap else "resync", self.kib_s)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Prove it by the kernel's silence: at its end it would have said so."""
+        """Return as proof that the kernel log has no message of the end."""
         return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)
 class Scrubbing(_Throttled):
-    """A check reads everything and compares."""
+    """A check reads all members and compares copies or parity."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return nothing that a verdict has to know: a check only reads."""
+        """Return no effects: a check only reads."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin it. Raises as `Resyncing`."""
+        """Begin the check. Raises as `Resyncing`."""
         return run_in_background(self.name, context, "check", self.kib_s)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Prove it by the kernel's silence: at its end it would have said so."""
+        """Return as proof that the kernel log has no message of the end."""
         return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)
 class Reshaping(_Throttled):
-    """An array of parity takes in its spares as members, and every stripe is laid out anew. It stays so."""
+    """A parity array takes in its spares as members, which changes the layout of every stripe. It keeps them."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "reshaping"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(member_missing=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin it.
+        """Begin the reshape.
 
         Raises:
-            RequestError: it has no spare, or md cannot reshape such an array.
+            RequestError: the array has no spare, or md cannot reshape it.
         """
         array, upkeep = context.stack.array, top(context)
         if upkeep.md.level not in {Level.RAID4, Level.RAID5, Level.RAID6} or not upkeep.md.spares:
@@ -343,32 +343,32 @@ class Reshaping(_Throttled):
         return begun(self.name, upkeep.md.device, upkeep.wait_for("reshape"), self.kib_s)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
-        """Prove it by the members' own metadata, which says how far it has come."""
+        """Return as proof the position of the reshape in the members' metadata."""
         not_ended(top(context), said)
         places = {one.reshape_position for one in members.values()}
         if not places or None in places:
-            raise RigError("not all members say that they are being reshaped")
-        return f"members say that the reshape has come to {', '.join(f'{place} KiB' for place in places)}"
+            raise RigError("not all members have a reshape position in their metadata")
+        return f"the reshape has reached {', '.join(f'{place} KiB' for place in places)}"
 
 
 def top(context: FaultContext) -> Upkeep:
     """Return the md device that carries the file system.
 
     Raises:
-        RequestError: it keeps nothing twice.
+        RequestError: the device has no redundancy.
     """
     array = context.stack.array
     return Upkeep(array, array.spec.devices[-1]).require_redundancy()
 
 
 def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: int) -> FaultEvent:
-    """Begin what md does in the background, throttled.
+    """Begin throttled background work of md.
 
     Raises:
         RequirementMissing: the server has no console.
     """
     if not context.lab.server.consoles:
-        raise RequirementMissing(f"{context.lab.server.name} has no console that would tell when the {action} ended")
+        raise RequirementMissing(f"{context.lab.server.name} has no console that would show when the {action} ended")
     upkeep = top(context)
     upkeep.throttle(kib_s)
     upkeep.begin(action)
@@ -376,24 +376,24 @@ def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: 
 
 
 def begun(fault: str, target: str, now: Progress, kib_s: int) -> FaultEvent:
-    """Return what was injected: something that runs in the background."""
+    """Return the event of background work that has begun."""
     proof = f"{now.action} at sector {now.done:,} of {now.total:,}, {kib_s} KiB/s at most"
     return FaultEvent(fault, target, now_ns(), proof)
 
 
 def not_ended(upkeep: Upkeep, said: str | None) -> str:
-    """Return the proof that what ran in the background had not ended.
+    """Return the proof that background work had not ended; ``said`` is the kernel log, None where it was not recorded.
 
     Raises:
-        RigError: the kernel said that it had.
+        RigError: the kernel log has a message of the end.
     """
     if said is None:
-        return "nobody heard the kernel"
+        return "the kernel log was not recorded"
     if ended := ended_in(said, upkeep.md):
         raise RigError(f"the fault came too late: {ended.strip()!r}", remedy="throttle it more")
-    return f"until its end the kernel had not said that {upkeep.md.name} was done"
+    return f"the kernel log has no message that {upkeep.md.name} was done"
 
 
 def allowed(expected_deviation: ExpectedDeviation, *, starts_dirty: bool) -> ExpectedDeviation:
-    """Return what may be left, with or without the consent to start it dirty and degraded."""
+    """Return the expected deviation, with ``starts_dirty`` set if it is set here or already."""
     return replace(expected_deviation, starts_dirty=expected_deviation.starts_dirty or starts_dirty)

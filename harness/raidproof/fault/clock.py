@@ -12,7 +12,7 @@ from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
 TOLERANCE_S = 5.0
-"""How far a clock that is read and set from outside may be off, on a machine that is busy."""
+"""Tolerance in seconds of a clock that is read and set from outside, on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class ClockStep(Fault):
     name: ClassVar[str] = "clock-step"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return nothing that a verdict has to know: clients notice none of it."""
+        """Return no effects: clients notice none."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Set the clock, and hold it against the harness's own before and after.
+        """Set the clock, and compare it with the harness's clock before and after.
 
         Raises:
-            RigError: it did not jump that far.
+            RigError: the clock did not jump that far.
         """
         server = context.lab.server
         moved, at_ns = step(server, self.step_s)
@@ -39,15 +39,15 @@ class ClockStep(Fault):
         return FaultEvent(self.name, server.name, at_ns, f"moved by {moved:+.2f} s, for {self.held_s:g} s")
 
     def heal(self, context: FaultContext) -> None:
-        """Set it back."""
+        """Set the clock back."""
         step(context.lab.server, -self.step_s)
 
 
 def step(machine: Machine, seconds: float) -> tuple[float, int]:
-    """Move a machine's clock; return by how much it moved, and when (CLOCK_MONOTONIC of the harness, ns).
+    """Move a machine's clock; return the distance in s, and the instant (CLOCK_MONOTONIC of the harness, ns).
 
     Raises:
-        RigError: it did not move that far.
+        RigError: the clock did not move that far.
     """
     before = ahead_of(machine)
     target = (before + now_ns()) / 1e9 + seconds
@@ -55,12 +55,12 @@ def step(machine: Machine, seconds: float) -> tuple[float, int]:
     at_ns = now_ns()
     moved = (ahead_of(machine) - before) / 1e9
     if abs(moved - seconds) > TOLERANCE_S:
-        raise RigError(f"{machine.name}: its clock was to move by {seconds:+g} s, and did by {moved:+.2f} s")
+        raise RigError(f"{machine.name}: requested clock step {seconds:+g} s, effective {moved:+.2f} s")
     return moved, at_ns
 
 
 def ahead_of(machine: Machine) -> int:
-    """Return by how many nanoseconds a machine's clock is ahead of the harness's monotonic one."""
+    """Return the nanoseconds by which a machine's real-time clock is ahead of the harness's CLOCK_MONOTONIC."""
     begun = now_ns()
     told = whole_number(machine.succeed(["date", "+%s%N"]).strip(), "nanoseconds")
     return told - (begun + now_ns()) // 2

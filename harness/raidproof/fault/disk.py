@@ -23,7 +23,7 @@ from raidproof.storage.stack import StackSpec
 
 REBUILD_DEADLINE_S = SYNC_DEADLINE_S
 SLOW_REBUILD_KIB_S = 2000
-"""So slow that the second failure certainly falls into the rebuild."""
+"""KiB/s; slow enough for the second failure to fall into the rebuild."""
 
 BLOCK = 4096
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT)
@@ -41,16 +41,16 @@ class _Member(Fault):
 
 @dataclass(frozen=True)
 class MemberFails(_Member):
-    """From now on every request to one member ends with an error. Healed: a new drive, rebuilt, is in its place."""
+    """Every request to one member fails. Healed: a new, rebuilt drive is in its place."""
 
     name: ClassVar[str] = "member-fails"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let it fail, and wait until md has noticed."""
+        """Set the disk fault, and wait until md has marked the member faulty."""
         place = place_of(context, self.serial)
         begun_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, failed())
@@ -64,10 +64,10 @@ class MemberFails(_Member):
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Put a sound drive in its place, and wait until it is rebuilt.
+        """Replace the drive by a working one, and wait until it is rebuilt.
 
         Raises:
-            DeadlineExceeded: it is not in time.
+            DeadlineExceeded: the rebuild does not end in time.
         """
         begin_rebuild(context, self.serial)
         with fast(context, self.serial):
@@ -76,16 +76,16 @@ class MemberFails(_Member):
 
 @dataclass(frozen=True)
 class MemberVanishes(_Member):
-    """One member is pulled out: its block device is gone. Healed: it is plugged in again, and rebuilt."""
+    """One member is pulled out: its block device is gone. Healed: the disk is plugged in again, and rebuilt."""
 
     name: ClassVar[str] = "member-vanishes"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Pull it out, and wait until md has noticed."""
+        """Pull out the disk, and wait until md has noticed."""
         place = place_of(context, self.serial)
         begun_ns = now_ns()
         detach(context, place)
@@ -94,11 +94,11 @@ class MemberVanishes(_Member):
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Plug it in, and wait until it is rebuilt.
+        """Plug in the disk, and wait until it is rebuilt.
 
         Raises:
             RigError: its block device does not appear.
-            DeadlineExceeded: it is not rebuilt in time.
+            DeadlineExceeded: the rebuild does not end in time.
         """
         drop(context, self.serial)
         attach(context, self.serial)
@@ -115,7 +115,7 @@ class SecondMemberFails(_Member):
     name: ClassVar[str] = "second-member-fails"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(
             member_missing=True,
             unreadable_blocks=True,
@@ -124,10 +124,10 @@ class SecondMemberFails(_Member):
         )
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let one fail, begin the rebuild, and let another one fail in it.
+        """Let ``other`` fail, begin the rebuild, and let ``serial`` fail during the rebuild.
 
         Raises:
-            RigError: the rebuild was over before.
+            RigError: the rebuild had ended before.
         """
         array = context.stack.array
         first = MemberFails(self.other).inject(context)
@@ -146,7 +146,7 @@ class SecondMemberFails(_Member):
         return FaultEvent(self.name, self.serial, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Say that nothing can be healed where the level does not survive two failures.
+        """Rebuild both members, where the level survives two failures.
 
         Raises:
             NotRecovered: the array has failed.
@@ -172,11 +172,11 @@ class SlowMember(_Member):
     name: ClassVar[str] = "slow-member"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return nothing that a verdict has to know: it is only slower."""
+        """Return no effects: the member is only slower."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Slow it down, and see that it is slow."""
+        """Slow the member down, and wait until a request was delayed."""
         context.lab.disks.set_disk_fault(self.serial, slow(self.ms))
         at_ns = now_ns()
         provoke(context, lambda: struck(context, self.serial, DiskFaultKind.SLOW) > 0, f"a request to {self.serial}")
@@ -184,23 +184,23 @@ class SlowMember(_Member):
         return FaultEvent(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
 
     def heal(self, context: FaultContext) -> None:
-        """Let it be as fast as the others."""
+        """Remove the delay."""
         context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)
 class FlushesDropped(_Member):
-    """One member acknowledges flushes and keeps nothing: the next ``count``, or all."""
+    """One member acknowledges flushes without writing its cache: the next ``count`` flushes, or all."""
 
     count: int | None = None
     name: ClassVar[str] = "flushes-dropped"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return nothing: what its lies explain is judged by the engine's counters and the write log."""
+        """Return no effects: losses are judged by the engine's counters and the write log."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let it lie, and see that it has."""
+        """Set the disk fault, and wait until a flush was dropped."""
         context.lab.disks.set_disk_fault(self.serial, drop_flushes(self.count))
         at_ns = now_ns()
         provoke(
@@ -210,12 +210,12 @@ class FlushesDropped(_Member):
         return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
 
     def heal(self, context: FaultContext) -> None:
-        """Let it be honest from now on."""
+        """Let the drive execute flushes again."""
         context.lab.disks.clear_disk_faults([self.serial])
 
 
 def begin_rebuild(context: FaultContext, serial: str) -> None:
-    """Put a sound drive in the place of a member that has failed; md begins to rebuild it."""
+    """Replace a failed member by a working drive; md begins to rebuild it."""
     array = context.stack.array
     drop(context, serial)
     context.lab.disks.clear_disk_faults([serial])
@@ -230,20 +230,20 @@ def begin_rebuild(context: FaultContext, serial: str) -> None:
 
 @dataclass(frozen=True)
 class LatentSectorError(Fault):
-    """Sectors of one member that nobody had read cannot be read; a check of the array finds them."""
+    """Sectors of one member become unreadable unnoticed; a check of the array finds them."""
 
     serial: str
     offset: int
-    """In bytes, from the beginning of the disk."""
+    """Offset in bytes on the disk."""
     length: int = BLOCK
     name: ClassVar[str] = "latent-sector-error"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let sectors go bad, and let md read everything."""
+        """Make sectors unreadable, and let md read the whole array."""
         at_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
         upkeep = Upkeep.with_member(context.stack.array, self.serial)
@@ -256,10 +256,10 @@ class LatentSectorError(Fault):
         return FaultEvent(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
 
     def heal(self, context: FaultContext) -> None:
-        """Make sure that md has written the sectors anew, so that they can be read.
+        """Verify that md has rewritten the sectors, so that they are readable.
 
         Raises:
-            NotRecovered: they cannot.
+            NotRecovered: they are not readable.
         """
         if not readable(context, self.serial, self.offset, self.length):
             raise NotRecovered(
@@ -275,7 +275,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
     name: ClassVar[str] = "latent-sector-during-rebuild"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(
             member_missing=True,
             unreadable_blocks=True,
@@ -284,7 +284,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
         )
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let a member fail, then sectors of another one, and rebuild the first."""
+        """Let ``other`` fail, make sectors of ``serial`` unreadable, and rebuild ``other``."""
         fails = MemberFails(self.other)
         first = fails.inject(context)
         at_ns = now_ns()
@@ -298,27 +298,27 @@ class LatentSectorDuringRebuild(LatentSectorError):
         return FaultEvent(self.name, self.serial, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Let the drive read again what it could not; what md gave up stays on its list."""
+        """Make the sectors readable again; md keeps the lost blocks in its bad block list."""
         context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)
 class SilentCorruption(Fault):
-    """Bytes of one member are not what was written, and no read of them fails. Healed by whoever finds them."""
+    """Bytes of one member change, and reads of them succeed. Repaired only by a layer that detects the change."""
 
     serial: str
     offset: int
-    """In bytes, from the beginning of the disk."""
+    """Offset in bytes on the disk."""
     length: int = BLOCK
     seed: int = 1
     name: ClassVar[str] = "silent-corruption"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Change them, and see that the drive gives back others."""
+        """Change the bytes, and verify that a read returns other ones."""
         path, server = disk_path(self.serial), context.lab.server
         read = ["dd", f"if={path}", f"bs={BLOCK}", f"skip={self.offset}", f"count={self.length}"]
         checksum = [*read, "iflag=direct,skip_bytes,count_bytes", "status=none", "of=/run/raidproof/corrupted"]
@@ -331,20 +331,20 @@ class SilentCorruption(Fault):
         context.lab.disks.corrupt(self.serial, self.offset, self.length, self.seed)
         after = content()
         if before == after:
-            raise RigError(f"{self.serial}: {self.length} bytes at {self.offset} are as they were")
+            raise RigError(f"{self.serial}: {self.length} bytes at {self.offset} are unchanged")
         return FaultEvent(
             self.name, self.serial, at_ns, f"{self.length} bytes at {self.offset}: md5 {before}, now {after}"
         )
 
     def heal(self, context: FaultContext) -> None:
-        """Do nothing: a drive cannot know."""
+        """Do nothing: a drive does not detect the change."""
 
 
 @dataclass(frozen=True)
 class CorruptedAtRest(CleanReboot):
-    """The server is stopped; meanwhile blocks of one member rot that hold something; then it is started again.
+    """Blocks of one member that hold known data change while the server is down; then the server is started again.
 
-    ``holding`` is what the blocks begin with whose second half is changed: data that somebody wrote.
+    ``holding`` is the data with which such blocks begin; their second half is changed.
     """
 
     serial: str
@@ -354,7 +354,7 @@ class CorruptedAtRest(CleanReboot):
     name: ClassVar[str] = "corrupted-at-rest"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(nfsd_restarted=True, server_away=True, content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -362,7 +362,7 @@ class CorruptedAtRest(CleanReboot):
 
         Raises:
             RequirementMissing: the disks are not the engine's.
-            RigError: no block of the member holds such a thing.
+            RigError: no block of the member begins with ``holding``.
         """
         if not isinstance(context.lab.disks, EngineClient):
             raise RequirementMissing("only a simulated disk can be changed at rest", remedy="use uml or qemu")
@@ -396,22 +396,22 @@ def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[
 
 
 def readable(context: FaultContext, serial: str, offset: int, length: int) -> bool:
-    """Whether the server can read these bytes of a member from the drive itself."""
+    """Return whether the server can read these bytes of a member directly from the drive."""
     read = ["dd", f"if={disk_path(serial)}", "of=/dev/null", f"bs={BLOCK}", f"skip={offset}", f"count={length}"]
     return context.lab.server.run([*read, "iflag=direct,skip_bytes,count_bytes", "status=none"]).ok
 
 
 def bad_blocks(context: FaultContext, serial: str) -> str:
-    """Return what md has given up of a member: first sector and sectors, a pair each."""
+    """Return md's bad block list of a member: pairs of first sector and number of sectors."""
     path = f"{place_of(context, serial).directory}/bad_blocks"
     return ", ".join(read_files(context.lab.server, [path]).get(path, "").split("\n"))
 
 
 def wait_idle(upkeep: Upkeep, what: str) -> None:
-    """Wait until md does nothing in the background.
+    """Wait until md has no background work.
 
     Raises:
-        DeadlineExceeded: it took too long.
+        DeadlineExceeded: it did not end in time.
     """
     done = Deadline.after(REBUILD_DEADLINE_S)
     wait_until(lambda: upkeep.progress().action == "idle" or None, done, f"{upkeep.md.device} {what}", 0.2)

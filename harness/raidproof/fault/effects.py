@@ -1,6 +1,6 @@
-"""What a fault does, as far as a verdict depends on it.
+"""The effects of a fault, as far as verdicts depend on them.
 
-The fault declares it, the record of a crash test keeps it, and the judge reads nothing else of a fault.
+A fault declares its effects, the record of a crash test stores them, and verdicts depend on no other field of a fault.
 """
 
 from errno import EIO, ETIMEDOUT
@@ -13,39 +13,39 @@ from raidproof.storage.stack import StackSpec
 
 
 class FaultEffects(BaseModel):
-    """Each field excuses something, or makes something to be expected; its default excuses nothing.
+    """Each field excuses failures or requires observations; the default excuses nothing.
 
-    A record of before a field was there is read with the field's default.
+    A record that was written before a field existed is read with the field's default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     server_memory_lost: bool = False
-    """The server's memory is lost: an async export excuses losses, and what survives shows that a stack is safe."""
+    """The server's memory is lost: an async export excuses losses, and the test shows whether the stack is safe."""
     client_memory_lost: bool = False
-    """The memory of the client that the fault strikes is lost: what it did last, it could not tell."""
+    """The memory of the target client is lost: the acknowledgements that it received last may be unrecorded."""
     caches: CutPolicy | None = None
-    """What the volatile caches of the server's disks keep; None: they keep their power, so everything."""
+    """What the volatile caches of the server's disks keep; None: the disks stay powered, so that they keep all."""
     nfsd_restarted: bool = False
-    """Another instance of nfsd answers afterwards: its write verifier is another one, its reply cache is empty."""
+    """Another instance of nfsd answers afterwards, with a new write verifier and an empty reply cache."""
     server_away: bool = False
-    """The server does not answer for a while: the clients' kernels may say that tasks wait for it."""
+    """The server does not answer for a while: the clients' kernels may log hung tasks."""
     lease_lost: bool = False
-    """A client's lease ends while the client holds locks: what it does under a lock fails with EIO."""
+    """The lease of a client ends while it holds locks: its operations under a lock fail with EIO."""
     errors: frozenset[int] = frozenset()
-    """Errors (errno) of which clients may be told from the beginning of the fault on."""
+    """Errors (errno) that clients may get from the beginning of the fault on."""
     kernel_messages: tuple[str, ...] = ()
-    """Patterns (regular expressions) of the alarming lines that kernels say because of it."""
+    """Patterns (regular expressions) of alarming kernel log lines that the fault causes."""
     member_missing: bool = False
-    """The array may go on without a member from its beginning on."""
+    """The array may be degraded from the beginning of the fault on."""
     unreadable_blocks: bool = False
-    """A drive gives errors while an array is rebuilt from it: md must list the blocks that it cannot read."""
+    """A drive has read errors during a rebuild from it: md must list the blocks that it cannot read."""
     content_changed: bool = False
-    """A member holds other bytes than were written: a scrub must find stripes that differ, and repair them."""
+    """The content of a member has changed: a scrub must find and repair stripes that differ."""
     explanation: Blame | None = None
-    """Whose fault a loss is, where the fault itself explains one."""
+    """The blame for a loss, where the fault itself explains one."""
 
 
 def errors_of_soft_mounts(stack: StackSpec) -> frozenset[int]:
-    """Return what clients may be told that cannot reach the server: only soft mounts give up (nfs(5))."""
+    """Return the errors of clients that cannot reach the server: none for hard mounts, which never give up: nfs(5)."""
     return frozenset() if stack.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})

@@ -1,4 +1,4 @@
-"""What every fault has to offer. A fault is one class, in a file of this folder or of another distribution."""
+"""The interface of faults. A fault is a class in a file of this folder or of another distribution."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ FAULTS: Registry[type["Fault"]] = Registry("fault", "raidproof.fault", "raidproo
 
 @dataclass(frozen=True)
 class FaultContext:
-    """All that a fault can touch: a lab, and the stack that stands in it."""
+    """All that a fault may change: a lab, and the stack in it."""
 
     lab: Lab
     stack: Stack
@@ -30,8 +30,7 @@ class FaultContext:
 class FaultEvent:
     """A fault that took effect.
 
-    ``at_ns`` is the instant up to which acknowledgements count: what a client had been told before it, it was told
-    before the fault.
+    ``at_ns`` (CLOCK_MONOTONIC) is the instant of the fault: operations acknowledged before it must be kept.
     """
 
     fault: str
@@ -39,14 +38,14 @@ class FaultEvent:
     at_ns: int
     proof: str
     fates: tuple[CutResult, ...] = ()
-    """What became of the cache of each member disk, if the machine lost its power."""
+    """The fate of the cache of each member disk, if the machine lost power."""
 
 
 class Fault(ABC):
     """A disturbance of a lab or of the stack in it: a frozen dataclass whose fields are its arguments.
 
-    A class that has a name of its own is registered under it, and has to declare its own effects: those of the class
-    that it is made from hold for that one only.
+    A class with its own ``name`` is registered under that name, and must declare its own effects: effects of a named
+    base class are not inherited.
     """
 
     name: ClassVar[str]
@@ -55,21 +54,21 @@ class Fault(ABC):
         """Register the fault.
 
         Raises:
-            TypeError: it does not declare its effects.
-            RequestError: another one has its name.
+            TypeError: the class does not declare its effects.
+            RequestError: another fault has its name.
         """
         super().__init_subclass__(**more)
         if "name" in vars(cls):
             if not _declares_effects(cls):
                 raise TypeError(
-                    f"{cls.__module__}.{cls.__qualname__}: the fault {cls.name!r} does not declare what it does: "
+                    f"{cls.__module__}.{cls.__qualname__}: the fault {cls.name!r} does not declare its effects: "
                     "define effects(self, stack) -> FaultEffects in its class"
                 )
             FAULTS.add(cls.name, cls)
 
     @classmethod
     def by_name(cls, policy: CutPolicy, seed: int) -> Self:
-        """Return the fault that is asked for by its name alone, with the policy and the seed if it takes them.
+        """Return the fault for a request by name, with the policy and the seed if it has such fields.
 
         Raises:
             RequestError: it has other fields without a default.
@@ -90,34 +89,34 @@ class Fault(ABC):
 
     @abstractmethod
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does in a stack of this configuration, before anything has been built."""
+        """Return the effects in a stack of this configuration, before anything has been built."""
 
     def target(self, context: FaultContext) -> Machine | None:  # noqa: ARG002
-        """Return the machine that it takes down, so that all on it has to be activated again; None if none."""
+        """Return the machine that the fault takes down, whose services must be activated again; None if none."""
         return None
 
     @abstractmethod
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let it happen, and return the proof that it did."""
+        """Inject the fault, and return the proof that it took effect."""
 
     @abstractmethod
     def heal(self, context: FaultContext) -> None:
-        """Give back what the fault took; nothing is created anew."""
+        """Undo the fault; nothing is created anew."""
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str | None:  # noqa: ARG002
-        """Return the proof that it was still so when another fault came; None if nothing can have ended it.
+        """Return the proof that the fault still held when another fault came; None if it cannot end by itself.
 
-        ``members``: what the disks say, read before anything was assembled. ``said``: what the server's kernel said
-        from the injection to its end; None where nobody could hear it.
+        ``members``: the disks' metadata, read before anything was assembled. ``said``: the server's kernel log from
+        the injection to the other fault; None where it was not recorded.
 
         Raises:
-            RigError: it had ended before, so the other fault hit something else.
+            RigError: the fault had ended before, so that the other fault came too late.
         """
         return None
 
 
 def _declares_effects(cls: type[Fault]) -> bool:
-    """Whether a fault, or what it shares with others and has no name, says what it does."""
+    """Return whether a fault, or an unnamed base class of it, declares its effects."""
     for one in cls.__mro__:
         if one is Fault or (one is not cls and "name" in vars(one)):
             return False

@@ -1,4 +1,4 @@
-"""Faults of the lab's network: machines that are cut off, one way or both."""
+"""Faults of the lab's network: machines that are disconnected, in one direction or both."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,30 +17,30 @@ HELD_S = 2.0
 GRACE_DEADLINE_S = 120.0
 """Longer than the longest usual grace period, 90 s."""
 TAKE_DEADLINE_S = 150.0
-"""nfsd looks for clients that are silent for longer than their lease every so often, and once a lease at least."""
+"""nfsd looks for clients whose lease has expired at intervals of one lease at most."""
 
 
 @dataclass(frozen=True)
 class NetworkCut(Fault):
-    """The server is cut off from all others for ``held_s`` seconds; each machine goes on."""
+    """The server is disconnected from all other machines for ``held_s`` seconds; each machine keeps running."""
 
     way: Way = Way.BOTH
     held_s: float = HELD_S
     name: ClassVar[str] = "network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
-        """Return the machine that is cut off."""
+        """Return the machine that is disconnected."""
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Cut, and let it last.
+        """Disconnect the machine, and wait ``held_s`` seconds.
 
         Raises:
-            RequirementMissing: the lab has no bridge of ours, or this host's kernel cannot.
+            RequirementMissing: the lab has no bridge of the harness, or this host's kernel does not support it.
             RigError: frames still pass.
         """
         machine = self.machine(context)
@@ -49,7 +49,7 @@ class NetworkCut(Fault):
         return FaultEvent(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
 
     def heal(self, context: FaultContext) -> None:
-        """Join it again; it answers then."""
+        """Connect the machine, and wait until it answers."""
         port_of(context, self.machine(context)).mend()
 
     def _cut(self, context: FaultContext) -> tuple[int, str]:
@@ -60,12 +60,12 @@ class NetworkCut(Fault):
 
 @dataclass(frozen=True)
 class ClientNetworkCut(NetworkCut):
-    """The last client is cut off; the server and the others go on."""
+    """The last client is disconnected; the server and the other clients keep running."""
 
     name: ClassVar[str] = "client-network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
@@ -75,56 +75,56 @@ class ClientNetworkCut(NetworkCut):
 
 @dataclass(frozen=True)
 class LeaseExpiry(ClientNetworkCut):
-    """The last client is cut off while it holds a lock, until its lease is over and another client gets that lock."""
+    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
 
     name: ClassVar[str] = "lease-expiry"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let the client hold a lock, cut it off, and wait until another one can take it.
+        """Let the client take a lock, disconnect it, and wait until another client gets the lock.
 
         Raises:
-            RigError: the other one had it at once, so it was not held.
+            RigError: the other client got the lock at once, so that it was not held.
         """
         holder, taker = self.machine(context), context.lab.clients[0]
         path = f"{context.stack.mounts[holder.name].directory}/lease-expiry"
         take = ["flock", "--exclusive", "--nonblock", path, "true"]
         taker.succeed(["touch", path])
         taker.succeed(["chmod", "0666", path])
-        # Its child must not keep the file open: heal ends it, or the client could not unmount.
+        # --close: the child must not keep the file open, because heal kills flock alone, and the client must unmount.
         holder.start_command(["flock", "--close", "--exclusive", path, "sleep", "600"])
         wait_until(
             lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to hold a lock", 0.1
         )
         at_ns, proof = self._cut(context)
         if taker.run(take).ok:
-            raise RigError(f"{taker.name} got the lock that {holder.name} holds, before any lease was over")
+            raise RigError(f"{taker.name} got the lock that {holder.name} holds, before its lease ended")
         wait_until(lambda: taker.run(take).ok, Deadline.after(TAKE_DEADLINE_S), f"{taker.name} to get the lock", 0.5)
         waited = (now_ns() - at_ns) / 1e9
         proof = f"{self.way.value}: {proof}; {taker.name} got its lock after {waited:.1f} s"
         return FaultEvent(self.name, holder.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Join it again, and let it drop what it still believes to hold."""
+        """Connect the client, and let it drop the lock that it no longer holds."""
         super().heal(context)
         self.machine(context).succeed(["pkill", "-KILL", "--exact", "flock"])
 
 
 @dataclass(frozen=True)
 class MissedGrace(ClientNetworkCut):
-    """The last client is cut off while nfsd is restarted, until the grace period is over: it comes back too late."""
+    """The last client is disconnected while nfsd restarts, until the grace period ends: it reconnects too late."""
 
     name: ClassVar[str] = "missed-grace"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Cut it off, restart nfsd, and wait until nothing can be reclaimed any more."""
+        """Disconnect the client, restart nfsd, and wait until the grace period ends."""
         machine, server = self.machine(context), context.lab.server
         at_ns, proof = self._cut(context)
         context.stack.export.restart()
@@ -144,10 +144,8 @@ def port_of(context: FaultContext, machine: Machine) -> Port:
     """Return a machine's port on the lab's bridge.
 
     Raises:
-        RequirementMissing: the lab has none of ours.
+        RequirementMissing: the lab has no bridge of the harness.
     """
     if not isinstance(context.lab, EnclosedLab):
-        raise RequirementMissing(
-            "the network of this lab is not ours to cut", remedy="use a provider whose labs have one: uml, qemu"
-        )
+        raise RequirementMissing("the harness does not control this lab's network", remedy="use provider uml or qemu")
     return Port(context.lab.enclosure, machine.name, machine.address)

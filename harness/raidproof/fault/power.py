@@ -13,21 +13,21 @@ from raidproof.storage.stack import StackSpec
 
 PANIC_DEADLINE_S = 30.0
 CRASH_KEY = b"c"
-"""What /proc/sysrq-trigger takes for "crash"."""
+"""The byte that makes /proc/sysrq-trigger crash the kernel."""
 PANIC = r"Kernel panic - not syncing: sysrq triggered crash$"
-"""What the kernel says of a panic by sysrq; any other panic is a failure."""
+"""Pattern of the kernel message of a panic by sysrq; any other panic is a failure."""
 
 
 @dataclass(frozen=True)
 class PowerCut(Fault):
-    """The server's plug is pulled. ``policy`` says what its disks' caches keep: drop, keep, random or torn."""
+    """The server loses power. ``policy`` defines what its disks' caches keep: drop, keep, random or torn."""
 
     policy: CutPolicy = CutPolicy.DROP
     seed: int = 0
     name: ClassVar[str] = "power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
 
     def target(self, context: FaultContext) -> Machine:
@@ -35,25 +35,25 @@ class PowerCut(Fault):
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Take the power away; nothing runs in the machine for it."""
+        """Cut the power; no program in the machine runs for it."""
         machine = self.target(context)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed, caches resolved by {cut.policy.value}"
         return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.fates)
 
     def heal(self, context: FaultContext) -> None:
-        """Switch it on again. A changed boot_id, which `start` insists on, proves that it was off."""
+        """Switch the machine on. `start` requires a changed boot_id, which proves that the machine was off."""
         self.target(context).start()
 
 
 @dataclass(frozen=True)
 class ClientPowerCut(PowerCut):
-    """The last client's plug is pulled; the server and the others go on."""
+    """The last client loses power; the server and the other clients keep running."""
 
     name: ClassVar[str] = "client-power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(client_memory_lost=True)
 
     def target(self, context: FaultContext) -> Machine:
@@ -63,12 +63,12 @@ class ClientPowerCut(PowerCut):
 
 @dataclass(frozen=True)
 class CleanReboot(Fault):
-    """The control: the machine is stopped in good order and started again."""
+    """The control case: the machine is shut down cleanly and started again."""
 
     name: ClassVar[str] = "clean-reboot"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(nfsd_restarted=True, server_away=True)
 
     def target(self, context: FaultContext) -> Machine:
@@ -76,24 +76,24 @@ class CleanReboot(Fault):
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Shut it down. All that was acknowledged until it was off counts."""
+        """Shut the machine down. All operations acknowledged until it was off count."""
         machine = self.target(context)
         machine.shutdown()
         return FaultEvent(self.name, machine.name, now_ns(), "powered off by itself")
 
     def heal(self, context: FaultContext) -> None:
-        """Switch it on again."""
+        """Switch the machine on."""
         self.target(context).start()
 
 
 @dataclass(frozen=True)
 class KernelPanic(Fault):
-    """The kernel dies; the disks keep their power, so their caches are written out."""
+    """The kernel dies; the disks stay powered, so that their caches are written out."""
 
     name: ClassVar[str] = "kernel-panic"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
 
     def target(self, context: FaultContext) -> Machine:
@@ -101,24 +101,24 @@ class KernelPanic(Fault):
         return context.lab.server
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Make the kernel panic, and see on the console that it did.
+        """Make the kernel panic, and verify that on the console.
 
         Raises:
-            RequirementMissing: it has no console.
-            RigError: the console does not say so.
+            RequirementMissing: the machine has no console.
+            RigError: the console shows no panic.
         """
         machine = self.target(context)
         if not machine.consoles:
             raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
-        # It runs before it is told: the kernel dies in its write, and nothing in the machine can answer any more.
+        # Start the writer before its input: the kernel dies in the write, after which no program in it can answer.
         writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "status=none"])
         at_ns = now_ns()
         writer.feed(CRASH_KEY)
         machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
         if "Kernel panic" not in machine.console.read_text(errors="replace"):
             raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
-        return FaultEvent(self.name, machine.name, at_ns, "console says: Kernel panic")
+        return FaultEvent(self.name, machine.name, at_ns, "console shows: Kernel panic")
 
     def heal(self, context: FaultContext) -> None:
-        """Switch it on again."""
+        """Switch the machine on."""
         self.target(context).start()

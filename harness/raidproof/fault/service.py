@@ -15,7 +15,7 @@ from raidproof.storage.stack import StackSpec
 THREADS = "/proc/fs/nfsd/threads"
 DEATH_DEADLINE_S = 15.0
 DAEMONS = ("nfsdcld", "rpc.mountd")
-"""What nfsd asks: for the records of its clients, and whether they may mount."""
+"""Daemons that nfsd queries: for the records of its clients, and for exports."""
 _KILL = 1 << 9 - 1
 
 
@@ -27,11 +27,11 @@ class NfsdRestart(Fault):
     name: ClassVar[str] = "nfsd-restart"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Stop the threads, and let the clients wait."""
+        """Stop the threads, and wait ``down_s`` seconds."""
         machine = context.lab.server
         machine.succeed(["rpc.nfsd", "0"])
         at_ns = now_ns()
@@ -39,22 +39,22 @@ class NfsdRestart(Fault):
         return FaultEvent(self.name, machine.name, at_ns, f"{threads_of(machine)} nfsd threads, for {self.down_s:g} s")
 
     def heal(self, context: FaultContext) -> None:
-        """Start them again; clients reclaim what they had open."""
+        """Start the threads; clients reclaim their open files and locks."""
         context.stack.export.restart()
 
 
 @dataclass(frozen=True)
 class NfsdKilled(NfsdRestart):
-    """The whole NFS service dies: its daemons by SIGKILL, and nfsd's threads too where the kernel lets them."""
+    """The whole NFS service dies: its daemons by SIGKILL, and nfsd's threads too where the kernel allows that."""
 
     name: ClassVar[str] = "nfsd-killed"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Kill daemons and threads, and let the clients wait.
+        """Kill daemons and threads, and wait ``down_s`` seconds.
 
         Raises:
             RigError: there were no threads.
@@ -71,12 +71,12 @@ class NfsdKilled(NfsdRestart):
             lambda: threads_of(machine) == 0, Deadline.after(DEATH_DEADLINE_S), "the end of nfsd's threads", 0.05
         )
         pause(self.down_s)
-        how = "stopped, for this kernel's ignore signals" if deaf else "killed"
+        how = "stopped, because this kernel's nfsd threads ignore signals" if deaf else "killed"
         proof = f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}, for {self.down_s:g} s"
         return FaultEvent(self.name, machine.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Start all of it again, in the order of an export."""
+        """Start daemons and threads, in the order of an export."""
         for daemon in DAEMONS:
             context.lab.server.succeed([daemon])
         super().heal(context)
@@ -84,27 +84,27 @@ class NfsdKilled(NfsdRestart):
 
 @dataclass(frozen=True)
 class ServerRestart(CleanReboot):
-    """The server is stopped in good order, and switched on again after ``down_s`` seconds."""
+    """The server is shut down cleanly, and switched on again after ``down_s`` seconds."""
 
     down_s: float = 0.0
     name: ClassVar[str] = "server-restart"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Return the effects."""
         return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Shut it down, and let the clients wait."""
+        """Shut the server down, and wait ``down_s`` seconds."""
         injected = super().inject(context)
         pause(self.down_s)
         return FaultEvent(self.name, injected.target, injected.at_ns, f"{injected.proof}, for {self.down_s:g} s")
 
 
 def threads_of(machine: Machine) -> int:
-    """Return how many nfsd threads run."""
+    """Return the number of nfsd threads."""
     return whole_number(machine.get(THREADS).strip(), "nfsd threads")
 
 
 def ignores_kill(status: str) -> bool:
-    """Whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do from Linux 6.6 on."""
+    """Return whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do since Linux 6.6."""
     return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "ignored signals"), 16) & _KILL)

@@ -1,4 +1,4 @@
-"""What disks, array, network and machines did while a workload ran, and what that means."""
+"""Measurement of disks, array, network and machines while a workload runs, and its interpretation."""
 
 from raidproof.monitor.chart import Moment, moments
 from raidproof.monitor.monitor import Application, Derived, DiskUse, EngineUse, MachineUse, Monitor, RpcUse, derive

@@ -1,4 +1,4 @@
-"""The bottleneck of a cell: what limited it, by thresholds in a fixed order, and the cause in a sentence."""
+"""The bottleneck of a cell: the resource that limited it, by thresholds in a fixed order, and the cause as text."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,91 +12,91 @@ from raidproof.storage.array import ArraySpec, capacity
 from raidproof.storage.array.spec import PARITY_LEVELS
 
 FULL = 0.9
-"""Share of the time from which a resource counts as full: a queue before it is ten long on average (M/M/1)."""
+"""Utilization from which a resource counts as full: its mean queue length is about ten (M/M/1)."""
 STANDS_OUT = 0.2
-"""How much busier than the others one member has to be. Parity that rotates keeps healthy members within a tenth."""
+"""Minimum utilization of one member above the others' median. Rotating parity keeps working members within 0.1."""
 ENGINE_FULL = 0.85
-"""Of one core: Python's lock lets the engine use no more, and a host that is shared rarely gives it all of that."""
+"""Fraction of one core: Python's global lock allows no more, and a shared host rarely gives the engine all of it."""
 LATE = 0.1
-"""Lateness over service time from which the disks that were played are not those that were asked for."""
+"""Lateness over service time from which the simulated disks no longer match the requested ones."""
 MOSTLY = 0.7
-"""Share of the host's cores from which they are what is waited for, if disks are idle and calls are not answered: a
-call passes from core to core, and while it does the others have nothing to do."""
+"""Utilization of the host's cores from which they are the bottleneck, if disks are idle and calls are outstanding: a
+call passes from core to core, while the other cores have no work."""
 IDLE = 0.5
-"""Busy share below which a disk has time left for twice as much."""
+"""Utilization below which a disk could do twice as much."""
 LINK_FULL = 0.9
-"""Of the link's rate; Ethernet, IP and TCP with acknowledgements take up to a tenth that the interface does not count
-on both ends."""
+"""Fraction of the link's rate; Ethernet, IP and TCP with acknowledgements take up to a tenth that the interface does
+not count on both ends."""
 ALWAYS_WAITING = 0.7
-"""Calls in flight from which somebody is waiting for the server nearly all the time."""
+"""Mean number of calls in flight from which a client waits for the server nearly all the time."""
 CACHED = 0.5
-"""Share of what the applications read that never crossed the network."""
+"""Fraction of the bytes read by the applications that never crossed the network."""
 SENT_AGAIN = 0.01
-"""Share of calls that were sent again: with more, TCP spends its time in timeouts."""
+"""Fraction of calls that were retransmitted: with more, TCP spends its time in timeouts."""
 READS_BACK = 0.1
-"""Blocks read for each one written from which read-modify-write is worth telling."""
+"""Blocks read per block written from which read-modify-write is reported."""
 SMALL_CALL = 64 * KIB
-"""Bytes of a READ or WRITE below which the call costs more than what it carries: 64 KiB take 0.5 ms at 1 Gbit/s,
-which is about what a call costs by itself."""
+"""Size in bytes of a READ or WRITE below which the call costs more than its data: 64 KiB take 0.5 ms at 1 Gbit/s,
+about the fixed cost of a call."""
 SPLIT = 4.0
-"""Requests that the array gets for each of the applications' from which splitting is worth telling."""
+"""Requests to the array per application request from which splitting is reported."""
 WASTE = 1.2
-"""Bytes written to the members over those that whole stripes need, from which the excess is worth telling: journals
-take up to a tenth."""
+"""Bytes written to the members over those that whole stripes need, from which the excess is reported: journals take
+up to a tenth."""
 FLOOD = 4.0
-"""The same, from which the excess is the cause, whatever else there is: a small block that is written alone, with its
-parity, comes to 1.5 times what a RAID5 of four needs."""
+"""The same ratio, from which the excess is the cause regardless of other findings: a small block that is written
+alone, with its parity, comes to 1.5 times what a RAID5 of four needs."""
 OF_THE_TIME = 0.5
-"""Share of the time that is spent waiting for one thing, from which it is the cause."""
+"""Fraction of the time spent waiting for one resource, from which that resource is the cause."""
 
 
 def percent(share: float) -> str:
-    """Write a share."""
+    """Return a fraction as a percentage."""
     return f"{share * 100:.0f} %"
 
 
 def size(number: float) -> str:
-    """Write a number of bytes, which need not be round."""
+    """Return a number of bytes, which need not be round, as text."""
     if number >= MIB:
         return f"{number / MIB:.3g} MiB"
     return f"{number / KIB:.3g} KiB" if number >= KIB else f"{number:.0f} bytes"
 
 
 def milliseconds(number: float) -> str:
-    """Write a time."""
+    """Return a time in ms as text."""
     return f"{number:.0f} ms" if number >= 10 else f"{number:.1f} ms"
 
 
 def count(number: float) -> str:
-    """Write how many, roughly."""
+    """Return a number as text, rounded."""
     return f"{number:.0f}" if number >= 1 else f"{number:.2g}"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that the rules look at."""
+    """The input of the rules."""
 
     derived: Derived
     array: ArraySpec
     wsize: int | None = None
-    """Bytes, as effective on the mount."""
+    """wsize in bytes, as effective on the mount."""
     sync: bool = True
-    """Of the export."""
+    """Whether the export is ``sync``."""
     engine: EngineUse | None = None
-    """None where the disks are real, or have no mechanics."""
+    """None for real disks, and for disks without mechanics."""
     link_bytes_s: float | None = None
-    """What the server's link carries in one direction; None has no limit."""
+    """Bytes per second of the server's link in one direction; None: unlimited."""
 
     @property
     def members_busy(self) -> dict[str, float]:
-        """Share of the time by serial: as the simulated disks say, else as the kernel does."""
+        """Utilization by serial: of the simulated disks, where known, otherwise by the kernel's counters."""
         if self.engine is not None and self.engine.members_busy:
             return self.engine.members_busy
         return {serial: use.busy for serial, use in (self.derived.members or {}).items()}
 
     @property
     def link(self) -> float | None:
-        """Bytes a second in the busier direction of the server's links."""
+        """Bytes per second in the busier direction of the server's links."""
         server = self.derived.machines.get(self.derived.server)
         if server is None or server.received_bytes_s is None or server.sent_bytes_s is None:
             return None
@@ -110,19 +110,19 @@ class Facts:
 
     @property
     def needed(self) -> float:
-        """Bytes that the members have to write for each byte of data, in whole stripes."""
+        """Bytes written to the members per byte of data, in whole stripes."""
         return len(self.array.members) * MIB / capacity(self.array, MIB)
 
 
 class Limit(StrEnum):
-    """What kept a cell from being faster."""
+    """The resource that limited a cell."""
 
     DISKS = "disks"
     ONE_DISK = "one disk"
     CONTROLLER = "controller"
     NETWORK = "network"
     LATENCY = "latency"
-    """Nothing is full: each operation waits for the one before."""
+    """No resource is full: each operation waits for the previous one."""
     ENGINE = "engine"
     HOST_CPU = "host cpu"
     SERVER_CPU = "server cpu"
@@ -132,7 +132,7 @@ class Limit(StrEnum):
 
     @property
     def rankable(self) -> bool:
-        """Whether the figure says something of the configuration, and not of the machine that played it."""
+        """Whether the result is a property of the configuration, not of the machine that simulated it."""
         return self not in _OF_THE_RIG
 
 
@@ -140,7 +140,7 @@ _OF_THE_RIG = {Limit.ENGINE, Limit.HOST_CPU, Limit.SERVER_CPU, Limit.CLIENT_CPU,
 
 
 def find_limit(facts: Facts) -> Limit:
-    """Return the first thing that was full; the rig's own limits come before those of what it plays."""
+    """Return the first resource that was full; limits of the rig come before limits of the simulated hardware."""
     for limit, holds in _LIMITS:
         if holds(facts):
             return limit
@@ -152,14 +152,14 @@ def _engine_full(facts: Facts) -> bool:
 
 
 def _engine_late(facts: Facts) -> bool:
-    # Disks without mechanics have no time to be late for. Looked at only where nothing is full: late answers in a
+    # Disks without mechanics have no service time. This rule comes after all full resources: late answers in a
     # burst cost nothing as long as heads or links have work.
     engine = facts.engine
     return engine is not None and engine.service_ns_mean > 0 and engine.late_ns_mean > LATE * engine.service_ns_mean
 
 
 def _host_cpu(facts: Facts) -> bool:
-    # Where simulated disks are the busy ones, a busy host delays only what waits for them anyway.
+    # If simulated disks are full, a busy host delays only requests that wait for the disks anyway.
     host, calls, busy = facts.derived.host_cpu, facts.derived.calls, facts.members_busy.values()
     if _full(host):
         return not _simulated_disks_full(facts)
@@ -205,7 +205,7 @@ def _server_cpu(facts: Facts) -> bool:
 
 
 def _client_cpu(facts: Facts) -> bool:
-    # All of them: one that has more to do than the others does not keep those from doing more.
+    # All clients: one with more work than the others does not keep the others from doing more.
     shares = [use.cpu for use in facts.derived.clients.values()]
     return bool(shares) and all(_full(share) for share in shares)
 
@@ -220,12 +220,12 @@ def _client_cache(facts: Facts) -> bool:
 def _latency(facts: Facts) -> bool:
     calls, array = facts.derived.calls, facts.derived.array
     server = facts.derived.machines.get(facts.derived.server)
-    # That nothing is full can only be said of what was seen.
+    # Unmonitored resources could be full.
     if not facts.members_busy or server is None or server.cpu is None:
         return False
     if calls is not None:
         return calls.waiting >= ALWAYS_WAITING
-    # On the server itself: whoever waits, waits for the array.
+    # The workload runs on the server: whatever it waits for is the array.
     return not facts.derived.clients and array is not None and array.in_flight >= ALWAYS_WAITING
 
 
@@ -245,25 +245,25 @@ _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
 
 
 def explain(facts: Facts, limit: Limit) -> str:
-    """Return what the first rule that applies says."""
+    """Return the sentence of the first rule that applies."""
     return next(said for rule in RULES if (said := rule(facts, limit)))
 
 
 def engine(facts: Facts, limit: Limit) -> str | None:
-    """The disk engine could not keep up."""
+    """Explain that the disk engine was too slow."""
     use = facts.engine
     if limit is not Limit.ENGINE or use is None:
         return None
     if use.cpu_share >= ENGINE_FULL:
-        return f"the disk engine used {percent(use.cpu_share)} of a core: this host cannot play these disks any faster"
+        return f"the disk engine used {percent(use.cpu_share)} of a core: this host cannot simulate these disks faster"
     return (
-        f"the disk engine answered {use.late_ns_mean / 1e6:.2f} ms late on average, and the disks that it plays take "
+        f"the disk engine answered {use.late_ns_mean / 1e6:.2f} ms late on average, and the simulated disks take "
         f"{use.service_ns_mean / 1e6:.2f} ms: the host was too slow for them"
     )
 
 
 def host_cpu(facts: Facts, limit: Limit) -> str | None:
-    """The host, on which all machines are processes, had nothing left."""
+    """Explain that the host, on which all machines are processes, had no CPU left."""
     if limit is not Limit.HOST_CPU or facts.derived.host_cpu is None:
         return None
     return (
@@ -272,13 +272,13 @@ def host_cpu(facts: Facts, limit: Limit) -> str | None:
 
 
 def resync(facts: Facts, _limit: Limit) -> str | None:
-    """The array was busy with itself."""
+    """Explain that a resync, check or similar of the array ran."""
     doing = facts.derived.syncing
     return f"a {' and a '.join(doing)} of the array ran during the measurement" if doing else None
 
 
 def sent_again(facts: Facts, _limit: Limit) -> str | None:
-    """The network loses what is sent."""
+    """Explain that calls were retransmitted."""
     calls = facts.derived.calls
     if calls is None or calls.sent_again < max(2.0, SENT_AGAIN * calls.calls):
         return None
@@ -286,7 +286,7 @@ def sent_again(facts: Facts, _limit: Limit) -> str | None:
 
 
 def controller(facts: Facts, limit: Limit) -> str | None:
-    """A controller is full."""
+    """Explain that a controller is full."""
     if limit is not Limit.CONTROLLER or facts.engine is None:
         return None
     busy = facts.engine.controllers_busy
@@ -297,7 +297,7 @@ def controller(facts: Facts, limit: Limit) -> str | None:
 
 
 def one_disk(facts: Facts, limit: Limit) -> str | None:
-    """One member holds up the others."""
+    """Explain that one member is full, and busier than the others."""
     if limit is not Limit.ONE_DISK:
         return None
     busy = facts.members_busy
@@ -307,14 +307,14 @@ def one_disk(facts: Facts, limit: Limit) -> str | None:
 
 
 def link(facts: Facts, limit: Limit) -> str | None:
-    """The link is full."""
+    """Explain that the link is full."""
     if limit is not Limit.NETWORK or facts.link is None or facts.link_bytes_s is None:
         return None
     return f"the link is full: {facts.link / 1e6:.0f} of {facts.link_bytes_s / 1e6:.0f} MB/s"
 
 
 def client_cache(facts: Facts, limit: Limit) -> str | None:
-    """Most of what was read was in the client's memory."""
+    """Explain that most of the data was read from the client's cache."""
     read, wire = facts.derived.read_bytes, facts.derived.wire_read_bytes
     if limit is not Limit.CLIENT_CACHE or not read or wire is None:
         return None
@@ -322,7 +322,7 @@ def client_cache(facts: Facts, limit: Limit) -> str | None:
 
 
 def guest_cpu(facts: Facts, limit: Limit) -> str | None:
-    """A machine had no CPU left."""
+    """Explain that a machine had no CPU left."""
     derived = facts.derived
     calls = f", {derived.calls_per_mb:.0f} calls for each MB" if derived.calls_per_mb else ""
     if limit is Limit.SERVER_CPU and (use := derived.machines.get(derived.server)) and use.cpu is not None:
@@ -334,22 +334,22 @@ def guest_cpu(facts: Facts, limit: Limit) -> str | None:
 
 
 def read_modify_write(facts: Facts, _limit: Limit) -> str | None:
-    """Parity is computed from what has to be read first."""
+    """Explain that parity is computed from blocks that must be read first."""
     back, array, stripe = facts.derived.member_reads_per_written, facts.derived.array, facts.stripe
     if facts.array.level not in PARITY_LEVELS or back is None or back < READS_BACK or not stripe or array is None:
         return None
     begin = f"RAID{facts.array.level} reads {back:.1f} blocks for each block written"
     asked = array.mean_bytes
-    # The server may join WRITEs before it writes: what the transfers are too small for, its requests show.
+    # The server may merge WRITEs before it writes: the mean request to the array shows whether it did.
     if facts.wsize is not None and facts.wsize < stripe and asked is not None and asked <= 2 * facts.wsize:
         return f"{begin}: wsize {size(facts.wsize)} never fills a {size(stripe)} stripe"
     if asked is not None and asked < stripe:
-        return f"{begin}: the array is given {size(asked)} at a time, a stripe has {size(stripe)}"
+        return f"{begin}: the array gets {size(asked)} at a time, a stripe has {size(stripe)}"
     return f"{begin}: its requests do not begin and end with the {size(stripe)} stripes"
 
 
 def commits(facts: Facts, _limit: Limit) -> str | None:
-    """Somebody waits for COMMIT most of the time."""
+    """Explain that the clients wait for COMMIT most of the time."""
     use = facts.derived.commits
     if use is None or not use.calls or use.mean_exec_ms is None or use.waiting < OF_THE_TIME:
         return None
@@ -358,7 +358,7 @@ def commits(facts: Facts, _limit: Limit) -> str | None:
 
 
 def synchronous_writes(facts: Facts, limit: Limit) -> str | None:
-    """One WRITE at a time, each of which waits for the disks."""
+    """Explain that there is one WRITE at a time, and each waits for the disks."""
     use, size_of = facts.derived.writes, facts.derived.mean_write_bytes
     clients = max(1, len(facts.derived.clients))
     if limit is not Limit.LATENCY or use is None or use.mean_rtt_ms is None or size_of is None:
@@ -371,7 +371,7 @@ def synchronous_writes(facts: Facts, limit: Limit) -> str | None:
 
 
 def small_calls(facts: Facts, limit: Limit) -> str | None:
-    """Each MB takes many round trips."""
+    """Explain that calls are small, so that each MB takes many round trips."""
     derived = facts.derived
     kinds = (("WRITE", derived.writes, derived.mean_write_bytes), ("READ", derived.reads, derived.mean_read_bytes))
     most = max(kinds, key=lambda kind: kind[1].calls if kind[1] else 0)
@@ -385,7 +385,7 @@ def small_calls(facts: Facts, limit: Limit) -> str | None:
 
 
 def amplification(facts: Facts, _limit: Limit) -> str | None:
-    """The members write much more than the data and its redundancy."""
+    """Explain that the members write much more than the data and its redundancy."""
     more, needed = facts.derived.write_amplification, facts.needed
     if more is None or more < WASTE * needed:
         return None
@@ -396,13 +396,13 @@ def amplification(facts: Facts, _limit: Limit) -> str | None:
 
 
 def flood(facts: Facts, limit: Limit) -> str | None:
-    """The members write many times the data and its redundancy."""
+    """Explain that the members write many times the data and its redundancy."""
     more = facts.derived.write_amplification
     return amplification(facts, limit) if more is not None and more >= FLOOD * facts.needed else None
 
 
 def splitting(facts: Facts, _limit: Limit) -> str | None:
-    """The applications' requests arrive at the array in pieces."""
+    """Explain that the applications' requests reach the array in pieces."""
     pieces, array, most = facts.derived.splitting, facts.derived.array, facts.derived.request_limit
     if pieces is None or pieces < SPLIT or array is None or array.mean_bytes is None:
         return None
@@ -411,7 +411,7 @@ def splitting(facts: Facts, _limit: Limit) -> str | None:
 
 
 def disks(facts: Facts, limit: Limit) -> str | None:
-    """All members are full."""
+    """Explain that all members are full."""
     if limit is not Limit.DISKS:
         return None
     uses = (facts.derived.members or {}).values()
@@ -421,7 +421,7 @@ def disks(facts: Facts, limit: Limit) -> str | None:
 
 
 def waiting(facts: Facts, limit: Limit) -> str | None:
-    """Nothing is full, and yet somebody waits all the time."""
+    """Explain that no resource is full, and requests are in flight all the time."""
     if limit is not Limit.LATENCY:
         return None
     calls, array = facts.derived.calls, facts.derived.array
@@ -432,7 +432,7 @@ def waiting(facts: Facts, limit: Limit) -> str | None:
 
 
 def nothing(facts: Facts, _limit: Limit) -> str:
-    """What was measured explains nothing."""
+    """Return that the measurements explain nothing, with the utilizations."""
     busy = facts.members_busy.values()
     seen = [f"the busiest member {percent(max(busy))}"] if busy else []
     seen += [f"{name}'s CPU {percent(use.cpu)}" for name, use in facts.derived.machines.items() if use.cpu is not None]
@@ -464,7 +464,7 @@ RULES: tuple[Callable[[Facts, Limit], str | None], ...] = (
 
 
 class Cause(NamedTuple):
-    """What limited a cell, and why."""
+    """The limit of a cell, and its explanation."""
 
     limit: Limit
     sentence: str
@@ -484,13 +484,13 @@ def find_cause(
     engine: EngineUse | None = None,
     link_bytes_s: float | None = None,
 ) -> Cause:
-    """Say what limited a cell.
+    """Return the limit of a cell and its explanation.
 
-    ``wsize`` is the effective one, ``sync`` the export's, the link's rate in bytes a second and one direction.
-    Nothing is guessed: without the monitors' numbers the limit is unknown.
+    ``wsize``: effective on the mount, in bytes; ``sync``: of the export; ``link_bytes_s``: in one direction.
+    Without the monitors' numbers the limit is unknown.
     """
     if derived is None:
-        return Cause(Limit.UNKNOWN, "the monitors failed: nothing is known of what happened below")
+        return Cause(Limit.UNKNOWN, "the monitors failed: the limit is unknown")
     facts = Facts(derived, array, wsize, sync, engine, link_bytes_s)
     limit = find_limit(facts)
     return Cause(limit, explain(facts, limit))

@@ -1,4 +1,4 @@
-"""NFS on the wire: a capture on the lab's bridge, the calls and replies in it, and the ledger's replies."""
+"""NFS on the wire: a packet capture on the lab's bridge, the decoded calls and replies, and the replies' instants."""
 
 import json
 import re
@@ -29,7 +29,7 @@ OPERATIONS = {
     44: "DESTROY_SESSION", 45: "FREE_STATEID", 53: "SEQUENCE", 55: "TEST_STATEID", 58: "RECLAIM_COMPLETE",
     68: "READ_PLUS",
 }  # fmt: skip
-"""Those that checks or readers ask for; others are called by their number."""
+"""Names of the operations that checks and readers use; others are named by their number."""
 STATUSES = {
     0: "OK", 5: "NFS4ERR_IO", 28: "NFS4ERR_NOSPC", 70: "NFS4ERR_STALE", 10008: "NFS4ERR_DELAY",
     10010: "NFS4ERR_DENIED", 10011: "NFS4ERR_EXPIRED", 10013: "NFS4ERR_GRACE", 10022: "NFS4ERR_STALE_CLIENTID",
@@ -42,7 +42,7 @@ PROCEDURES = {
     10: "SYMLINK", 12: "REMOVE", 13: "RMDIR", 14: "RENAME", 15: "LINK", 16: "READDIR", 17: "READDIRPLUS",
     18: "FSSTAT", 19: "FSINFO", 20: "PATHCONF", 21: "COMMIT",
 }  # fmt: skip
-"""Of NFSv3; others are called by their number."""
+"""Names of NFSv3 procedures; others are named by their number."""
 STATUSES3 = {0: "OK", 5: "NFS3ERR_IO", 28: "NFS3ERR_NOSPC", 70: "NFS3ERR_STALE", 10008: "NFS3ERR_JUKEBOX"}
 OK = "OK"
 JUDGED = frozenset(
@@ -52,21 +52,21 @@ JUDGED = frozenset(
         "nfs.write.committed",
     }
 )  # fmt: skip
-"""Fields that a check asks for."""
+"""The tshark fields that checks use."""
 
 Pairs = list[tuple[str, Any]]
-"""A JSON object whose keys repeat: tshark writes one key for each of several operations."""
+"""A JSON object with repeated keys: tshark writes the same key for each of several operations."""
 
 NOBODY_SAID: Mapping[str, str] = MappingProxyType({})
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 15.0
 DECODE_DEADLINE_S = 300.0
 BUFFER_MIB = 32
-"""Of the kernel's ring: a burst of a client's writes must not fall out of it while the host is busy."""
+"""Size of the kernel's capture buffer: it must hold a burst of writes while the host is busy."""
 HANDED_OVER_S = 0.75
-"""The kernel hands packets over in blocks, after dumpcap's timeout of 250 ms at the latest: the end must not miss."""
+"""The kernel delivers packets in blocks, after dumpcap's timeout of 250 ms at the latest: wait longer at the end."""
 CLOCK_SET_NS = 200_000
-"""The real-time clock is slewed together with the monotonic one: what differs more than two readings do was set."""
+"""The real-time clock is slewed with the monotonic one: a larger difference between two readings means it was set."""
 _FIELDS = (
     "frame.time_epoch",
     "ip.src",
@@ -86,47 +86,47 @@ _CALL = "0"
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a COMPOUND, or all that a call of NFSv3 is: its fields, flat, under tshark's names."""
+    """One operation of a COMPOUND, or a whole call of NFSv3, with its fields, flat, under tshark's names."""
 
     name: str
     asked: dict[str, str] = field(default_factory=dict)
-    """Of the call. Of a field that occurs more than once, the first."""
+    """Fields of the call. Of a repeated field, the first."""
     told: dict[str, str] = field(default_factory=dict)
-    """Of the reply."""
+    """Fields of the reply."""
     status: str | None = None
-    """``OK``, or the error's name in the RFC; None where no reply tells of it."""
+    """``OK``, or the error's name in the RFC; None without a result in the reply."""
     handle: str = ""
-    """A hash of the file handle that the call had put before it."""
+    """Hash of the current file handle of the operation."""
 
     def number(self, name: str) -> int:
-        """Return a number of the call.
+        """Return a field of the call as a number.
 
         Raises:
-            RigError: it has none of that name.
+            RigError: the call has no such field.
         """
         return whole(self.asked, name, self.name)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A call and, if it was answered, its reply."""
+    """A call and its reply, if there is one."""
 
     client: str
-    """Its address."""
+    """The client's address."""
     xid: str
     called_s: float
     """When the call was complete, in seconds since the capture's first packet."""
     operations: tuple[Operation, ...]
     answered_s: float | None = None
-    """The reply; None if there is none in the capture."""
+    """When the reply was complete; None if the capture has none."""
     version: str = "4"
-    """Of NFS: ``3`` or ``4``."""
+    """NFS version: ``3`` or ``4``."""
     connection: str = ""
-    """Which TCP connection of the capture it went over; empty if nobody said."""
+    """Number of the call's TCP connection in the capture; empty if unknown."""
 
     @property
     def answered(self) -> bool:
-        """Whether the client was told anything."""
+        """Whether the client received a reply."""
         return self.answered_s is not None
 
 
@@ -134,16 +134,16 @@ def whole(fields: dict[str, str], name: str, what: str) -> int:
     """Return a field as a number; tshark writes some in hexadecimal.
 
     Raises:
-        RigError: it is not there, or is none.
+        RigError: the field is missing, or not a number.
     """
     try:
         return int(fields[name], 0)
     except (KeyError, ValueError) as error:
-        raise RigError(f"tshark says no {name} of {what}: {fields}") from error
+        raise RigError(f"tshark printed no {name} of {what}: {fields}") from error
 
 
 def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Exchange, Operation]]:
-    """Yield all operations of that name with their exchanges, in the order of the calls."""
+    """Yield all operations of a name with their exchanges, in the order of the calls."""
     for exchange in exchanges:
         for operation in exchange.operations:
             if operation.name == name:
@@ -151,10 +151,10 @@ def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Ex
 
 
 def parse_connections(text: str) -> dict[str, str]:
-    """Read the output of `raidproof.monitor.capture.connections_command`: the TCP connection of each packet's number.
+    """Parse the output of `raidproof.monitor.capture.connections_command`: TCP connection by packet number.
 
     Raises:
-        RigError: it is not such output.
+        RigError: the text has another format.
     """
     lines = [line.split("\t") for line in text.splitlines()]
     if wrong := [line for line in lines if len(line) != 2 or not all(map(str.isdecimal, line))]:
@@ -163,13 +163,13 @@ def parse_connections(text: str) -> dict[str, str]:
 
 
 def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> list[Exchange]:
-    """Read the output of `raidproof.monitor.capture.decode_command`. Other versions than NFSv3 and 4 are passed over.
+    """Parse the output of `raidproof.monitor.capture.decode_command`. Versions other than NFSv3 and 4 are ignored.
 
-    A call that was sent again is one exchange for each time; the reply is that of the last. ``connections`` are those
-    of the packets, by their numbers.
+    A retransmitted call is one exchange per transmission; the reply belongs to the last. ``connections`` maps packet
+    numbers to TCP connections.
 
     Raises:
-        RigError: it is not such output.
+        RigError: the text has another format.
     """
     try:
         packets = json.loads(text or "[]", object_pairs_hook=list)
@@ -190,12 +190,12 @@ def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> li
                 told = _told(call, nfs) if call.version == "4" else (_told3(call.operations[0], nfs),)
                 exchanges[place] = replace(call, operations=told, answered_s=at_s)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise RigError(f"not what tshark prints of NFS: {error!r}") from error
+        raise RigError(f"unexpected tshark output about NFS: {error!r}") from error
     return exchanges
 
 
 def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[str, str], Pairs]]:
-    """Yield the RPCs of a packet, which may hold several: frame, source, target, RPC header, NFS."""
+    """Yield the RPC messages of a packet: frame, source, target, RPC header, NFS fields."""
     layers: Pairs = dict(dict(packet)["_source"])["layers"]
     first = dict(reversed(layers))
     at, ip = flat(first["frame"]), flat(first["ip"])
@@ -205,7 +205,7 @@ def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[st
             if header:
                 yield at, ip["ip.src"], ip["ip.dst"], header, []
             header = flat(content)
-            # What a fragment carries that is no whole message has no type.
+            # A fragment without a whole message has no type.
             header = header if "rpc.msgtyp" in header else None
         elif name == "nfs" and header:
             yield at, ip["ip.src"], ip["ip.dst"], header, content
@@ -215,7 +215,7 @@ def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[st
 
 
 def flat(pairs: Any) -> dict[str, str]:
-    """Return all fields below, by name; of several of the same name the first."""
+    """Return all fields of nested layers by name; of several with the same name the first."""
     found: dict[str, str] = {}
     for name, value in pairs if isinstance(pairs, list) else []:
         if isinstance(value, str):
@@ -232,7 +232,7 @@ def _compound(nfs: Pairs) -> Iterator[tuple[int, dict[str, str]]]:
     for name, value in next((value for name, value in nfs if name == "nfs.ops.count_tree"), []):
         if name == "nfs.opcode":
             if number is not None:
-                yield number, {}  # one without fields
+                yield number, {}  # an operation without fields
             number = int(value)
         elif name == "nfs.opcode_tree" and number is not None:
             yield number, flat(value)
@@ -244,14 +244,14 @@ def _compound(nfs: Pairs) -> Iterator[tuple[int, dict[str, str]]]:
 def _asked(nfs: Pairs) -> Iterator[Operation]:
     handle = ""
     for number, fields in _compound(nfs):
-        # The data itself is of no use, and as text it is three times as long.
+        # The file data is not used, and as text it is three times as long.
         fields.pop("nfs.data", None)
         handle = fields.get("nfs.fh.hash", handle)
         yield Operation(OPERATIONS.get(number, str(number)), fields, handle=handle)
 
 
 def _told(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
-    """Give each operation its result; what follows the first error was not carried out."""
+    """Add each operation's result; operations after the first error were not executed and have none."""
     results = list(_compound(nfs))
     operations = []
     for place, asked in enumerate(call.operations):
@@ -272,13 +272,13 @@ def _asked3(rpc: dict[str, str], nfs: Pairs) -> Operation:
 def _told3(asked: Operation, nfs: Pairs) -> Operation:
     told = flat(nfs)
     told.pop("nfs.data", None)
-    # NULL has no result, and a call that RPC refused none either.
+    # NULL has no result, nor has a call that RPC rejected.
     status = int(told["nfs.status3"]) if "nfs.status3" in told else None
     return replace(asked, told=told, status=None if status is None else STATUSES3.get(status, str(status)))
 
 
 def write_exchanges(exchanges: Sequence[Exchange]) -> str:
-    """Write what checks need of them, JSON; the capture itself has the rest."""
+    """Return as JSON the parts of exchanges that checks need; the capture itself has the rest."""
     return json.dumps([asdict(one) | {"operations": [_brief(each) for each in one.operations]} for one in exchanges])
 
 
@@ -289,10 +289,10 @@ def _brief(operation: Operation) -> dict[str, Any]:
 
 
 def read_exchanges(text: str) -> list[Exchange]:
-    """Read what `write_exchanges` wrote.
+    """Parse the output of `write_exchanges`.
 
     Raises:
-        RigError: it is something else.
+        RigError: the text has another format.
     """
     try:
         return [
@@ -300,38 +300,38 @@ def read_exchanges(text: str) -> list[Exchange]:
             for one in json.loads(text)
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise RigError(f"not what is kept of a capture: {error!r}") from error
+        raise RigError(f"not stored exchanges of a capture: {error!r}") from error
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
-    """Write all packets of a server's port to a file, whole: a call that was cut cannot be decoded."""
-    # -q: no running count.  A bridge shows what passes between its ports only while promiscuous, the default.
+    """Return the command that captures all packets of a server's port, in full: truncated calls cannot be decoded."""
+    # -q: no running count.  A bridge shows traffic between its ports only in promiscuous mode, dumpcap's default.
     return ["dumpcap", "-q", "-B", str(BUFFER_MIB), "-i", interface, "-f", f"tcp port {port}", "-w", str(path)]
 
 
 def decode_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Print the RPCs of a capture with all their fields, without the packets around them."""
+    """Return the command that prints the RPCs of a capture with all their fields, without the packets around them."""
     return [*_rpcs(path, port), "-T", "json", "-J", "frame ip rpc nfs"]
 
 
 def connections_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Print the number of each packet with an RPC, and that of its TCP connection.
+    """Return the command that prints packet number and TCP connection of each packet with an RPC.
 
-    Apart from `decode_command`: as JSON, TCP's own fields come with all that it carries once more.
+    Separate from `decode_command`: in JSON, TCP's fields include the whole payload once more.
     """
     return [*_rpcs(path, port), "-T", "fields", "-e", "frame.number", "-e", "tcp.stream"]
 
 
 def _rpcs(path: Path, port: int) -> list[str]:
-    # Without -d, tshark guesses at a connection whose beginning it has not seen, and guesses wrong.
+    # Without -d, tshark guesses the protocol of a connection whose beginning is not in the capture, often wrongly.
     return ["tshark", "-n", "-d", f"tcp.port=={port},rpc", "-r", str(path), "-Y", "rpc"]
 
 
 def dropped(said: str) -> int:
-    """Read from what dumpcap says at its end how many packets it lost.
+    """Return the number of lost packets from dumpcap's final message.
 
     Raises:
-        RigError: it does not say.
+        RigError: the message has no such number.
     """
     found = re.search(r"received/dropped on interface '[^']*': \d+/(\d+) ", said)
     if found is None:
@@ -340,10 +340,10 @@ def dropped(said: str) -> int:
 
 
 def printed(command: list[str]) -> str:
-    """Return what a decoder prints.
+    """Return the output of a decoder.
 
     Raises:
-        CommandFailed: it cannot read the capture.
+        CommandFailed: the decoder cannot read the capture.
     """
     ended = run(command, environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
     if not ended.ok:
@@ -352,10 +352,10 @@ def printed(command: list[str]) -> str:
 
 
 def why_no_capture(lab: Lab) -> RequirementMissing | None:
-    """Return why nothing of a lab's NFS can be captured and decoded; None if it can."""
+    """Return why NFS in a lab cannot be captured and decoded; None if it can."""
     if not isinstance(lab, EnclosedLab):
         return RequirementMissing(
-            "the machines' network is not ours, so nothing on it is captured", remedy="use provider uml or qemu"
+            "the harness does not control the machines' network", remedy="use provider uml or qemu"
         )
     missing = [program for program in ("dumpcap", "tshark") if which(program) is None]
     return RequirementMissing(f"host tool not found: {missing[0]}", remedy=install_list(WIRE)) if missing else None
@@ -363,16 +363,16 @@ def why_no_capture(lab: Lab) -> RequirementMissing | None:
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture on disk."""
+    """A capture file."""
 
     path: Path
 
     def exchanges(self) -> list[Exchange]:
-        """Decode it: each call with its reply, in the order of the calls.
+        """Decode the capture: each call with its reply, in the order of the calls.
 
         Raises:
             RequirementMissing: this host has no tshark.
-            RigError: tshark cannot read it.
+            RigError: tshark cannot read the capture.
         """
         if which("tshark") is None:
             raise RequirementMissing("host tool not found: tshark", remedy=install_list(WIRE))
@@ -381,34 +381,34 @@ class Capture:
 
 
 class Tap:
-    """A capture that runs on a lab's bridge."""
+    """A running capture on a lab's bridge."""
 
     def __init__(self, path: Path, process: Process, said: Path) -> None:
         self.path = path
         self.ahead_ns = realtime_ahead_ns()
-        """By how much the real-time clock, which stamps the packets, was ahead of the monotonic one at the begin."""
+        """Nanoseconds by which the real-time clock, which stamps packets, was ahead of CLOCK_MONOTONIC at first."""
         self._process = process
         self._said = said
 
     def wait_begun(self) -> None:
-        """Wait until nothing is missed any more.
+        """Wait until the capture has begun, so that no packet is missed.
 
         Raises:
-            RigError: it has ended.
-            DeadlineExceeded: it does not begin.
+            RigError: the capture has ended.
+            DeadlineExceeded: the capture does not begin in time.
         """
         wait_until(self._begun, Deadline.after(START_DEADLINE_S), "the capture to begin")
 
     def _begun(self) -> bool:
         self._process.require_running()
-        # It says so once the kernel's ring is open, and only then writes the file's header.
+        # dumpcap prints this once the kernel's buffer is open, and only then writes the file's header.
         return self.path.exists() and b"File:" in self._said.read_bytes()
 
     def end(self) -> None:
-        """End it when the kernel has handed over what it has.
+        """End the capture after the kernel has delivered all packets.
 
         Raises:
-            RigError: it ended early, or packets are missing.
+            RigError: the capture ended early, or lost packets.
         """
         try:
             self._process.require_running()
@@ -419,12 +419,12 @@ class Tap:
             raise RigError(f"the capture lost {lost} packets: this host was too busy", remedy=f"see {self.path}")
 
     def stop(self) -> None:
-        """End it as it is."""
+        """End the capture at once."""
         if self._process.status is None:
             self._process.terminate(Deadline.after(STOP_DEADLINE_S))
 
     def discard(self) -> None:
-        """End it, and remove its files."""
+        """End the capture, and remove its files."""
         self.stop()
         self.path.unlink(missing_ok=True)
         self._said.unlink(missing_ok=True)
@@ -434,7 +434,7 @@ def tapping(lab: Lab, path: Path) -> Tap:
     """Begin to capture NFS on a lab's bridge, into a file.
 
     Raises:
-        RequirementMissing: the lab has no network of its own, or the host no program for it.
+        RequirementMissing: the harness does not control the lab's network, or a host program is missing.
     """
     if (why := why_no_capture(lab)) is not None:
         raise why
@@ -445,10 +445,10 @@ def tapping(lab: Lab, path: Path) -> Tap:
 
 @contextmanager
 def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
-    """Capture NFS on a lab's bridge while the body runs, into a file; it is whole when the context is left.
+    """Capture NFS on a lab's bridge into a file while the body runs; the file is complete when the context is left.
 
     Raises:
-        RequirementMissing: the lab has no network of its own, or the host no program for it.
+        RequirementMissing: the harness does not control the lab's network, or a host program is missing.
         RigError: the capture does not run, or ended early.
     """
     tap = tapping(lab, path)
@@ -461,51 +461,51 @@ def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
 
 
 class Reply(NamedTuple):
-    """One reply of the server. Instants are CLOCK_MONOTONIC in ns, when the message was complete on the bridge."""
+    """One reply of the server. Instants (CLOCK_MONOTONIC, ns) are when the message was complete on the bridge."""
 
     client: str
     """The client's address."""
     replied_ns: int
     called_ns: int | None
-    """When its call crossed the bridge; None where that was not seen."""
+    """When the call was complete on the bridge; None if the capture does not have it."""
     group: int | None
-    """The first group of the caller's AUTH_SYS credentials; None where it is not known."""
+    """The first group of the caller's AUTH_SYS credentials; None if unknown."""
 
 
 class Clocks(NamedTuple):
-    """By how much the real-time clock, which stamps packets, was ahead of the monotonic one, before and after."""
+    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of CLOCK_MONOTONIC: before, after."""
 
     before_ns: int
     after_ns: int
 
     @classmethod
     def since(cls, before_ns: int) -> "Clocks":
-        """Return them at the end of something that began when the difference was ``before_ns``."""
+        """Return the differences for a capture that ends now and began with the difference ``before_ns``."""
         return cls(before_ns, realtime_ahead_ns())
 
     def monotonic_ns(self, real_ns: int) -> int:
-        """Return a packet's stamp on the monotonic clock: of two possible instants the later one."""
+        """Return the monotonic instant of a packet's time stamp: the later one of two possible instants."""
         return real_ns - min(self)
 
     def require_unset(self) -> None:
-        """Raise RigError if the real-time clock was set meanwhile."""
+        """Raise RigError if the real-time clock was set during the capture."""
         if abs(self.after_ns - self.before_ns) > CLOCK_SET_NS:
             by_ms = (self.after_ns - self.before_ns) / 1e6
             raise RigError(f"this host's real-time clock was set by {by_ms:.1f} ms during the capture")
 
 
 def replies_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Print one line for each packet in which an RPC message ends."""
+    """Return the command that prints one line for each packet in which an RPC message ends."""
     fields = [word for name in _FIELDS for word in ("-e", name)]
     rpcs = ["-d", f"tcp.port=={port},rpc", "-Y", "rpc"]
     return ["tshark", "-n", "-r", str(path), *rpcs, "-T", "fields", *fields]
 
 
 def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
-    """Read the output of `replies_command`: all replies, in the order in which they crossed the bridge.
+    """Parse the output of `replies_command`: all replies, in the order in which they crossed the bridge.
 
     Raises:
-        RigError: it is not such output.
+        RigError: the text has another format.
     """
     calls: dict[tuple[str, str, str], tuple[int, int | None]] = {}
     replies: list[Reply] = []
@@ -523,12 +523,12 @@ def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
 
 
 def parse_writes(text: str) -> Counter[str]:
-    """Read the output of `replies_command`: how many WRITEs the clients sent, by the stability that they asked for.
+    """Parse the output of `replies_command`: the number of the clients' WRITEs by requested stability.
 
-    A reply also has a field of that name, which says what the server did. No packet holds both: a packet goes one way.
+    A reply also has a field of that name, the effective stability. No packet has both: a packet has one direction.
 
     Raises:
-        RigError: it is not such output.
+        RigError: the text has another format.
     """
     counted: Counter[str] = Counter()
     for line in text.splitlines():
@@ -539,14 +539,14 @@ def parse_writes(text: str) -> Counter[str]:
 
 
 class _Packet(NamedTuple):
-    """One line of tshark's."""
+    """One line of tshark's output."""
 
     real_ns: int
     source: str
     target: str
     stream: str
     messages: list[tuple[str, str]]
-    """XID and type of each."""
+    """XID and type of each message."""
     groups: list[str]
     stability: list[int]
 
@@ -555,9 +555,9 @@ def _packet(line: str) -> _Packet:
     fields = line.split("\t")
     epoch = _EPOCH.fullmatch(fields[0])
     if epoch is None or len(fields) != len(_FIELDS):
-        raise RigError(f"not what tshark prints of RPCs: {line[:200]!r}")
+        raise RigError(f"unexpected tshark output about RPCs: {line[:200]!r}")
     source, target, stream = fields[1:4]
-    # A piece of a message that ends in a later packet has no type.
+    # A fragment whose message ends in a later packet has no type.
     xids, kinds, groups, stable3, stable4 = ([one for one in field.split(",") if one] for field in fields[4:])
     if len(xids) != len(kinds):
         raise RigError(f"tshark names {len(xids)} RPCs and the types of {len(kinds)}: {line[:200]!r}")
@@ -569,7 +569,7 @@ def _packet(line: str) -> _Packet:
 
 
 def _first_groups(groups: Sequence[str], calls: int) -> Iterator[int | None]:
-    """Yield the first group of each of a packet's calls; None for all where they cannot be divided among them."""
+    """Yield the first group of each of a packet's calls; None for all if they cannot be assigned to the calls."""
     each, rest = divmod(len(groups), calls) if calls else (0, 0)
     parts = [groups[at : at + each] for at in range(0, len(groups), each)] if each and not rest else []
     alike = len({tuple(part[1:]) for part in parts}) == 1

@@ -1,4 +1,4 @@
-"""The same over time: what happened between each two looks, for charts."""
+"""Time series for charts: the derived numbers of each interval between two samples."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,30 +9,30 @@ from raidproof.monitor.recording import Recording, Snapshot
 
 
 class Moment(State):
-    """What one interval brought; ``at_s`` is its end, from the first look at the server. None is unknown."""
+    """The numbers of one interval; ``at_s`` is its end, in s since the server's first sample. None: unknown."""
 
     at_s: float
     client_mb_s: float | None
-    """What clients and server exchanged, 10^6 bytes a second."""
+    """Traffic between clients and server, 10^6 bytes per second."""
     array_mb_s: float | None
     member_write_mb_s: float | None
-    """All members together."""
+    """Sum over all members."""
     member_read_mb_s: float | None
     busiest_member: float | None
-    """Share of the interval."""
+    """Fraction of the interval with requests in flight."""
     commits_s: float | None
     server_cpu: float | None
     busiest_client_cpu: float | None
     dirty: int | None
-    """Bytes in the server's memory that are not yet on disk, at the end of the interval."""
+    """Dirty bytes in the server's page cache at the end of the interval."""
     writeback: int | None
 
 
 def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, ...]:
-    """Return what each interval brought; nothing if the server was not watched.
+    """Return the numbers of each interval; empty if the server was not monitored.
 
-    The machines look at the same intervals from nearly the same beginning: what is shown of a client is what it did
-    between its looks of the same number.
+    All machines are sampled at the same interval from nearly the same beginning: the numbers of a client are those
+    between its samples with the same index.
     """
     if (seen := recordings.get(server)) is None:
         return ()

@@ -1,7 +1,7 @@
-"""The kernel's counters of disks, arrays, CPU, memory, links and nfsd, read from its files in /proc.
+"""Parsers of the kernel's counters in /proc: disks, arrays, CPU, memory, network interfaces and nfsd.
 
-The formats are those of Documentation/admin-guide/iostats.rst and Documentation/filesystems/proc.rst in the kernel's
-source, and of fs/nfsd/stats.c. Each parser raises RigError on text that is not whole.
+Formats: Documentation/admin-guide/iostats.rst and Documentation/filesystems/proc.rst in the kernel's source, and
+fs/nfsd/stats.c. Each parser raises RigError on truncated text.
 """
 
 import re
@@ -17,26 +17,26 @@ class DiskCount(NamedTuple):
     reads: int
     read_bytes: int
     read_ms: int
-    """Summed over the requests, as all times of requests are."""
+    """Sum over the requests, like all times of requests."""
     writes: int
     written_bytes: int
     write_ms: int
     busy_ms: int
-    """With anything in flight. Linux looks at jiffies only: it is coarse below 10 ms where HZ is 100."""
+    """Time with requests in flight. Linux counts jiffies: the resolution is 10 ms where HZ is 100."""
     queued_ms: int
     flushes: int | None
     """None before Linux 5.5."""
 
 
 class CpuCount(NamedTuple):
-    """The CPU time of a machine since boot, in ticks; waiting for a disk is idling."""
+    """The CPU time of a machine since boot, in ticks; iowait counts as idle."""
 
     busy: int
     total: int
 
 
 class MemoryState(NamedTuple):
-    """Bytes of memory."""
+    """Memory in bytes."""
 
     total: int
     dirty: int
@@ -44,14 +44,14 @@ class MemoryState(NamedTuple):
 
 
 class LinkCount(NamedTuple):
-    """Bytes that a network interface has carried, with their headers."""
+    """Bytes carried by a network interface, headers included."""
 
     received: int
     sent: int
 
 
 class NfsdCount(NamedTuple):
-    """What the server has done since it started."""
+    """Work of nfsd since it started."""
 
     read_bytes: int
     written_bytes: int
@@ -61,7 +61,7 @@ class NfsdCount(NamedTuple):
 
 
 def parse_diskstats(text: str) -> dict[str, DiskCount]:
-    """Read /proc/diskstats, by the kernel's names."""
+    """Parse /proc/diskstats; return the counters by the kernel's device name."""
     disks = {}
     for line in whole_lines(text, "diskstats"):
         words = line.split()
@@ -83,8 +83,8 @@ def parse_diskstats(text: str) -> dict[str, DiskCount]:
 
 
 def parse_mdstat(text: str) -> dict[str, str]:
-    """Read /proc/mdstat: what each array that has something to do is doing: resync, recovery, check, reshape."""
-    # The last line is always this one.
+    """Parse /proc/mdstat; return the running action (resync, recovery, check, repair, reshape) of each busy array."""
+    # The last line always begins so.
     if not re.search(r"^unused devices: .*\n", text, re.MULTILINE):
         raise RigError("mdstat is cut off")
     doing: dict[str, str] = {}
@@ -92,25 +92,25 @@ def parse_mdstat(text: str) -> dict[str, str]:
     for line in text.splitlines():
         if named := re.match(r"(md\S*) : ", line):
             array = named.group(1)
-        # Delayed and pending ones move nothing yet: they stand without a percentage.
+        # Delayed and pending actions have no percentage, and do not count.
         elif action := re.search(r"\b(resync|recovery|check|repair|reshape)\s*=\s*[\d.]+%", line):
             doing[array] = action.group(1)
     return doing
 
 
 def parse_stat(text: str) -> CpuCount:
-    """Read /proc/stat."""
+    """Parse /proc/stat; return the CPU time of all cores together."""
     line = re.match(r"cpu +(\d[\d ]*)\n", text)
     times = numbers(line.group(1).split(), "stat") if line else []
     if len(times) < 8:
         raise RigError("stat is cut off")
-    # user nice system idle iowait irq softirq steal; what a guest's guests took is in user already.
+    # user nice system idle iowait irq softirq steal; guest time is included in user.
     total = sum(times[:8])
     return CpuCount(busy=total - times[3] - times[4], total=total)
 
 
 def parse_meminfo(text: str) -> MemoryState:
-    """Read /proc/meminfo."""
+    """Parse /proc/meminfo."""
     found = {name: int(size) * KIB for name, size in re.findall(r"^(\w+): +(\d+) kB\n", text, re.MULTILINE)}
     try:
         return MemoryState(total=found["MemTotal"], dirty=found["Dirty"], writeback=found["Writeback"])
@@ -119,7 +119,7 @@ def parse_meminfo(text: str) -> MemoryState:
 
 
 def parse_net_dev(text: str) -> dict[str, LinkCount]:
-    """Read /proc/net/dev, without the loopback, and without the ifb devices that see arriving frames a second time."""
+    """Parse /proc/net/dev, without lo and without ifb devices, which receive arriving frames a second time."""
     links = {}
     for line in whole_lines(text, "net/dev")[2:]:
         name, _, rest = line.partition(":")
@@ -131,18 +131,18 @@ def parse_net_dev(text: str) -> dict[str, LinkCount]:
     return links
 
 
-# Places of READ, WRITE and COMMIT: procedures of NFSv3 (RFC 1813), operations of NFSv4 (RFC 7530, section 16).
+# Indices of READ, WRITE and COMMIT: procedures of NFSv3 (RFC 1813), operations of NFSv4 (RFC 7530, section 16).
 _V3, _V4 = (6, 7, 21), (25, 38, 5)
 
 
 def parse_nfsd(text: str) -> NfsdCount:
-    """Read /proc/net/rpc/nfsd; operations of all versions together."""
+    """Parse /proc/net/rpc/nfsd; operations of all NFS versions are added up."""
     lines = {
         words[0]: numbers(words[1:], "nfsd") for line in whole_lines(text, "nfsd") if _counts(words := line.split())
     }
     try:
         read_bytes, written_bytes = lines["io"]
-        # Each begins with how many follow; a server may be built without one of the versions.
+        # Each line begins with the number of its counters; a server may be built without one of the versions.
         tables = [(lines[name], places) for name, places in (("proc3", _V3), ("proc4ops", _V4)) if name in lines]
         reads, writes, commits = (sum(table[1 + places[kind]] for table, places in tables) for kind in range(3))
     except (KeyError, ValueError, IndexError) as error:
@@ -157,10 +157,10 @@ def _counts(words: list[str]) -> bool:
 
 
 def whole_lines(text: str, what: str) -> list[str]:
-    """Return the lines.
+    """Return the lines of a text.
 
     Raises:
-        RigError: there are none, or the last one does not end.
+        RigError: the text is empty, or its last line is truncated.
     """
     if not text.endswith("\n"):
         raise RigError(f"{what} is cut off: {text[-80:]!r}")
@@ -168,10 +168,10 @@ def whole_lines(text: str, what: str) -> list[str]:
 
 
 def numbers(words: list[str], what: str) -> list[int]:
-    """Return them as numbers.
+    """Return the words as integers.
 
     Raises:
-        RigError: one is none.
+        RigError: a word is not an integer.
     """
     try:
         return [int(word) for word in words]

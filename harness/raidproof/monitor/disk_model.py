@@ -1,4 +1,4 @@
-"""What members must do for a workload, and what a single drive can do, in closed formulas."""
+"""The work of members for a workload, and the performance of a single drive, in closed formulas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ RANDOM_SOURCE = (
     "random access = seek + half a turn + transfer + overhead (Ruemmler and Wilkes, IEEE Computer 27(3), 1994)"
 )
 _MEAN_DISTANCE = 1 / 3
-"""Of the stroke, between two random tracks: what a data sheet's average seek is measured over."""
+"""Fraction of the stroke between two random tracks: the distance of a data sheet's average seek."""
 COMMIT_SOURCE = "COMMIT and FILE_SYNC: RFC 1813 (3.3.7, 3.3.21), RFC 8881 (18.3, 18.32); one log write each"
 LOG_WRITE = 4096
-"""Bytes of the smallest write of a journal."""
+"""Bytes of a journal's smallest write."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Member:
     profile: Profile
     controller: str | None = None
     reach: float = 1.0
-    """Share of the drive's addresses, from the rim, over which the member lies: 1 if it is spread over the drive."""
+    """Fraction of the drive's addresses, from the rim, on which the member lies: 1 if it covers the drive."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Hardware:
     controllers: Mapping[str, ControllerSpec] = field(default_factory=dict)
 
     def of(self, serials: Sequence[str]) -> tuple[Member, ...]:
-        """The disks of an array."""
+        """Return the disks of an array."""
         return tuple(self.members[serial] for serial in serials)
 
     def keeps_writes(self, member: Member) -> bool:
-        """Whether a write, also a synchronous one, is answered from a cache that (it is believed) outlives a cut.
+        """Return whether writes, synchronous ones too, are answered from a cache that is configured as non-volatile.
 
-        A controller with a failed battery writes through; one whose failure nobody noticed does not.
+        A controller with a failed battery writes through; with an undetected battery failure it does not.
         """
         behind = self.controllers.get(member.controller or "")
         if behind is not None and behind.cache and behind.battery != "failed":
@@ -63,7 +63,7 @@ class Hardware:
         return member.profile.cache.size > 0 and member.profile.cache.protected
 
     def write_cache(self, members: Sequence[Member], *, durable: bool) -> int:
-        """Bytes that the write caches of an array hold; ``durable`` counts only those that a flush does not empty."""
+        """Return the bytes that an array's write caches hold; ``durable``: only caches that a flush does not empty."""
         behind = {member.controller for member in members if member.controller}
         held = sum(one.cache for name, one in self.controllers.items() if name in behind and one.battery != "failed")
         drives = [
@@ -71,14 +71,14 @@ class Hardware:
             for member in members
             if member.profile.cache.write_back and (member.profile.cache.protected or not durable)
         ]
-        # A stripe waits for its slowest member, so one without a cache holds up all.
+        # A stripe waits for its slowest member, so that one without a cache limits all.
         return held + (len(members) * min(cache.size for cache in drives) if len(drives) == len(members) else 0)
 
     def controller_cap(self, members: Sequence[Member], traffic: float, commands: float) -> float:
-        """MB/s of the application that the controllers let pass, the members being loaded evenly.
+        """Return the application's MB/s that the controllers allow, with the members loaded evenly.
 
-        A controller carries its members' share of all that goes to the disks: ``traffic`` bytes a byte of the
-        application, and as many ``commands``. The first that is full holds up all stripes.
+        A controller carries its members' share of the disk traffic: ``traffic`` bytes and ``commands`` commands per
+        byte of the application. The first full controller limits all stripes.
         """
         cap = inf
         for name, one in self.controllers.items():
@@ -91,15 +91,15 @@ class Hardware:
 
 
 def turn_ms(mechanics: Rotational) -> float:
-    """Return the time of one revolution."""
+    """Return the time of one revolution in ms."""
     return 60_000 / mechanics.rpm
 
 
 def seek_ms(mechanics: Rotational, distance: float) -> float:
-    """Return the time to move the heads over a share of the full stroke.
+    """Return the time in ms to move the heads over a fraction of the full stroke.
 
-    It grows with the root of the distance up to the mean distance, then evenly up to the full stroke (Ruemmler and
-    Wilkes 1994: acceleration, then coasting), through the three values that a data sheet gives.
+    The time grows with the square root of the distance up to the mean distance, then linearly up to the full stroke
+    (Ruemmler and Wilkes 1994: acceleration, then coasting), through the three values of a data sheet.
     """
     near, mean, far = mechanics.track_to_track_ms, mechanics.average_seek_ms, mechanics.full_stroke_ms
     if distance <= _MEAN_DISTANCE:
@@ -108,25 +108,25 @@ def seek_ms(mechanics: Rotational, distance: float) -> float:
 
 
 def elevator_distance(depth: float) -> float:
-    """Return the mean way to the next of so many waiting requests, as a share of the stroke.
+    """Return the mean distance to the next of ``depth`` waiting requests, as a fraction of the stroke.
 
-    SCAN serves them in the order of their tracks, and N random ones part the stroke into N + 1 (Denning, "Effects of
-    scheduling on file memory operations", AFIPS 1967). Up to two this is the mean distance: nothing is gained. What
-    a drive gains by choosing also by angle (Worthington, Ganger, Patt, SIGMETRICS 1994) is left out.
+    SCAN serves requests in the order of their tracks, and N random requests divide the stroke into N + 1 parts
+    (Denning, "Effects of scheduling on file memory operations", AFIPS 1967). Up to two requests the result is the mean
+    distance: no gain. The gain of scheduling by angle (Worthington, Ganger, Patt, SIGMETRICS 1994) is left out.
     """
     return min(_MEAN_DISTANCE, 1 / (depth + 1))
 
 
 def media_rate(mechanics: Rotational, begin: float, end: float) -> float:
-    """Return the mean MB/s between two places, as shares of the drive from its rim: the rate falls evenly."""
+    """Return the mean MB/s between two positions (fractions of the drive, from the rim): the rate falls linearly."""
     fall = mechanics.media_rate_rim_mb_s - mechanics.media_rate_hub_mb_s
     return mechanics.media_rate_rim_mb_s - fall * (begin + end) / 2
 
 
 def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, span: float = 1.0) -> float:
-    """Return the milliseconds that a drive needs for one random request, with ``depth`` waiting in it.
+    """Return the milliseconds of one random request, with ``depth`` requests waiting.
 
-    ``span`` is the share of the drive over which the requests lie. A drive sorts no more than its queue holds.
+    ``span`` is the fraction of the drive on which the requests lie. A drive sorts only the requests in its queue.
     """
     waiting = max(1.0, min(depth, profile.queue_depth))
     fixed = profile.command_overhead_us / 1e3
@@ -138,7 +138,7 @@ def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, spa
     bus = size / 1e3 / profile.interface_mb_s if profile.interface_mb_s else 0.0
     if profile.flash is not None:
         flash = profile.flash
-        # Latency of one request, overlapped with the others; the channels and the bus are shared by all.
+        # Latency of one request, overlapped with the others; all requests share the channels and the bus.
         pages = ceil(size / flash.page)
         page_ms = page_us(flash, write=write) / 1e3
         latency = ceil(pages / flash.channels) * page_ms + bus + fixed
@@ -147,7 +147,7 @@ def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, spa
 
 
 def page_us(flash: Flash, *, write: bool) -> float:
-    """Return the microseconds of one page: a write also bears its share of the erasure of its block."""
+    """Return the microseconds of one page: a write includes its share of the erasure of its block."""
     if not write:
         return flash.read_us
     return flash.program_us + flash.erase_us * flash.page / flash.erase_block
@@ -156,9 +156,9 @@ def page_us(flash: Flash, *, write: bool) -> float:
 def sequential_mb_s(profile: Profile, size: int, *, write: bool, stream: bool, begin: float, end: float) -> float:
     """Return the MB/s of requests of ``size`` bytes in the order of their addresses.
 
-    ``stream``: the next request is there before the last one is done (read-ahead, a write-back cache, a queue), so
-    the media set the pace. Otherwise the next sector has passed when a write asks for it, and each request costs a
-    turn; a read still finds the drive's own read-ahead.
+    ``stream``: the next request arrives before the last one is done (read-ahead, a write-back cache, a queue), so that
+    the media limit the rate. Otherwise the next sector has passed when a write arrives, and each request costs a
+    revolution; a read may still hit the drive's read-ahead.
     """
     fixed_ms = profile.command_overhead_us / 1e3
     bus = profile.interface_mb_s or inf
@@ -179,7 +179,7 @@ def sequential_mb_s(profile: Profile, size: int, *, write: bool, stream: bool, b
 
 
 def flush_ms(profile: Profile) -> float:
-    """Return the time of a flush over and above the writes that it waits for."""
+    """Return the time of a flush in ms, in addition to the writes that it waits for."""
     if profile.cache.protected:
         return profile.command_overhead_us / 1e3
     flash = profile.flash.flush_us if profile.flash is not None and profile.flash.flush_us else 0.0
@@ -189,9 +189,9 @@ def flush_ms(profile: Profile) -> float:
 def server_commit_s(hardware: Hardware, spec: ArraySpec, size: int, *, external_log: Member | None = None) -> float:
     """Return the seconds in which a server makes ``size`` new bytes durable: data, then journal, then the flush.
 
-    Each is a random access, for the heads go from one to the other; the reads before a small write to parity come
-    before it. A log on a disk of its own costs no seek but still half a turn. Caches that outlive a cut answer with
-    the command alone.
+    Data and journal writes are random accesses, because the heads move between them; the data time includes the reads
+    before a small write to parity. A log on a separate disk costs half a revolution and no seek. Non-volatile caches
+    cost the command overhead only.
     """
     members = hardware.of(spec.members)
     data = _write_ms(hardware, members, spec, size)
@@ -220,29 +220,29 @@ def _flush_ms(hardware: Hardware, members: Sequence[Member]) -> float:
 
 @dataclass(frozen=True)
 class Disks:
-    """The rate that the members allow, and what that costs at them."""
+    """The rate that the members allow, and the work per byte that it causes there."""
 
     mb_s: float
-    """Infinite where write caches hold all that is written."""
+    """MB/s; infinite where write caches hold all written data."""
     traffic: float
-    """Bytes at the members for a byte of the application."""
+    """Bytes to the members per byte of the application."""
     commands: float
-    """Requests to members for a byte of the application."""
+    """Requests to the members per byte of the application."""
 
 
 def disks(hardware: Hardware, spec: ArraySpec, access: Access, request: int, *, write: bool) -> Disks:
-    """Return what the members allow for requests of ``request`` bytes, as the array sees them.
+    """Return the rate that the members allow for requests of ``request`` bytes to the array.
 
-    All members get the same share, so the slowest governs.
+    All members get the same share, so that the slowest limits the rate.
     """
     members = hardware.of(spec.members)
     merged = not access.direct and access.sync_every is None and access.sequential
     unit = stripe_size(spec)
     size = max(request, unit) // unit * unit if merged and unit else request
     work = member_writes(spec, size) if write else member_reads(spec, size)
-    # What the file system delays leaves its page cache in many requests at once; so do caches of drives.
+    # Delayed writes leave the page cache in many requests at once, and so they leave a drive's cache.
     behind = write and (not access.direct or _behind(hardware, members, access)) and access.sync_every is None
-    # Where each request is waited for, that time is the commit's: here counts what the members could do.
+    # If each request is waited for, the commit latency limits the rate: this term assumes enough outstanding requests.
     waited = write and access.sync_every is not None and access.sync_every <= access.size
     outstanding = inf if behind or waited else access.depth * access.streams
     if write and _fits(hardware, members, access):
@@ -265,9 +265,9 @@ def _fits(hardware: Hardware, members: Sequence[Member], access: Access) -> bool
 
 
 def busy_members(members: int, width: int, outstanding: float) -> float:
-    """Return how many members work at the same time on the mean.
+    """Return the mean number of members that work at the same time.
 
-    Each of the outstanding requests takes ``width`` different ones at random; those that none took are idle.
+    Each outstanding request uses ``width`` different members at random; members without a request are idle.
     """
     if outstanding == inf or width >= members:
         return members
@@ -300,7 +300,7 @@ def _sequential(
     stream: bool,
     outstanding: float,
 ) -> float:
-    # What is read first and then written pays its turn in the formula for that.
+    # Read-modify-write: `_modify` adds the revolution.
     paced = stream or work.modifies
     slowest = min(_stream_mb_s(member, access, work, write=write, stream=paced) for member in members)
     if write and work.modifies:
@@ -314,7 +314,7 @@ def _stream_mb_s(member: Member, access: Access, work: MemberRequests, *, write:
 
 
 def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRequests, outstanding: float) -> float:
-    """Read, and write the same place: that comes by again a turn later (Chen et al. 1994)."""
+    """Return the MB/s of read-modify-write: the place passes the head again a revolution later (Chen et al. 1994)."""
     turn = max(
         (turn_ms(member.profile.rotational) for member in members if member.profile.rotational is not None),
         default=0.0,
@@ -328,10 +328,10 @@ def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRe
 
 
 def _parallel(spec: ArraySpec, access: Access, size: int, *, write: bool, merged: bool, outstanding: float) -> float:
-    """How many members' media rates a sequential stream gets.
+    """Return the number of members whose media rates add up for a sequential stream.
 
-    Parity and second copies pass under the heads too, so they are lost to a read as to a write. Only the far layout
-    of RAID10 reads like a stripe over all. A mirror of whole disks serves each stream from one copy.
+    Parity and second copies pass under the heads too, so that reads lose them as writes do. Only the far layout of
+    RAID10 reads like a stripe over all members. A mirror of whole disks serves each stream from one copy.
     """
     data = data_width(spec)
     if not write:
@@ -341,7 +341,7 @@ def _parallel(spec: ArraySpec, access: Access, size: int, *, write: bool, merged
             data = min(len(spec.members), data * min(access.streams, copies_of(spec)))
     if merged and not access.direct:
         return data
-    # Past the page cache nobody asks for more than the requests that are there.
+    # Without the page cache only the requests of the application are outstanding.
     if write:
         touched = (member_writes(spec, size).width - parity_of(spec.level)) // copies_of(spec)
     else:

@@ -1,4 +1,4 @@
-"""What the hardware should have given, in closed formulas: disks, network, commit latency."""
+"""The throughput that the hardware should give, in closed formulas: disks, network, commit latency."""
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
@@ -17,15 +17,15 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import Access
 
 EFFICIENCY = 1448 / 1538
-"""TCP payload of a full Ethernet frame over what it takes on the wire: 1500 bytes less IP (20), TCP (20) and its
-timestamps (12), plus Ethernet's preamble, header, check sum and gap (38). RFC 894, RFC 7323, IEEE 802.3."""
+"""TCP payload over wire bytes of a full Ethernet frame: 1500 bytes less IP (20), TCP (20) and its timestamps (12),
+plus Ethernet's preamble, header, check sum and gap (38). RFC 894, RFC 7323, IEEE 802.3."""
 WIRE_SOURCE = "payload over frame, 1448/1538 (RFC 894, RFC 7323, IEEE 802.3)"
 RPC_BYTES = 200
-"""What call, compound and reply of one READ or WRITE add to its data, about (RFC 5531, RFC 8881)."""
+"""Approximate overhead in bytes of call, compound and reply of one READ or WRITE (RFC 5531, RFC 8881)."""
 SLOTS = 64
-"""Requests that a client of NFSv4.1 and later has outstanding: the default of nfs.max_session_slots."""
+"""Outstanding requests of a client of NFSv4.1 and later: the default of nfs.max_session_slots."""
 DEFAULT_TRANSFER = 1 << 20
-"""rsize and wsize where nothing was asked, and the server grants it."""
+"""rsize and wsize in bytes where none is requested, if the server grants it."""
 
 DISKS, CONTROLLER, NETWORK, TRIPS, SYNC = "disks", "controller", "network", "round trips", "sync latency"
 _FORMULAS = {
@@ -43,7 +43,7 @@ _SOURCES = {
     SYNC: COMMIT_SOURCE,
 }
 LEAST_SHARE = 0.7
-"""Below this share of what was expected, a cell is flagged."""
+"""Cells with a lower fraction of the expected throughput are flagged."""
 _LIKELY = {
     DISKS: "the members do more than the formula counts: requests that are split, misaligned or not whole stripes, "
     "a log on the same heads, or one slow member",
@@ -55,17 +55,17 @@ _LIKELY = {
 
 
 def round_trip_s(client: LinkSpec, server: LinkSpec) -> float:
-    """Return the seconds there and back: each side delays what it sends."""
+    """Return the round-trip time in seconds: each side delays what it sends."""
     return (client.delay + server.delay) / 1e9
 
 
 def transfer_size(mount: MountSpec, *, write: bool) -> int:
-    """Return the bytes of one READ or WRITE."""
+    """Return the size in bytes of one READ or WRITE."""
     return (mount.wsize if write else mount.rsize) or DEFAULT_TRANSFER
 
 
 def wire_mb_s(client: LinkSpec, server: LinkSpec, access: Access, transfer: int) -> float:
-    """Return the MB/s of file data on full-duplex links: each client's own, and the server's, which they share."""
+    """Return the MB/s of file data over full-duplex links: each client has its own, and all share the server's."""
     one = min(access.size, transfer) if access.sync_every is not None or access.direct else transfer
     useful = EFFICIENCY * one / (one + RPC_BYTES)
     sides = [
@@ -77,10 +77,10 @@ def wire_mb_s(client: LinkSpec, server: LinkSpec, access: Access, transfer: int)
 
 
 def round_trips_mb_s(client: LinkSpec, server: LinkSpec, access: Access, mount: MountSpec, *, write: bool) -> float:
-    """Return the MB/s if nothing but the round trip took time: bytes outstanding over it (Little's law).
+    """Return the MB/s if only round trips took time: outstanding bytes / round-trip time (Little's law).
 
-    The page cache keeps the slots of a client full; a direct request has only its own parts outstanding.
-    More connections (nconnect) share the slots of one session; before NFSv4.1 a client's slots have no practical end.
+    The page cache keeps a client's slots full; a direct request has only its own parts outstanding. Connections
+    (nconnect) share the slots of one session; before NFSv4.1 the slots of a client have no practical limit.
     """
     trip = round_trip_s(client, server)
     if trip == 0:
@@ -96,25 +96,25 @@ def round_trips_mb_s(client: LinkSpec, server: LinkSpec, access: Access, mount: 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the hardware should have given."""
+    """The throughput that the hardware should give."""
 
     mb_s: float
-    """10^6 bytes of the application a second."""
+    """Application bytes per second / 10^6."""
     iops: float
-    """Its requests a second."""
+    """Application requests per second."""
     limit: str
-    """The term that binds."""
+    """The term with the lowest rate."""
     terms: dict[str, float]
-    """MB/s by each term alone; one that limits nothing is left out."""
+    """MB/s by each term alone; unlimited terms are left out."""
     formula: str
-    """The binding one, in words."""
+    """The formula of the limiting term, as text."""
     source: str
 
 
 def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected | None:
-    """Return what the hardware should give, or None if nothing that was told limits it (disks without mechanics).
+    """Return the throughput that the hardware should give; None if no term limits it (disks without mechanics).
 
-    Reads and writes of a mix share the time: the whole is the harmonic mean of both.
+    Reads and writes of a mixed load share the time: the total is the harmonic mean of both.
     """
     sides: list[tuple[float, dict[str, float]]] = []
     if access.read_share:
@@ -127,7 +127,7 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
         if needed:
             terms[name] = 1 / needed
     if access.remote and NETWORK in terms:
-        # Full duplex: both directions at once, which the wire's own formula counts already.
+        # Full duplex: both directions at once, which `wire_mb_s` counts already.
         terms[NETWORK] = min(side[NETWORK] for _, side in sides)
     if not terms:
         return None
@@ -137,9 +137,9 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
 
 
 def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
-    """Return the access as the server's file system sees it: cut to the transfer size, and waiting as the mount says.
+    """Return the access as the server's file system sees it: split into transfers, with the waits of the mount.
 
-    A ``sync`` mount, or one with ``noac``, waits for each request; an ``async`` export waits for nothing.
+    A mount with ``sync`` or ``noac`` waits for each request; an ``async`` export never waits.
     """
     if not access.remote:
         return access
@@ -147,10 +147,10 @@ def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
     waits = access.sync_every
     if write and (stack.mount.sync or stack.mount.noac):
         waits = min(access.size, waits or access.size)
-    # nfsd writes into its page cache: what no client waits for is merged there. Its reads are read ahead.
+    # nfsd writes to its page cache, which merges writes without a waiting client. Its reads use read-ahead.
     direct = access.direct and access.read_share > 0 and not access.sequential
     if write and access.direct and stack.export.sync:
-        # A direct write is asked for with FILE_SYNC, or followed by a COMMIT at once.
+        # A direct write is sent with FILE_SYNC, or a COMMIT follows at once.
         waits = waits or access.size
     kept = waits if stack.export.sync else None
     return replace(access, sync_every=kept, direct=direct, size=min(access.size, transfer))
@@ -187,21 +187,21 @@ def _sync_mb_s(hardware: Hardware, stack: StackSpec, access: Access, every: int)
 
 @dataclass(frozen=True)
 class Ratio:
-    """Measured over expected."""
+    """Measured over expected throughput."""
 
     share: float
     flagged: bool
     cause: str | None
-    """The likely one, of a flagged cell: by the term that should have been the limit."""
+    """The likely cause for a flagged cell, by the term that should have been the limit."""
 
 
 def compare(measured_mb_s: float, expected: Expected) -> Ratio:
-    """Judge a measurement, in MB/s, by what was expected."""
+    """Compare a measurement in MB/s with the expected throughput."""
     share = measured_mb_s / expected.mb_s
     flagged = share < LEAST_SHARE
     return Ratio(share, flagged, likely_cause(expected.limit) if flagged else None)
 
 
 def likely_cause(limit: str) -> str:
-    """Say why a cell may stay below what was expected, by the term that should have been its limit."""
+    """Return why a cell may stay below the expected throughput, by the term that should have been its limit."""
     return f"expected the {limit} to be the limit; {_LIKELY[limit]}"

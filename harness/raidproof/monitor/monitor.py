@@ -1,4 +1,4 @@
-"""The monitor: it samples machines, host and disk engine while a workload runs, and derives use and ratios."""
+"""The monitor: samples machines, host and disk engine while a workload runs, and derives utilization and ratios."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,14 +30,14 @@ _NEVER = RpcCount(0, 0, 0, 0, 0)
 ARRAY = "md0"
 """The md device that carries the filesystem."""
 PURE = 0.01
-"""Share of the bytes that an application may read in what is still a pure write, and the other way round."""
+"""Limit of the fraction of other bytes in a load that still counts as pure reads or pure writes."""
 AGENT = "/run/raidproof/monitor.py"
 OUTPUT = "/run/raidproof/monitor.out"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 20.0
 LIMIT = 8 * MIB
-"""Bytes of memory that a machine spends on it; after that only the last look is taken. About 20 minutes of seconds."""
-# A machine that cannot be watched is no reason to stop what runs in it.
+"""Memory in bytes for a machine's samples; beyond it only the last is taken. About 20 minutes at 1 s."""
+# A machine that cannot be monitored does not stop the workload.
 _FAILURES = (RaidproofError, OSError, EOFError)
 
 
@@ -47,7 +47,7 @@ def host_times() -> dict[str, float]:
 
 
 def host_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """Return the share of all cores that was in use between two times; None if no time has passed."""
+    """Return the utilization of all cores between two times (0 to 1); None if no time has passed."""
     spent = {kind: after[kind] - before[kind] for kind in after if kind in before and kind not in _TWICE}
     total = sum(spent.values())
     if total <= 0:
@@ -57,14 +57,14 @@ def host_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float 
 
 @dataclass(frozen=True)
 class EngineUse:
-    """Use of the disk engine and of the simulated hardware; shares are of wall time, 1.0 is all of it."""
+    """Utilization of the disk engine and of the simulated hardware; shares are of wall time, 1.0 is all of it."""
 
     cpu_share: float
     """CPU seconds of the engine's process over wall seconds; its Python runs on one core at a time."""
     late_ns_mean: float
-    """How long after the simulated disk's answer a request was answered, on average."""
+    """Mean delay of replies after the simulated disk's completion time."""
     service_ns_mean: float
-    """What the simulated disks took for a request, waiting included; 0 for disks without mechanics."""
+    """Mean service time of the simulated disks, queueing included; 0 for disks without mechanics."""
     members_busy: dict[str, float] = field(default_factory=dict)
     """By serial."""
     controllers_busy: dict[str, float] = field(default_factory=dict)
@@ -72,58 +72,58 @@ class EngineUse:
 
 
 class DiskUse(State):
-    """A disk or an array over an interval. Sizes in bytes; None where nothing was asked of it."""
+    """A disk or an array over an interval. Sizes in bytes; None without a request."""
 
     reads: int
     writes: int
     read_bytes: int
     written_bytes: int
     busy: float
-    """Share of the time with anything in flight."""
+    """Fraction of the time with requests in flight."""
     in_flight: float
-    """Requests at a time, on average."""
+    """Mean number of requests in flight."""
     mean_bytes: float | None
-    """Of a request."""
+    """Mean size of a request."""
     mean_ms: float | None
-    """From its arrival at the disk's queue to its end."""
+    """Mean time from a request's arrival in the disk's queue to its end."""
     flushes: int | None
 
     @property
     def requests(self) -> int:
-        """Reads and writes."""
+        """The number of reads and writes."""
         return self.reads + self.writes
 
 
 class RpcUse(State):
-    """The calls of one kind, of one client or of several."""
+    """The calls of one kind, of one client or of several; times are None without a call."""
 
     calls: int
     sent_again: int
     mean_queue_ms: float | None
-    """Until it was sent; None without a call."""
+    """From the creation of a call to its transmission."""
     mean_rtt_ms: float | None
-    """From then until the answer."""
+    """From the transmission to the reply."""
     mean_exec_ms: float | None
-    """From its creation until its end."""
+    """From the creation to the end."""
     waiting: float
-    """Calls that are sent and not yet answered, on average."""
+    """Mean number of calls in flight."""
 
 
 class MachineUse(State):
-    """A machine over an interval; None is unknown."""
+    """A machine over an interval. None: unknown."""
 
     cpu: float | None
-    """Share of its cores that was busy; waiting for disks is not."""
+    """Utilization of its cores (0 to 1); iowait counts as idle."""
     memory: int | None
     dirty_peak: int | None
-    """The most bytes that waited to be written back, of all looks."""
+    """Maximum of dirty bytes over the samples."""
     writeback_peak: int | None
     received_bytes_s: float | None
     sent_bytes_s: float | None
 
 
 def disk_use(first: DiskCount, last: DiskCount, seconds: float) -> DiskUse:
-    """Return what a disk did between two looks."""
+    """Return the work of a disk between two samples."""
     reads, writes = last.reads - first.reads, last.writes - first.writes
     read, written = last.read_bytes - first.read_bytes, last.written_bytes - first.written_bytes
     requests = reads + writes
@@ -143,7 +143,7 @@ def disk_use(first: DiskCount, last: DiskCount, seconds: float) -> DiskUse:
 
 
 def mount_pairs(recordings: Iterable[Recording]) -> tuple[Pair, ...] | None:
-    """Return each mount at the first and the last look; None if one is unknown, or was mounted or not in between."""
+    """Return each mount at the first and the last sample; None if one is unknown, or was mounted or not in between."""
     pairs: list[Pair] = []
     for recording in recordings:
         first, last = recording.first.mounts, recording.last.mounts
@@ -158,7 +158,7 @@ def mount_pairs(recordings: Iterable[Recording]) -> tuple[Pair, ...] | None:
 
 
 def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
-    """Return what the clients called between two looks: one operation, or all with None."""
+    """Return the clients' calls between two samples: of one operation, or of all if ``name`` is None."""
     # calls, transmissions, queue, rtt, exec
     sums = [0] * 5
     for first, last in pairs:
@@ -169,7 +169,7 @@ def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
     calls, transmissions, queue, rtt, execution = sums
     return RpcUse(
         calls=calls,
-        # A call of the last moment is counted when it ends, its transmission when it is sent.
+        # A call in flight at the end has its transmission counted, but not yet the call.
         sent_again=max(0, transmissions - calls),
         mean_queue_ms=queue / calls if calls else None,
         mean_rtt_ms=rtt / calls if calls else None,
@@ -179,7 +179,7 @@ def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
 
 
 def machine_use(recording: Recording) -> MachineUse:
-    """Return what a machine did between the first and the last look."""
+    """Return the utilization of a machine between the first and the last sample."""
     first, last = recording.first, recording.last
     ticks = last.cpu.total - first.cpu.total if first.cpu and last.cpu else 0
     memory = [one.memory for one in recording.snapshots if one.memory is not None]
@@ -199,7 +199,7 @@ def machine_use(recording: Recording) -> MachineUse:
 
 
 class Application(NamedTuple):
-    """What the workload says that it did; needed where it runs on the server, for there is no mount to count it."""
+    """Bytes and requests as the workload reports them; needed for a workload on the server, which has no mount."""
 
     read_bytes: int
     written_bytes: int
@@ -207,33 +207,33 @@ class Application(NamedTuple):
 
 
 class Derived(State):
-    """What was measured below a workload over its timed part. Sizes in bytes; None is unknown."""
+    """The measurements below a workload over its timed part. Sizes in bytes. None: unknown."""
 
     seconds: float
     server: str
     read_bytes: int | None
-    """What the applications read, from caches or not."""
+    """Bytes that the applications read, cached or not."""
     written_bytes: int | None
     wire_read_bytes: int | None
-    """What clients and server exchanged; None without a client."""
+    """Bytes that the clients read from the server; None without a client."""
     wire_written_bytes: int | None
     array: DiskUse | None
     members: dict[str, DiskUse] | None
-    """By serial, those of the array."""
+    """The members of the array, by serial."""
     request_limit: int | None
-    """The most that the array takes in one request."""
+    """Size limit of a request to the array."""
     member_reads_per_written: float | None
-    """Bytes (or blocks) that the members read for each that the array was given to write, in a pure write: 0 is what
-    whole stripes need. None if the applications read too."""
+    """Bytes that the members read per byte written to the array, in a pure write load: 0 for whole stripes.
+    None if the applications read too."""
     write_amplification: float | None
-    """Bytes written to the members for each byte that an application wrote."""
+    """Bytes written to the members per byte that an application wrote."""
     read_amplification: float | None
     splitting: float | None
-    """Requests at the array for each of the applications', or, where those are unknown, for each READ and WRITE."""
+    """Requests to the array per application request, or where those are unknown, per READ and WRITE."""
     slowest: str | None
     """The busiest member."""
     spread: float | None
-    """How much busier it was than the median of the others, as a share of the time."""
+    """Utilization of the busiest member minus the median of the others'."""
     writes: RpcUse | None
     """The WRITEs of all clients; None without a client."""
     reads: RpcUse | None
@@ -243,14 +243,14 @@ class Derived(State):
     mean_write_bytes: float | None
     mean_read_bytes: float | None
     calls_per_mb: float | None
-    """Round trips for each 10^6 bytes that were exchanged."""
+    """Calls per 10^6 bytes between clients and server."""
     machines: dict[str, MachineUse]
     host_cpu: float | None
-    """Share of all of the host's cores."""
+    """Utilization of the host's cores (0 to 1)."""
     syncing: tuple[str, ...] | None
-    """What arrays were doing by themselves at any look: resync, recovery, check, ..."""
+    """The actions that arrays had running in any sample: resync, recovery, check, ..."""
     unknown: dict[str, str]
-    """What could not be watched, and why."""
+    """The parts that could not be monitored, with the reason."""
 
     @property
     def clients(self) -> dict[str, MachineUse]:
@@ -265,13 +265,13 @@ def derive(
     application: Application | None = None,
     host_cpu: float | None = None,
 ) -> Derived | None:
-    """Derive all from the first and the last look at each machine; None if the server was not watched."""
+    """Derive all numbers from the first and the last sample of each machine; None if the server was not monitored."""
     failed = dict(failures or {})
     seen = recordings.get(server)
     if seen is None or seen.seconds <= 0:
         return None
     others = [one for name, one in recordings.items() if name != server]
-    # Sums over the clients mean nothing if one of them is missing.
+    # Sums over the clients are meaningless if one of them is missing.
     complete = not (failed.keys() - {server}) and all(one.seconds > 0 for one in others)
     pairs = mount_pairs(others) if others and complete else None
     if not pairs:
@@ -336,7 +336,7 @@ def _disks(seen: Recording) -> tuple[DiskUse | None, dict[str, DiskUse] | None]:
     array = disk_use(first[ARRAY], last[ARRAY], seen.seconds) if ARRAY in first and ARRAY in last else None
     if layout is None:
         return array, None
-    # Through the legs of a nested array, down to the disks.
+    # Through the components of a nested array, down to the disks.
     below, members = [ARRAY], set()
     while below:
         parts = layout.parts.get(name := below.pop(), ())
@@ -364,7 +364,7 @@ def _reads_per_written(
 ) -> float | None:
     if read is None or not written or read > PURE * written or array is None or total is None:
         return None
-    # What the file system itself reads is no read-modify-write.
+    # Reads of the file system are no read-modify-write.
     return _ratio(max(0, total[0] - array.read_bytes), array.written_bytes)
 
 
@@ -382,7 +382,7 @@ def _spread(members: Mapping[str, DiskUse] | None) -> tuple[str | None, float | 
 
 
 def busier(name: str, busy: Mapping[str, float]) -> float | None:
-    """Return by how much one is busier than the median of the others; None if there are none."""
+    """Return one utilization minus the median of the others; None if there are no others."""
     others = [share for other, share in busy.items() if other != name]
     return busy[name] - median(others) if others else None
 
@@ -412,28 +412,28 @@ def _unread(seen: Recording, pairs: object, *, expects_mounts: bool) -> dict[str
 
 
 class Monitor:
-    """Watches a server and its clients. Use it again for the next measurement: it installs itself once a boot."""
+    """Monitors a server and its clients. Reusable: it installs its agent once per boot of a machine."""
 
     def __init__(self, server: Machine, clients: Iterable[Machine], interval_s: float = 1.0) -> None:
         self.server = server
         self.machines = {machine.name: machine for machine in (server, *clients)}
         self.interval_s = interval_s
         self.recordings: dict[str, Recording] = {}
-        """Of the last run, by machine; one that could not be watched is missing."""
+        """Recordings of the last run by machine; without the machines that could not be monitored."""
         self.failures: dict[str, str] = {}
-        """Why, by machine."""
+        """The reasons of failed monitoring, by machine."""
         self.host_cpu: float | None = None
-        """Share of all of the host's cores that was in use."""
+        """Utilization of the host's cores (0 to 1)."""
         self.output: dict[str, str] = {}
-        """What the agents printed, to be kept beside the record."""
+        """The agents' output by machine, to be stored beside the record."""
         self._installed: dict[str, str | None] = {}
         self._commands: dict[str, tuple[RemoteCommand, str | None]] = {}
 
     @contextmanager
     def running(self) -> Iterator["Monitor"]:
-        """Watch while the body runs: the first look is before it, the last one after it.
+        """Monitor while the body runs: the first sample is taken before it, the last one after it.
 
-        Raises nothing of its own: what went wrong is in ``failures``.
+        Raises no errors: ``failures`` has them.
         """
         self.recordings, self.failures, self.output, self._commands = {}, {}, {}, {}
         self.host_cpu = None
@@ -455,11 +455,11 @@ class Monitor:
             step(machine)
         except _FAILURES as error:
             self.failures[machine.name] = str(error)
-            logger.warning("%s is not watched: %s", machine.name, error)
+            logger.warning("%s is not monitored: %s", machine.name, error)
 
     def _start(self, machine: Machine) -> None:
         if machine.boot_id is None:
-            raise RigError("it is off")
+            raise RigError("the machine is off")
         if self._installed.get(machine.name) != machine.boot_id:
             machine.put(Path(agent.__file__).read_bytes(), AGENT)
             self._installed[machine.name] = machine.boot_id
@@ -475,23 +475,23 @@ class Monitor:
                 raise RigError(f"the monitor's agent ended: {command.wait(Deadline.after(2)).stderr}")
             return machine.run(["test", "-s", OUTPUT]).ok
 
-        wait_until(looked, Deadline.after(START_DEADLINE_S), "the monitor's first look")
+        wait_until(looked, Deadline.after(START_DEADLINE_S), "the monitor's first sample")
 
     def _stop(self) -> None:
-        # All at once: each takes its last look when its input ends.
+        # All at once: each agent takes its last sample when its input ends.
         for name in self._commands:
             self._try(self.machines[name], self._close)
         for name in self._commands:
             self._try(self.machines[name], self._collect)
         for name in self.failures.keys() & self._commands.keys():
-            # Without input it ends, should it still be there.
+            # The end of its input ends an agent that is still running.
             with suppress(*_FAILURES):
                 self._commands[name][0].close_input()
 
     def _close(self, machine: Machine) -> None:
         command, boot_id = self._commands[machine.name]
         if machine.boot_id != boot_id:
-            raise RigError("it lost its power while it was watched")
+            raise RigError("the machine lost power while it was monitored")
         command.close_input()
 
     def _collect(self, machine: Machine) -> None:

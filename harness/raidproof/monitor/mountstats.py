@@ -15,42 +15,42 @@ _OPERATION = re.compile(r"^\t *([A-Z_0-9]+): ([\d ]+)\n", re.MULTILINE)
 
 
 class RpcCount(NamedTuple):
-    """One line of the operations; times are summed over them."""
+    """The counters of one operation; times are sums over the calls."""
 
     calls: int
     transmissions: int
-    """Each operation once, and once more for each time that it was sent again."""
+    """Number of transmissions: one per call, plus retransmissions."""
     queue_ms: int
-    """From its creation until it was sent."""
+    """From the creation of the request to its transmission."""
     rtt_ms: int
-    """From then until the answer."""
+    """From the transmission to the reply."""
     exec_ms: int
-    """From its creation until its end."""
+    """From the creation of the request to its end."""
 
 
 class MountCount(NamedTuple):
-    """One mount, since it was mounted. Application bytes are those of read() and write(), cached or not."""
+    """The counters of one mount since it was mounted. Application bytes (read(), write()) include cached ones."""
 
     directory: str
     application_read: int
     application_written: int
     wire_read: int
-    """Bytes that the server was asked for."""
+    """Bytes that the client requested from the server."""
     wire_written: int
     operations: dict[str, RpcCount]
-    """Those that were ever used."""
+    """The operations with at least one call."""
 
     @property
     def rpcs(self) -> int:
-        """Operations of all kinds."""
+        """The number of calls of all operations."""
         return sum(operation.calls for operation in self.operations.values())
 
 
 def parse_mounts(text: str) -> tuple[MountCount, ...]:
-    """Read all NFS mounts.
+    """Parse the counters of all NFS mounts.
 
     Raises:
-        RigError: the text is cut off, or of another version.
+        RigError: the text is truncated, or of another version.
     """
     if not text.endswith("\n"):
         raise RigError("mountstats are cut off")
@@ -61,7 +61,7 @@ def mount_at(text: str, directory: str) -> MountCount:
     """Return the mount on a directory: of several on top of each other the last one.
 
     Raises:
-        RigError: nothing of NFS is mounted there, or the text is cut off.
+        RigError: no NFS mount is there, or the text is truncated.
     """
     for mount in reversed(parse_mounts(text)):
         if mount.directory == directory:
@@ -92,11 +92,11 @@ def _mount(start: re.Match[str], entry: str) -> MountCount:
 
 
 def parse_calls(mountstats: str, directory: str) -> Counter[str]:
-    """Read it out of /proc/self/mountstats, by the kernel's names. Raises as `mount_at`."""
+    """Return the calls by operation name from the text of /proc/self/mountstats. Raises as `mount_at`."""
     mount = mount_at(mountstats, directory)
     return Counter({name: operation.calls for name, operation in mount.operations.items()})
 
 
 def calls(client: Machine, directory: str) -> Counter[str]:
-    """Return what a client has sent for one of its mounts since it was mounted. Raises as `mount_at`."""
+    """Return the calls of a client for one of its mounts since it was mounted. Raises as `mount_at`."""
     return parse_calls(client.get(MOUNTSTATS), directory)

@@ -1,4 +1,4 @@
-"""The samples of one machine in order, and what a client fetched from its server."""
+"""The samples of one machine in order, and the counters of a client's reads."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -31,25 +31,25 @@ READS = ("READ", "READ_PLUS")
 
 @dataclass(frozen=True)
 class Layout:
-    """Which disk is which, and what the arrays are made of."""
+    """The serials of disks, and the components of md devices."""
 
     serials: Mapping[str, str] = field(default_factory=dict)
-    """Serial by the kernel's name."""
+    """Serial by the kernel's device name."""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The kernel's names of what each md device is made of."""
+    """The kernel's device names of the components of each md device."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the largest request that each md device takes."""
+    """Size limit in bytes of a request to each md device."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look. None is what could not be read."""
+    """One sample. None: unreadable."""
 
     at_s: float
-    """On the machine's own clock, since its boot."""
+    """Seconds on the machine's clock since its boot."""
     disks: Mapping[str, DiskCount] | None
     syncing: Mapping[str, str] | None
-    """What the arrays that do so are doing: resync, recovery, check, ..."""
+    """The running action of each busy array: resync, recovery, check, ..."""
     mounts: tuple[MountCount, ...] | None
     nfsd: NfsdCount | None
     links: Mapping[str, LinkCount] | None
@@ -60,33 +60,33 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Recording:
-    """The looks at one machine, two at least."""
+    """The samples of one machine, at least two."""
 
     snapshots: tuple[Snapshot, ...]
     left_out: int
-    """Looks that were not taken because the recording had become too large; the last one always is."""
+    """Number of samples left out because the recording had become too large; the last sample is always taken."""
 
     @property
     def first(self) -> Snapshot:
-        """When the timed part began."""
+        """The sample at the beginning of the timed part."""
         return self.snapshots[0]
 
     @property
     def last(self) -> Snapshot:
-        """When it had ended."""
+        """The sample after the end of the timed part."""
         return self.snapshots[-1]
 
     @property
     def seconds(self) -> float:
-        """Between them."""
+        """Seconds between the first and the last sample."""
         return self.last.at_s - self.first.at_s
 
 
 def parse_layout(text: str) -> Layout:
-    """Read what the agent says of the disks.
+    """Parse the agent's list of disks.
 
     Raises:
-        RigError: it is no such text.
+        RigError: the text has another format.
     """
     serials: dict[str, str] = {}
     parts: dict[str, tuple[str, ...]] = {}
@@ -100,22 +100,22 @@ def parse_layout(text: str) -> Layout:
             case ["limit", array, kib] if kib.isdecimal():
                 limits[array] = int(kib) * 1024
             case _:
-                raise RigError(f"the monitor's agent said of the disks: {line!r}")
+                raise RigError(f"unexpected line about disks from the monitor's agent: {line!r}")
     return Layout(serials, parts, limits)
 
 
 def parse_recording(text: str) -> Recording:
-    """Read what the agent printed.
+    """Parse the agent's output.
 
     Raises:
-        RigError: its end is missing, so that the last look is not the one after the timed part.
+        RigError: the end is missing, so that the last sample is not the one after the timed part.
     """
     end = re.search(r"^end (\d+)\n\Z", text, re.MULTILINE)
     if end is None:
         raise RigError(f"the monitor's recording is cut off: {text[-80:]!r}")
     snapshots = tuple(_snapshots(text, end.start()))
     if len(snapshots) < 2:
-        raise RigError("the monitor looked only once")
+        raise RigError("the monitor took only one sample")
     return Recording(snapshots, int(end.group(1)))
 
 
@@ -125,7 +125,7 @@ def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
     while place < end:
         frame = _FRAME.match(text, place)
         if frame is None:
-            raise RigError(f"the monitor's recording makes no sense: {text[place : place + 80]!r}")
+            raise RigError(f"the monitor's recording has an invalid frame: {text[place : place + 80]!r}")
         time, path, length, _, _, over = frame.groups()
         place = frame.end()
         if time is not None:
@@ -139,7 +139,7 @@ def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
 
 def _snapshot(at_s: float, files: Mapping[str, str]) -> Snapshot:
     def read(path: str, parse: Callable[[str], T]) -> T | None:
-        # One file that makes no sense must not cost what the others say.
+        # One file with an unexpected format must not cost the other files.
         try:
             return parse(files[path])
         except (KeyError, RigError):
@@ -159,24 +159,24 @@ def _snapshot(at_s: float, files: Mapping[str, str]) -> Snapshot:
 
 
 class Fetched(NamedTuple):
-    """Of one mount, since it was mounted."""
+    """The reads over one mount since it was mounted."""
 
     bytes: int
-    """Of data, that the server has answered with."""
+    """Bytes of data that the server has sent."""
     calls: int
 
     def since(self, before: "Fetched") -> "Fetched":
-        """Return what came in between."""
+        """Return the difference from an earlier state."""
         return Fetched(self.bytes - before.bytes, self.calls - before.calls)
 
 
 def parse_fetched(mountstats: str, directory: str) -> Fetched:
-    """Read it out of /proc/self/mountstats. Raises as `mount_at`."""
+    """Return the reads from the text of /proc/self/mountstats. Raises as `mount_at`."""
     mount = mount_at(mountstats, directory)
     calls = sum(mount.operations[name].calls for name in READS if name in mount.operations)
     return Fetched(mount.wire_read, calls)
 
 
 def fetched(client: Machine, directory: str) -> Fetched:
-    """Return what a client has fetched for one of its mounts. Raises as `mount_at`."""
+    """Return a client's reads over one of its mounts. Raises as `mount_at`."""
     return parse_fetched(client.get(MOUNTSTATS), directory)

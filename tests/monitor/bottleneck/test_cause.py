@@ -157,7 +157,7 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
     (
         find_cause(derived(FULL, member_reads_per_written=0.5, array=disk(mean_bytes=65536)), RAID5, wsize=8 * KIB),
         Limit.DISKS,
-        "the array is given 64 KiB at a time, a stripe has 192 KiB",
+        "the array gets 64 KiB at a time, a stripe has 192 KiB",
     ),
     (
         find_cause(derived(FULL, member_reads_per_written=0.5), RAID5, wsize=MIB),

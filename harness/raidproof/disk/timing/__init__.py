@@ -1,4 +1,4 @@
-"""How long requests take on disks and controllers: a simulation of discrete events.
+"""The service times of requests on disks and controllers: a discrete-event simulation.
 
-Pure: no clock, thread or socket. Times are integers in ns on whatever clock the caller has.
+Pure: no clock, thread or socket. Times are integers in ns on the caller's clock.
 """

@@ -1,4 +1,4 @@
-"""A solid-state drive: many channels, and a cache before them."""
+"""The timing of a solid-state drive: many channels behind a cache."""
 
 from collections import deque
 
@@ -7,7 +7,7 @@ from raidproof.disk.timing.request import Calendar, Interface, Op, Request, Usag
 
 
 class FlashDisk:
-    """One drive. Reads go to the channel that holds the page; writes to one after the other, as a log."""
+    """One drive. A read goes to the channel that holds its page; writes go to the channels in turn, as a log."""
 
     def __init__(self, profile: Profile, calendar: Calendar) -> None:
         flash = profile.flash
@@ -19,21 +19,21 @@ class FlashDisk:
         self._cache = profile.cache
         self._page = flash.page
         self._read_ns = round(flash.read_us * 1e3)
-        # Each program carries its share of the erase that made room for it.
+        # Each program operation includes its share of the erasure that made room for it.
         self._program_ns = round((flash.program_us + flash.erase_us * flash.page / flash.erase_block) * 1e3)
         self._flush_ns = round(flash.flush_us * 1e3)
         self._channels = [0] * flash.channels
         self._turn = 0
-        """The channel that the next write goes to."""
+        """The channel of the next write."""
         self._dirty = 0
         self._for_room: deque[Request] = deque()
         self._programmed_ns = 0
-        """When all that was accepted is on flash."""
+        """When all accepted writes are on flash."""
         self._stream_end = -1
-        """Where the last read ended: one that goes on from there was read ahead."""
+        """The end of the last read: the drive has read ahead from there."""
 
     def submit(self, request: Request, now: int) -> None:
-        """Take a request at a time."""
+        """Accept a request at a time."""
         ready = now + self._overhead_ns
         match request.op:
             case Op.TRIM:
@@ -77,7 +77,7 @@ class FlashDisk:
             self._accept(self._for_room.popleft(), now)
 
     def _program(self, length: int, now: int) -> int:
-        """Write so many bytes from now on; return when they are on flash."""
+        """Program so many bytes from ``now`` on; return when they are on flash."""
         done, left = now, length
         while left > 0:
             piece = min(left, self._page)

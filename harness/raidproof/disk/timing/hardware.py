@@ -1,4 +1,4 @@
-"""All disks of a lab with their controllers on one calendar."""
+"""All simulated disks of a lab with their controllers on one calendar."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -13,27 +13,27 @@ from raidproof.disk.timing.request import Calendar, Extents, Interface, Op, Requ
 from raidproof.disk.timing.rotational import Placement, RotationalDisk
 
 _DESTAGED = 4
-"""Writes that a controller has under way to each disk while it empties its cache."""
+"""Concurrent writes per disk while a controller empties its cache."""
 _PIECE = 1 << 20
 _CANDIDATES = 1
 
 Member = tuple[Profile, int, Placement, str | None]
-"""Its drive, its bytes, where they lie on the drive, and the controller's name."""
+"""Profile, size in bytes, placement on the drive, and the controller's name."""
 
 
 class Battery(Enum):
-    """What keeps a controller's cache through a power cut."""
+    """The battery that preserves a controller's cache through a power cut."""
 
     GOOD = "good"
     FAILED = "failed"
-    """It knows, and writes through."""
+    """Failed and detected: the controller writes through."""
     UNNOTICED = "unnoticed"
-    """It does not know, and goes on as if all were well."""
+    """Failed and not detected: the controller keeps caching writes."""
 
 
 @dataclass(frozen=True)
 class ControllerSpec:
-    """One controller. ``bandwidth_mb_s`` in 10^6 bytes a second, both directions together; ``cache`` in bytes."""
+    """One controller. ``bandwidth_mb_s`` in 10^6 bytes per second, both directions together; ``cache`` in bytes."""
 
     name: str
     bandwidth_mb_s: float | None = None
@@ -43,16 +43,16 @@ class ControllerSpec:
 
 
 class Disk(Protocol):
-    """What a controller needs of a disk."""
+    """The interface of a simulated disk for its controller."""
 
     usage: Usage
 
     def submit(self, request: Request, now: int) -> None:
-        """Take a request at a time; it is answered through its ``then``."""
+        """Accept a request at a time; it is answered through its ``then``."""
 
 
 class _Behind:
-    """One disk behind a controller: what waits in the cache for it."""
+    """One disk behind a controller, with its data in the controller's cache."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -62,7 +62,7 @@ class _Behind:
 
 
 class Controller:
-    """One controller and its disks. Data passes its path before a disk writes it, and after a disk has read it."""
+    """One controller and its disks. Data passes it before a disk writes, and after a disk has read."""
 
     def __init__(self, spec: ControllerSpec, calendar: Calendar) -> None:
         self.usage = Usage()
@@ -74,11 +74,11 @@ class Controller:
         self._disks: dict[int, _Behind] = {}
 
     def attach(self, member: int, disk: Disk) -> None:
-        """Hang a disk on it."""
+        """Attach a disk."""
         self._disks[member] = _Behind(disk)
 
     def submit(self, request: Request, now: int) -> None:
-        """Take a request at a time; it is answered through its ``then``."""
+        """Accept a request at a time; it is answered through its ``then``."""
         behind = self._disks[request.member]
         match request.op:
             case Op.WRITE:
@@ -91,13 +91,13 @@ class Controller:
                 self._calendar.at(self._pass(0, now), lambda at: behind.disk.submit(request, at))
 
     def _pass(self, length: int, now: int) -> int:
-        """Carry a write's data, or a bare command."""
+        """Carry a write's data, or a command without data."""
         passed = self._path.pass_through(length, now)
         self.usage.work(passed - self._path.needed_ns(length), passed)
         return passed
 
     def _return(self, length: int, since: int, now: int) -> int:
-        """Carry what a disk has read since then: its bytes pass while they are read, and wait only behind others."""
+        """Carry data that a disk has read since a time: it passes during the read, and waits only for other data."""
         passed = self._path.trail(length, now, since)
         self.usage.work(passed - self._path.needed_ns(length), passed)
         return passed
@@ -142,7 +142,7 @@ class Controller:
                     self._accept(*self._for_room.popleft(), at)
                 self._destage(behind, at)
 
-            # Not into the disk's own cache: what left the controller's must be on the medium.
+            # FUA, not to the disk's cache: data that leaves the controller's cache must be on the medium.
             inner = Request(Op.WRITE, start, length, fua=True)
             inner.then = written
             behind.disk.submit(inner, now)
@@ -152,7 +152,7 @@ class Controller:
 
 
 class Hardware:
-    """A pure function of what went in and when: it has no clock and no thread."""
+    """The simulated disks and controllers; a pure function of requests and times, without clock or thread."""
 
     def __init__(self, members: Sequence[Member], controllers: Sequence[ControllerSpec] = ()) -> None:
         self._members = tuple(members)
@@ -177,11 +177,11 @@ class Hardware:
 
     @property
     def next_ns(self) -> int | None:
-        """When something happens next; None if nothing is under way."""
+        """The time of the next event; None if there is none."""
         return self._calendar.next_ns
 
     def submit(self, request: Request, now_ns: int) -> None:
-        """Give a request to its member at a time, or at the last thing that has happened if that was later."""
+        """Submit a request to its member at a time, but not before the last event."""
         now_ns = max(now_ns, self._calendar.reached_ns)
         self._calendar.advance(now_ns)
         request.submitted_ns, request.then = now_ns, self._answered
@@ -192,18 +192,18 @@ class Hardware:
             door.submit(request, now_ns)
 
     def advance(self, now_ns: int) -> list[Request]:
-        """Let time pass, and return the requests that were served until now, in order, each with its ``done_ns``."""
+        """Advance the time, and return the requests served until ``now_ns``, in order, each with its ``done_ns``."""
         self._calendar.advance(now_ns)
         done, self._done = self._done, []
         return done
 
     def reset(self, now_ns: int) -> None:
-        """Forget all that is under way: disks idle, caches empty, heads at the rim. Counters stay."""
+        """Drop all requests: disks idle, caches empty, heads at the rim. Counters stay."""
         self._past = self.busy(now_ns)
         self._make()
 
     def busy(self, now_ns: int) -> tuple[list[Usage], list[Usage]]:
-        """Return what each member and each controller has done until now, since this was made."""
+        """Return the work of each member and of each controller until ``now_ns``, since the creation."""
         members = [one.usage.until(now_ns) if one else Usage() for one in self._disks]
         controllers = [one.usage.until(now_ns) for one in self._controllers.values()]
         return (
@@ -225,10 +225,10 @@ def _make_disk(profile: Profile, size: int, placement: Placement, calendar: Cale
 
 
 def drive(hardware: Hardware, requests: Iterable[Request], depth: int, until_ns: int | None = None) -> list[Request]:
-    """Give requests to the hardware, ``depth`` at a time from time 0 on, and return them as they were answered.
+    """Submit requests, ``depth`` at a time from time 0 on, and return them in the order of their answers.
 
-    Ends when all are answered, or before the first thing that happens after ``until_ns``; in any case when nothing
-    happens any more, with fewer answers than requests if the hardware forgot some.
+    Ends when all are answered, before the first event after ``until_ns``, or when no event is left; in the last case
+    the result is shorter than the input, because the hardware lost requests.
     """
     source, now, under_way = iter(requests), 0, 0
     answered: list[Request] = []

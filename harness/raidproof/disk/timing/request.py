@@ -1,4 +1,4 @@
-"""A request to a disk, its transfer, its answer on a calendar, and the spans and use that result."""
+"""Requests to simulated disks, the calendar of events, transfers, spans of addresses and utilization counters."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from itertools import islice
 
 Action = Callable[[int], None]
 _SCANNED = 64
-"""Spans that `near` looks at, at most: the elevator's choice must stay cheap."""
+"""Limit of spans that `near` examines: the elevator's choice must stay cheap."""
 
 
 class Op(Enum):
-    """What a request does."""
+    """The kind of a request."""
 
     READ = "read"
     WRITE = "write"
@@ -31,39 +31,39 @@ class Request:
     fua: bool = False
     member: int = 0
     tag: object = None
-    """The caller's own."""
+    """For the caller's use."""
     submitted_ns: int = 0
     done_ns: int | None = None
-    """When it was answered; None while it is under way."""
+    """When it was answered; None before."""
     passed: bool = False
-    """For a disk: what it is to write came through a controller, byte by byte, so its own interface has had it too."""
+    """For a disk: the data of a write came through a controller as a stream, so its interface has carried the data."""
     data_ns: int = 0
-    """For a disk: since when the request waits for its heads."""
+    """For a disk: the time since when the request waits for the heads."""
     then: "Callable[[Request, int], None] | None" = None
-    """For a disk: who is told of its answer, and when that was."""
+    """For a disk: called with the request and the time when it is answered."""
 
 
 class Calendar:
-    """Actions in the order of their times; those of one time in the order in which they were entered."""
+    """Actions in the order of their times; actions with equal times in the order of their entry."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Action]] = []
         self._entered = 0
         self.reached_ns = 0
-        """The time of the last action that was done: nothing can happen before it any more."""
+        """The time of the last executed action: nothing can happen before it any more."""
 
     @property
     def next_ns(self) -> int | None:
-        """When the next action is due; None if there is none."""
+        """The time of the next action; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def at(self, time_ns: int, action: Action) -> None:
-        """Have ``action(time_ns)`` called at a time."""
+        """Schedule the call ``action(time_ns)``."""
         self._entered += 1
         heappush(self._heap, (time_ns, self._entered, action))
 
     def advance(self, now_ns: int) -> None:
-        """Do all that is due until now, and what that brings about until now."""
+        """Execute all actions due until ``now_ns``, including those that they schedule."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             time_ns, _, action = heappop(heap)
@@ -71,26 +71,26 @@ class Calendar:
             action(time_ns)
 
     def clear(self) -> None:
-        """Forget all actions."""
+        """Remove all actions."""
         self._heap.clear()
 
 
 @dataclass(slots=True)
 class Usage:
-    """Work of a disk or a controller since it was made."""
+    """Work of a disk or a controller since its creation."""
 
     busy_ns: int = 0
-    """A rotational disk: its heads seek, wait for the sector or transfer (reading ahead for nobody does not count).
+    """A rotational disk: its heads seek, wait for the sector or transfer (unused read-ahead does not count).
     Flash: at least one channel works. A controller: it transfers or handles a command."""
     requests: int = 0
-    """Requests that were answered."""
+    """Number of answered requests."""
     bytes: int = 0
-    """What they read and wrote."""
+    """Bytes that they read and wrote."""
     busy_until_ns: int = 0
-    """To here ``busy_ns`` is counted already."""
+    """``busy_ns`` includes the work until this time."""
 
     def work(self, begin_ns: int, end_ns: int) -> None:
-        """Count a span of work; what overlaps the one before counts once."""
+        """Count a span of work; a part that overlaps the previous span counts once."""
         begin_ns = max(begin_ns, self.busy_until_ns)
         if end_ns > begin_ns:
             self.busy_ns += end_ns - begin_ns
@@ -102,12 +102,12 @@ class Usage:
         self.bytes += length
 
     def until(self, now_ns: int) -> "Usage":
-        """Return what was done until now, without the rest of what is under way."""
+        """Return the work until ``now_ns``, without the rest of work in progress."""
         ahead = max(0, self.busy_until_ns - now_ns)
         return Usage(max(0, self.busy_ns - ahead), self.requests, self.bytes, min(now_ns, self.busy_until_ns))
 
     def plus(self, before: "Usage") -> "Usage":
-        """Return this and what was done before it."""
+        """Return the sum of this and earlier work."""
         return Usage(
             self.busy_ns + before.busy_ns,
             self.requests + before.requests,
@@ -117,7 +117,7 @@ class Usage:
 
 
 def answer_at(calendar: Calendar, usage: Usage, request: Request, time_ns: int) -> None:
-    """Answer a request at a time; only then it counts."""
+    """Answer a request at a time, and count it then."""
 
     def answer(at: int) -> None:
         if request.op in {Op.READ, Op.WRITE}:
@@ -129,19 +129,19 @@ def answer_at(calendar: Calendar, usage: Usage, request: Request, time_ns: int) 
 
 
 class Extents:
-    """Spans by address, each with a number that grows with its age. Those that overlap are one, as old as the older.
+    """Spans by address, each with a number in order of entry. Overlapping spans are merged and get the older number.
 
-    Spans that only touch stay apart, or a stream that never ends would keep its first byte waiting for its last.
+    Adjacent spans stay separate: otherwise the first byte of an endless stream would wait for its last.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
-        """That wait to be written, those under way not counted."""
+        """Bytes that wait to be written, without those taken by `take`."""
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._by_age: dict[int, int] = {}
-        """Where the span of a number begins; oldest first, as a dict keeps its order."""
+        """The start of each span by its number; oldest first, as a dict keeps its order."""
         self._ages: list[int] = []
         self._live: set[int] = set()
         self._next = 0
@@ -150,7 +150,7 @@ class Extents:
         return len(self._starts)
 
     def add(self, start: int, length: int) -> None:
-        """Take a span."""
+        """Add a span."""
         end, number = start + length, self._next
         self._next += 1
         place = bisect_left(self._starts, start)
@@ -172,7 +172,7 @@ class Extents:
             heappush(self._ages, number)
 
     def grows_by(self, start: int, length: int) -> int:
-        """Return how many bytes more would be held with a span."""
+        """Return the bytes by which a span would increase `bytes`."""
         end, more = start + length, length
         for place in range(max(0, bisect_left(self._starts, start) - 1), len(self._starts)):
             other = self._starts[place]
@@ -182,7 +182,7 @@ class Extents:
         return more
 
     def covers(self, start: int, length: int) -> bool:
-        """Whether all of a span is held."""
+        """Return whether a span is held wholly."""
         place = bisect_right(self._starts, start) - 1
         end = start + length
         while place >= 0 and place < len(self._starts) and self._starts[place] <= start < end:
@@ -191,7 +191,7 @@ class Extents:
         return start >= end
 
     def near(self, address: int, most: int) -> list[int]:
-        """Return where some runs of spans begin, from an address on, upwards and round: an elevator's choice."""
+        """Return the starts of some runs of spans from an address upwards, with wrap-around: an elevator's choice."""
         starts, count = self._starts, len(self._starts)
         begin = bisect_left(starts, address)
         runs: list[int] = []
@@ -206,13 +206,13 @@ class Extents:
         return runs
 
     def oldest_runs(self, most: int) -> list[int]:
-        """Return where the runs begin that hold the oldest spans, of so many spans at most; the oldest is first."""
+        """Return the starts of the runs that contain the ``most`` oldest spans; the oldest first."""
         runs: list[int] = []
         for start in islice(self._by_age.values(), most):
             place = bisect_left(self._starts, start)
             while place and self._ends[self._starts[place - 1]] == self._starts[place]:
                 if runs:
-                    break  # a span before it is in the window too, or comes when it is the oldest
+                    break  # the span before it is among the oldest too, or its turn comes when it is the oldest
                 place -= 1
             else:
                 if self._starts[place] not in runs:
@@ -220,9 +220,9 @@ class Extents:
         return runs
 
     def take(self, start: int, most: int) -> tuple[int, Sequence[int]]:
-        """Take the run that begins there out, at most so many bytes of it and one span at least.
+        """Remove the run that begins at ``start``: at most ``most`` bytes of it, and at least one span.
 
-        Returns its length and the numbers of its spans; they count as not yet written until `written` is told.
+        Return its length and the numbers of its spans, which count as unwritten until a call of `written`.
         """
         place = bisect_left(self._starts, start)
         last, end = place, start
@@ -241,24 +241,24 @@ class Extents:
         return end - start, numbers
 
     def written(self, numbers: Sequence[int]) -> None:
-        """Count spans as written that were taken."""
+        """Count taken spans as written."""
         self._live.difference_update(numbers)
 
     @property
     def newest(self) -> int:
-        """The number that the next span will have: a flush has to wait for all below it."""
+        """The number of the next span: a flush has to wait for all lower numbers."""
         return self._next
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest span that is not written; that of the next one if there is none."""
+        """The number of the oldest unwritten span; the next span's number if there is none."""
         while self._ages and self._ages[0] not in self._live:
             heappop(self._ages)
         return self._ages[0] if self._ages else self._next
 
 
 class Interface:
-    """A cable, a bus or a link of a rate (10^6 bytes a second); None has no limit."""
+    """A cable, a bus or a link with a rate in 10^6 bytes per second; None: unlimited."""
 
     def __init__(self, mb_s: float | None, transfers_s: float | None = None) -> None:
         self._ns_per_byte = 1e3 / mb_s if mb_s else 0.0
@@ -266,19 +266,19 @@ class Interface:
         self._free_ns = 0
 
     def pass_through(self, length: int, now: int) -> int:
-        """Carry a transfer that begins now at the earliest; return when it has passed."""
+        """Carry a transfer that begins at ``now`` or when the path is free; return when it ends."""
         self._free_ns = max(self._free_ns, now) + self.needed_ns(length)
         return self._free_ns
 
     def needed_ns(self, length: int) -> int:
-        """Return how long a transfer occupies the path: its bytes, or its command if that takes longer."""
+        """Return the ns that a transfer occupies the path: for its bytes, or for its command if that takes longer."""
         return round(max(length * self._ns_per_byte, self._each_ns))
 
     def trail(self, length: int, now: int, since: int | None = None) -> int:
-        """Carry a transfer whose last byte came only now, the others since then; return when it has passed.
+        """Carry a transfer whose last byte arrives at ``now``, and the first at ``since``; return when it ends.
 
-        On a path that had time for it meanwhile nothing is left to wait for; on one that was busy it waits like any
-        other. Where nothing is said, the bytes came just as fast as the path carries them.
+        On a path that was free meanwhile the transfer ends at ``now``; on a busy path it waits like any other. Without
+        ``since`` the bytes arrived at the path's rate.
         """
         needed = self.needed_ns(length)
         self._free_ns = max(self._free_ns, now - needed if since is None else min(since, now - needed)) + needed

@@ -1,4 +1,4 @@
-"""A rotating disk: seeks, geometry, read-ahead, queue and elevator."""
+"""The timing of a rotating disk: seeks, geometry, read-ahead, queue and elevator."""
 
 from bisect import bisect_right
 from collections import deque
@@ -11,26 +11,27 @@ from raidproof.disk.profile import Profile, Rotational
 from raidproof.disk.timing.request import Calendar, Extents, Interface, Op, Request, Usage, answer_at
 
 _KNEE = 1 / 3
-# The mean of the curve over two random tracks (density 2(1-d) of the distance d) is
-# 0.2 track_to_track + (0.8 - 4/27) at the knee + 4/27 full_stroke; data sheets give that mean as "average seek".
+# The curve's mean over two random tracks (density 2(1-d) of the distance d) is
+# 0.2 track_to_track + (0.8 - 4/27) at the knee + 4/27 full_stroke; data sheets give this mean as "average seek".
 _NEAR, _FAR = 0.2, 4 / 27
 
 _SECTOR = 512
 _SEGMENTS = 8
-"""Streams that a drive tells apart."""
+"""Number of streams that a drive's read-ahead distinguishes."""
 _PIECE = 1 << 20
-"""Bytes that are destaged at a time: reads must not wait for longer."""
+"""Limit in bytes of one destage: reads must not wait longer."""
 _PRESSED = 0.75
-"""Share of the cache from which destaging no longer waits for reads."""
+"""Filled fraction of the cache from which destaging no longer waits for reads."""
 _PATIENCE_NS = 1_000_000_000
-"""A request that has waited so long is next, wherever the heads are."""
+"""A request that has waited so long (ns) is next, wherever the heads are."""
 
 
 class SeekCurve:
-    """Seek time by distance: the square root of it up to a third of the stroke (the arm accelerates), then linear.
+    """Seek time by distance: its square root up to a third of the stroke (the arm accelerates), then linear.
 
-    The shape is that of Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994. It
-    begins at the track-to-track time, ends at the full stroke, and its mean over random seeks is the average seek.
+    The shape is that of Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994. The
+    curve begins at the track-to-track time and ends at the full-stroke time; its mean over random seeks is the average
+    seek time.
     """
 
     def __init__(self, mechanics: Rotational) -> None:
@@ -41,28 +42,28 @@ class SeekCurve:
         self._slope = (full - self._knee) / (1 - _KNEE)
 
     def ns(self, distance: float) -> int:
-        """Return the time for a distance, as a share (0 to 1) of the full stroke."""
+        """Return the time for a distance, as a fraction (0 to 1) of the full stroke."""
         if distance <= _KNEE:
             return int(self._shortest + self._root * sqrt(distance))
         return int(self._knee + self._slope * (distance - _KNEE))
 
 
 class Placement(Enum):
-    """Where a member lies that is smaller than the drive which it stands for."""
+    """The location of a member that is smaller than its drive."""
 
     SPREAD = "spread"
-    """All over it: tracks keep their size and adjacent ones their switch time, the way between others is stretched
+    """On the whole drive: tracks keep their size and adjacent tracks their switch time, other distances are stretched
     to the full stroke."""
     OUTER = "outer"
-    """The first bytes of the drive: its fastest zone and short seeks."""
+    """At the beginning of the drive: its fastest zone and short seeks."""
 
 
 class Geometry:
     """The tracks of a member.
 
-    All is said in *stream time*: how long after address 0 an address passes, in ns, if the drive reads on and on, one
-    turn and one head switch a track. As the skew between tracks is the switch time, stream time modulo a turn is also
-    the angle at which an address lies.
+    All positions are *stream times*: the ns after address 0 at which an address passes the heads if the drive reads on
+    and on, with one revolution and one head switch per track. As the skew between tracks is the switch time, stream
+    time modulo a revolution is also the angle of an address.
     """
 
     def __init__(self, profile: Profile, size: int, placement: Placement) -> None:
@@ -91,13 +92,13 @@ class Geometry:
             self.tracks += 1
 
     def stream_ns(self, address: int) -> int:
-        """Return the stream time of a byte."""
+        """Return the stream time of an address."""
         zone = bisect_right(self._first_byte, address) - 1
         track, within = divmod(address - self._first_byte[zone], self._track_size[zone])
         return (self._first_track[zone] + track) * self.step_ns + within * self.turn_ns // self._track_size[zone]
 
     def address(self, stream_ns: int) -> int:
-        """Return the byte that passes at a stream time, in whole sectors; beyond the last one: the capacity."""
+        """Return the address at a stream time, in whole sectors; the capacity beyond the last one."""
         track, within = divmod(stream_ns, self.step_ns)
         if track >= self.tracks:
             return self.capacity
@@ -114,17 +115,17 @@ class Segment:
     start: int
     end: int
     limit: int
-    """So far it may be read ahead."""
+    """End of the read-ahead."""
     used: int
-    """The end of what has been requested of it."""
+    """The end of its requested part."""
 
 
 class ReadAhead:
-    """Segments of what was read, the latest last; the latest may be growing."""
+    """Segments of read data, the latest last; the latest may be growing."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """Bytes that are read beyond a request; 0 reads nothing ahead and keeps nothing."""
+        """Bytes that are read beyond a request; 0: no read-ahead and no kept data."""
         self._segments: list[Segment] = []
 
     def of(self, address: int) -> Segment | None:
@@ -135,7 +136,7 @@ class ReadAhead:
         return None
 
     def began(self, start: int, end: int) -> Segment:
-        """Note a read from the medium, which becomes the latest segment, joined to the one that it goes on from."""
+        """Note a read from the medium: extend the segment that it continues, or begin one; it becomes the latest."""
         known = self.of(start)
         if known is None:
             known = Segment(start, end, end, end)
@@ -146,13 +147,13 @@ class ReadAhead:
             self._segments.append(known)
         known.end, known.used = max(known.end, end), max(known.used, end)
         known.limit = max(known.end, end + self.size)
-        # Of a long stream only so much is kept.
+        # Only a limited part of a long stream is kept.
         known.start = max(known.start, known.end - 2 * self.size)
         return known
 
 
 class RotationalDisk:
-    """One drive. Requests come by `submit`; each is answered through its own ``then``."""
+    """One drive. Requests come by `submit`; each is answered through its ``then``."""
 
     def __init__(self, profile: Profile, size: int, placement: Placement, calendar: Calendar) -> None:
         mechanics = profile.rotational
@@ -175,15 +176,15 @@ class RotationalDisk:
         self._under_way = 0
         self._ahead = ReadAhead(profile.cache.read_ahead)
         self._growing: tuple[Segment, int, int] | None = None
-        """The segment that is read on and on, and when the heads were where in it."""
+        """The segment that is being read ahead, with a time and the stream time of the heads at that time."""
         self._at = 0
         """The address where the last transfer ended."""
         self._busy = False
         self._destaged = False
-        """Whether their last work was for the cache."""
+        """Whether the last work of the heads was a destage."""
 
     def submit(self, request: Request, now: int) -> None:
-        """Take a request at a time."""
+        """Accept a request at a time."""
         ready = now + self._overhead_ns
         match request.op:
             case Op.TRIM:
@@ -202,7 +203,7 @@ class RotationalDisk:
         self._grow(now)
         held = self._ahead.of(request.offset)
         if held is not None and (asked := min(end, held.end)) > held.used:
-            # What was read ahead was for somebody: the heads were at work.
+            # This part of the read-ahead is used, so that the heads' time for it counts.
             self.usage.work(now - self._geometry.stream_ns(asked) + self._geometry.stream_ns(held.used), now)
             held.used = asked
         if self._dirty.covers(request.offset, request.length) or (held is not None and held.end >= end):
@@ -215,7 +216,7 @@ class RotationalDisk:
             self._enqueue(request, now)
 
     def _take_write(self, request: Request, now: int) -> None:
-        # What was read of these addresses stays: the drive's cache takes the new bytes.
+        # Read data of these addresses stays valid: the drive's cache takes the new bytes.
         if request.fua or request.length > self._room:
             self._enqueue(request, now)
         elif self._for_room or not self._fits(request):
@@ -251,7 +252,7 @@ class RotationalDisk:
         self._next(now)
 
     def _next(self, now: int) -> None:
-        """Give the heads their next work, if they have none."""
+        """Give the heads their next work, if they are idle."""
         if self._busy:
             return
         pressed = bool(self._flushes or self._for_room) or self._dirty.bytes > self._room * _PRESSED
@@ -276,7 +277,7 @@ class RotationalDisk:
             self._destage(best[1], now)
 
     def _overdue(self, now: int) -> bool:
-        """Whether what waits for the cache to empty has waited long enough; then every other work is for it."""
+        """Return whether a request has waited too long for the cache to empty; then every other work is a destage."""
         if self._destaged or not len(self._dirty):
             return False
         waiting = [request for _, request in self._flushes[:1]]
@@ -291,11 +292,11 @@ class RotationalDisk:
         return (max(request.offset, held.end) if held is not None else request.offset), False
 
     def _positioning(self, address: int, write: bool, now: int) -> int:
-        """Return how long until an address passes under the heads."""
+        """Return the ns until an address passes under the heads."""
         geometry = self._geometry
         target, here = geometry.stream_ns(address), geometry.stream_ns(self._at)
         if not write and self._growing is not None and address == self._at:
-            return 0  # they are reading it already
+            return 0  # the heads are reading it already
         tracks = abs(target // geometry.step_ns - here // geometry.step_ns)
         move = 0 if not tracks else geometry.switch_ns if tracks == 1 else self._seek.ns(tracks / geometry.tracks)
         if write:
@@ -316,7 +317,7 @@ class RotationalDisk:
         self._busy = False
         self._at = end
         if request.op is Op.READ:
-            # Data passes to the host while it is read: only the last of it remains.
+            # Data passes to the host while it is read: only its last part remains.
             self._answer(request, self._interface.trail(request.length, now))
             if self._ahead.size:
                 self._read_on(self._ahead.began(request.offset, end), now)
@@ -350,7 +351,7 @@ class RotationalDisk:
         self._next(now)
 
     def _move(self, start: int, end: int, write: bool, now: int) -> int:
-        """Occupy the heads from now until ``end`` has passed under them; return when that is."""
+        """Occupy the heads from ``now`` until ``end`` has passed under them; return that time."""
         geometry = self._geometry
         passing = geometry.stream_ns(end) - geometry.stream_ns(start)
         done = now + self._positioning(start, write, now) + passing
@@ -363,7 +364,7 @@ class RotationalDisk:
         self._growing = (segment, now, self._geometry.stream_ns(self._at))
 
     def _grow(self, now: int) -> None:
-        """Let the heads have read on until now."""
+        """Extend the growing segment to what the heads have read until ``now``."""
         if self._growing is None:
             return
         segment, since, stream = self._growing
