@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.pytest_plugin.fixtures import CrashTestRunner, Explore, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
@@ -35,8 +35,10 @@ def test_sync_export_keeps_every_promise_in_every_crash(
 def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: CrashTestRunner, explore: Explore) -> None:
     liars = ("disk1",)
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
+    *members, log = MEMBERS
     ended = cycle(
-        stack_of(),
+        # The log is on an honest disk: with a log that has holes XFS does not mount, and no promise is judged.
+        stack_of(members=len(members), filesystem=XfsSpec(log=log)),
         cache_mode=CacheMode.LYING,
         cache_mode_of=liars,
         control=control,

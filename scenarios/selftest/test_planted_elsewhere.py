@@ -122,7 +122,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
 
     monkeypatch.setattr(explorer, "Choices", InDanger)
     # One that comes again is enough; the others are blamed, too.
-    monkeypatch.setattr("raidproof.crash.shrink.failures.EXPLAINED", 1)
+    monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     assert {str(one.blame) for one in explored.failures} == {places["flush-dropped"]}
