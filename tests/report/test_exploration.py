@@ -41,7 +41,7 @@ def failure() -> FailureRecord:
         cut=17,
         at_s=1.2345,
         reason="metadata: 1 of 40 acknowledged operations are not there",
-        blame="the stack: nothing that was configured or broken explains it",
+        blame="the stack: no option and no injected fault explains it",
         said=["client1-4-metadata: rename of 3 <script>"],
         repeated=2,
         confirmed=2,

@@ -203,7 +203,7 @@ def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(
     [
         "promises of 2 of 11 cells were tested by a power cut",
         "the harness itself took 36% of the visits' wall time (130 s of 205 s were timed)",
-        "does not keep its promises: 20,047 of 20,183 acknowledged operations lost",
+        "breaks its promises: 20,047 of 20,183 acknowledged operations lost",
         "measures a cache: 512 MiB fit into the server's 768 MiB of memory",
         "65% of what the hardware should give",
         "no steady state",
