@@ -110,7 +110,8 @@ def test_oddities_are_flagged() -> None:
     one.repeats[0].steady = {"steady": False}
     judge_cell(one, None)
     assert (
-        one.flag == "15% of what the hardware should give; repetitions vary widely: the median is unreliable; no steady state"
+        one.flag == "15% of what the hardware should give; repetitions vary widely: the median is unreliable; "
+        "no steady state"
     )
 
 
