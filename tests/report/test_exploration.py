@@ -230,7 +230,7 @@ def test_words_of_an_exploration() -> None:
         "; 7 others were also read through nfsd"
     )
     assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
-    assert words.filesystems(exploration(filesystems=1)).endswith("looked for damage in 1 state")
+    assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")
 
 
 def test_what_a_state_could_have_lost_is_told_by_kind() -> None:

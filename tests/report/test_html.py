@@ -184,7 +184,7 @@ def test_a_row_says_whether_it_is_safe_and_how_much_it_lost(run: RunRecord, plan
 def test_a_run_without_anything_is_still_a_page(run: RunRecord) -> None:
     text = Page(render(RunRecord(run="x", started=run.started, command=[]))).text
     assert "INCONCLUSIVE" in text
-    assert "No cycle has a timeline" in text
+    assert "No crash test has a timeline" in text
 
 
 def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(

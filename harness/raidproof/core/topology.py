@@ -160,7 +160,7 @@ class Topology(BaseModel):
     disks: tuple[DiskSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """Slow-motion factor: seconds of wall time per second of the simulated disks; reduces the effect of host overhead."""
+    """Slow-motion factor: seconds of wall time per second of the disks; reduces the effect of host overhead."""
     provider: str = "uml"
     inventory: str | None = None
 

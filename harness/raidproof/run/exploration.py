@@ -56,7 +56,7 @@ STATES = "states.jsonl"
 RESULTS = Path("results")
 """Default directory of runs."""
 EXACT_BELOW = 10**9
-UNDATED = "Acknowledgements have the times of the clients' reports: a reply that is milliseconds too early is not detected"
+UNDATED = "Acknowledgements have the times of the clients' reports: a reply milliseconds too early is not detected"
 INTERRUPTED = "interrupted; the same command with --resume goes on"
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
@@ -401,9 +401,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
     record.undecided, record.tested = tally.undecided, dict(sorted(tally.tested.items()))
     record.through_nfsd, record.filesystems = tally.through_nfsd, tally.filesystems
-    record.notes = [
-        f"A check failed without a diagnosable cause and was repeated: {one}" for one in tally.hung
-    ]
+    record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in tally.hung]
     record.redundancy = tally.redundancy
     record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(tally.policies.items()))
