@@ -131,5 +131,5 @@ def test_one_state_is_shown_again(
     name = capsys.readouterr().out.partition("--state ")[2].split()[0]
     assert explore("--state", name, "--keep") == Status.FAIL
     said = capsys.readouterr().out
-    assert f"state {name}: power gone" in said
+    assert f"state {name}: power cut" in said
     assert "./raidproof shell server" in said

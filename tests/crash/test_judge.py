@@ -33,7 +33,7 @@ from raidproof.verdict.contract import OLDER, Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, Record
 
-STACK = Blame(culprit=Culprit.STACK, detail="nothing that was configured or broken explains it")
+STACK = Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains it")
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail="rot")
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
 NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)

@@ -66,7 +66,7 @@ def test_nothing_judged_has_not_passed() -> None:
 def test_states_by_whose_cut_nothing_was_acknowledged_prove_nothing() -> None:
     outcome, reason = conclude_exploration(record(tested={}))
     assert outcome is Outcome.INCONCLUSIVE
-    assert reason == "nothing had been acknowledged by the cut of any of 20 crash states (15 different)"
+    assert reason == "no operation had been acknowledged at the cut of any of 20 crash states (15 different)"
 
 
 def test_what_is_missing_and_not_excused_is_no_measured_loss() -> None:
@@ -113,7 +113,7 @@ def test_reuse_that_hid_something_overrules_what_was_not_shown_again() -> None:
         record(failures=[failure()], cold={"checked": 2, "differing": ["17-00c0ffee"]})
     )
     assert outcome is Outcome.ERROR
-    assert "17-00c0ffee looked different" in reason
+    assert "17-00c0ffee differed on a freshly booted machine" in reason
 
 
 def test_reuse_that_hid_something_hides_no_confirmed_failure() -> None:
@@ -121,7 +121,7 @@ def test_reuse_that_hid_something_hides_no_confirmed_failure() -> None:
     outcome, reason = conclude_exploration(record(failures=[failure(repeated=2, confirmed=2)], cold=cold))
     assert outcome is Outcome.FAIL
     assert "blamed on the stack" in reason
-    assert "besides, reuse hid something: 17-00c0ffee" in reason
+    assert "also, a reused checker gave wrong results: 17-00c0ffee" in reason
 
 
 def test_an_async_exports_loss_is_measured() -> None:
@@ -151,10 +151,10 @@ STACK = "the stack: nothing explains it"
         (True, "the disks", {}, Outcome.INVALID, "control: had to lose acknowledged work, yet every promise held"),
         (True, None, {"ended_early": "the time was up"}, Outcome.INCONCLUSIVE, "had to lose acknowledged work"),
         (False, None, {}, Outcome.PASS, "as it must, a control: every promise held"),
-        (False, None, {"failures": [failure()]}, Outcome.INVALID, "control: nothing had to go wrong, yet 3 of 20"),
-        (False, None, {"loss": LOSS}, Outcome.INVALID, "control: nothing had to go wrong, yet measured loss"),
-        (True, None, {"failures": [failure(repeated=2)]}, Outcome.INCONCLUSIVE, "once, and never again"),
-        (True, None, {"judged": 0}, Outcome.INCONCLUSIVE, "no crash state was looked at"),
+        (False, None, {"failures": [failure()]}, Outcome.INVALID, "control: expected no failure, yet 3 of 20"),
+        (False, None, {"loss": LOSS}, Outcome.INVALID, "control: expected no failure, yet measured loss"),
+        (True, None, {"failures": [failure(repeated=2)]}, Outcome.INCONCLUSIVE, "not reproduced"),
+        (True, None, {"judged": 0}, Outcome.INCONCLUSIVE, "no crash state was checked"),
     ],
 )
 def test_a_control_is_measured_by_what_it_had_to_show(

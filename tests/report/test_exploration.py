@@ -41,7 +41,7 @@ def failure() -> FailureRecord:
         cut=17,
         at_s=1.2345,
         reason="metadata: 1 of 40 acknowledged operations are not there",
-        blame="the stack: nothing that was configured or broken explains it",
+        blame="the stack: no option and no injected fault explains it",
         said=["client1-4-metadata: rename of 3 <script>"],
         repeated=2,
         confirmed=2,
@@ -225,12 +225,12 @@ def test_words_of_an_exploration() -> None:
         "3 different, 3 on machines, 180 a minute; 1 broken"
     )
     assert words.possible(Possible(log10=3, exact=1024)) == "1,024"
-    assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("just booted: 2 agree")
+    assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("booted machine: 2 agree")
     assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
-        "; 7 others were read through nfsd too"
+        "; 7 others were also read through nfsd"
     )
     assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
-    assert words.filesystems(exploration(filesystems=1)).endswith("looked for damage in 1 state")
+    assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")
 
 
 def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
@@ -250,7 +250,7 @@ def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
     [
         ({}, "shown already 8 requests, 0.00340 s earlier: at cut 9, 0.00890 s after the word"),
         ({"earlier": 1, "after_word_s": None}, "shown already 1 request, 0.00340 s earlier: at cut 9"),
-        ({"earlier": 0, "not_at": 8}, "shown at no earlier cut that was tried"),
+        ({"earlier": 0, "not_at": 8}, "not shown at any earlier cut that was tried"),
         ({"earlier": 0}, "no earlier cut could show it"),
     ],
 )
@@ -326,22 +326,25 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
     ("counted", "said"),
     [
         (RedundancyRecord(), "no state's redundancy was compared"),
-        (RedundancyRecord(checked=2), "rows of the array differ in 0 of 2 states"),
-        (RedundancyRecord(checked=9, differing=8), "rows of the array differ in 8 of 9 states; md would resync them"),
+        (RedundancyRecord(checked=2), "array rows are inconsistent in 0 of 2 states"),
+        (
+            RedundancyRecord(checked=9, differing=8),
+            "array rows are inconsistent in 8 of 9 states; md would resync them",
+        ),
         (
             RedundancyRecord(checked=9, differing=8, unmarked=2, uneven=1),
-            "rows of the array differ in 8 of 9 states; in 2 md would not resync all of them, "
-            "in 1 that depends on the member whose bitmap it reads",
+            "array rows are inconsistent in 8 of 9 states; in 2 md would not resync all of them, "
+            "in 1 the resync depends on which member's bitmap md reads",
         ),
         (
             RedundancyRecord(checked=9, differing=8, all_marked=3),
-            "rows of the array differ in 8 of 9 states; md would resync them; "
-            "in 3 the bitmap marked every region, and could have left no row out",
+            "array rows are inconsistent in 8 of 9 states; md would resync them; "
+            "in 3 the bitmap marked every region, so that no row could be missed",
         ),
         (
             RedundancyRecord(checked=9, differing=8, changed=1),
-            "rows of the array differ in 8 of 9 states; md would resync them; "
-            "in 1 copies differ where a page changed under write-back, which md allows",
+            "array rows are inconsistent in 8 of 9 states; md would resync them; "
+            "in 1 copies differ as a page changed during write-back, which md allows",
         ),
         (
             RedundancyRecord(unchecked={"1 of 4 members are missing": 7}),

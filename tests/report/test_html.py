@@ -184,7 +184,7 @@ def test_a_row_says_whether_it_is_safe_and_how_much_it_lost(run: RunRecord, plan
 def test_a_run_without_anything_is_still_a_page(run: RunRecord) -> None:
     text = Page(render(RunRecord(run="x", started=run.started, command=[]))).text
     assert "INCONCLUSIVE" in text
-    assert "No cycle has a timeline" in text
+    assert "No crash test has a timeline" in text
 
 
 def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(
@@ -203,7 +203,7 @@ def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(
     [
         "promises of 2 of 11 cells were tested by a power cut",
         "the harness itself took 36% of the visits' wall time (130 s of 205 s were timed)",
-        "does not keep its promises: 20,047 of 20,183 acknowledged operations lost",
+        "breaks its promises: 20,047 of 20,183 acknowledged operations lost",
         "measures a cache: 512 MiB fit into the server's 768 MiB of memory",
         "65% of what the hardware should give",
         "no steady state",
@@ -226,7 +226,7 @@ def test_what_a_reader_of_a_plan_looks_for(plan_run: RunRecord, fact: str) -> No
 
 def test_no_promise_was_tested_where_no_power_was_cut(uncut_run: RunRecord) -> None:
     text = Page(render(uncut_run)).text
-    assert "promises were not tested: no power was cut" in text
+    assert "promises were not tested: without a power cut" in text
     assert "lost at the cut" not in text
 
 

@@ -35,7 +35,7 @@ def suite(**changes: object) -> SuiteRecord:
 def test_what_did_not_pass_is_told() -> None:
     assert counts(suite()) == "2 passed, 1 failed, 1 skipped"
     assert next(cases(suite())) == Case("failed", "lock/tlock", "lock was <not> released")
-    assert next(cases(suite(known=["lock/tlock"]))).end == "failed, as known"
+    assert next(cases(suite(known=["lock/tlock"]))).end == "failed, as expected"
     assert counts(suite(outcomes=SuiteOutcome())) == "nothing ran"
 
 

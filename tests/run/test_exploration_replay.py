@@ -67,7 +67,7 @@ def test_a_state_is_judged_as_often_as_it_is_shown(source: OnFakes, record: Expl
     assert len({(one.outcome, one.damages) for one in shown.judgements}) == 1
     assert (failure.promise, failure.damage) in [(one.promise, one.what) for one in shown.judgements[0].damages]
     said = "\n".join(shown.lines)
-    assert f"state {failure.state}: power gone" in said
+    assert f"state {failure.state}: power cut" in said
     assert "FAIL, 3 of 3 times: " in said
     assert "blamed on the disks: disk0" in said
     assert "shell server" not in said

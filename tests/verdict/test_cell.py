@@ -74,7 +74,7 @@ def test_a_promise_that_did_not_hold_costs_the_rank() -> None:
     one = cell("a", 10, sync=False)
     judge_cell(one, cut(7))
     assert (one.outcome, one.rankable) == (Outcome.PASS, False)
-    assert one.why_not == "does not keep its promises: 7 of 100 acknowledged operations lost"
+    assert one.why_not == "breaks its promises: 7 of 100 acknowledged operations lost"
     assert one.lost == "7 of 100"
     judge_cell(one, cut(7, Outcome.FAIL))
     assert (one.outcome, one.reason) == (Outcome.FAIL, "because")
@@ -93,7 +93,7 @@ def test_a_cell_that_never_worked_is_an_error_and_one_that_mostly_did_says_so() 
     assert (dead.outcome, dead.reason) == (Outcome.ERROR, "the lab burned down")
     assert (limping.outcome, limping.reason) == (
         Outcome.PASS,
-        "measured 2 times; visits that failed: 1, the lab burned down",
+        "measured 2 times; failed repetitions: 1, the lab burned down",
     )
     record = run(dead, limping)
     assert conclude_plan(record)[0] is Outcome.ERROR
@@ -110,7 +110,8 @@ def test_oddities_are_flagged() -> None:
     one.repeats[0].steady = {"steady": False}
     judge_cell(one, None)
     assert (
-        one.flag == "15% of what the hardware should give; repeats far apart: the median says little; no steady state"
+        one.flag == "15% of what the hardware should give; repetitions vary widely: the median is unreliable; "
+        "no steady state"
     )
 
 
@@ -131,8 +132,8 @@ def test_repeats_that_overlap_with_the_next_better_are_said_not_to_be_told_apart
     judge_cells(record)
     assert [one.flag for one in record.cells] == [
         None,
-        "not told apart from rank 1: the repeats overlap",
-        "repeats far apart: the median says little",
+        "not distinguishable from rank 1: the ranges overlap",
+        "repetitions vary widely: the median is unreliable",
     ]
 
 

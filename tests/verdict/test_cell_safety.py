@@ -40,7 +40,7 @@ def test_a_loss_without_a_fault_is_a_loss() -> None:
 def test_storage_that_does_not_come_back_loses_everything() -> None:
     safety = judged(Outcome.FAIL, not_recovered="no array")
     assert safety.loses
-    assert safety.brief == "LOSES DATA: everything, the storage did not come back"
+    assert safety.brief == "LOSES DATA: everything, the storage did not recover"
 
 
 def test_damaged_blocks_are_a_loss() -> None:

@@ -163,7 +163,7 @@ def test_an_a_a_run_whose_sides_differ_is_none(sides: Sides) -> None:
     new.topology = base.topology
     found = compared((base, new))
     assert found.outcome is Outcome.INVALID
-    assert "asked to run the same, and were found to differ" in found.reason
+    assert "both sides requested the same software, but their effective versions differ" in found.reason
 
 
 def fail_on_new(run: RunRecord) -> None:

@@ -11,7 +11,7 @@ def test_an_export_that_is_as_asked_passes() -> None:
 def test_an_export_that_became_async_fails_and_is_named() -> None:
     verdict = judge_export(ASKED, ("async", "rw", "root_squash"), "/srv")
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.reason == "/srv: sync was asked, and the server applied async"
+    assert verdict.reason == "/srv: sync was asked, but the server applied async"
 
 
 def test_what_is_exported_no_more_fails() -> None:

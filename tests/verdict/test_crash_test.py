@@ -215,7 +215,7 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CrashTestRec
 def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     assert judged(cycle, store) is Outcome.FAIL
-    assert "sync was asked, and the server applied async; blamed on the server" in cycle.reason
+    assert "sync was asked, but the server applied async; blamed on the server" in cycle.reason
 
 
 def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CrashTestRecord) -> None:
@@ -249,7 +249,7 @@ def test_what_explains_that_storage_did_not_come_back_is_told(store: RunStore, c
     cycle.observed.export = ["async"]
     judge_crash_test(cycle, store.path)
     assert [verdict.checker for verdict in cycle.verdicts] == ["recovery", "export"]
-    assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients worked"
+    assert cycle.reason == "it does not mount; blamed on the server: its export was changed while clients were active"
 
 
 def test_a_damaged_file_system_fails(store: RunStore, cycle: CrashTestRecord) -> None:

@@ -151,7 +151,7 @@ def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
 
 
 def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
-    with pytest.raises(RigError, match="says nothing"):
+    with pytest.raises(RigError, match="has no entry"):
         build_evidence([BLOCKS], History([]), {})
 
 

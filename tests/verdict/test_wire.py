@@ -130,7 +130,7 @@ def test_verifier_of_nfsv3_after_a_failed_commit() -> None:
 def test_real_lock_is_reclaimed() -> None:
     verdict = judge_locks_kept(real("locks.json"))
     assert verdict.outcome is Outcome.PASS
-    assert verdict.reason == "1 reclaimed; 1 new ones put off with NFS4ERR_GRACE"
+    assert verdict.reason == "1 reclaimed; 1 new requests got NFS4ERR_GRACE"
 
 
 def test_verifier_that_stays_is_found_out() -> None:

@@ -1,4 +1,4 @@
-"""`raidproof explore`: the crashes that a recorded run could have had."""
+"""`raidproof explore`: check the possible crash states of a recorded crash test."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TEARS = (512, 4096)
 DEFAULT_STATES = 1000
 OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
-"""Options that say which states an exploration looks at, and how."""
+"""Options that select the states of an exploration."""
 
 
 def explore(

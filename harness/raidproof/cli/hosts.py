@@ -1,4 +1,4 @@
-"""`raidproof hosts`: what is asked of machines that exist, outside of a run."""
+"""`raidproof hosts`: commands for existing machines, outside of a run."""
 
 import sys
 from pathlib import Path
@@ -45,6 +45,6 @@ def restore(inventory: Inventory) -> None:
     for one in restored:
         print(f"{one.machine}: as it was before run {one.run}")  # noqa: T201
         for path in one.replaced:
-            print(f"  {path} had been changed since by somebody else; that version is kept in {copies()}")  # noqa: T201
+            print(f"  {path} has been changed since by another program or user; that version is kept in {copies()}")  # noqa: T201
     if not restored:
         print("nothing to put back")  # noqa: T201

@@ -85,7 +85,7 @@ def export_log(
         raise RequestError(f"{file} is there already", remedy="give another name, or remove it")
     store = RunStore.find(run, results)
     chosen = choose_cycle(store.load(), store.path, cycle)
-    # What is broken off leaves nothing that could be taken for a whole log.
+    # Remove a partial file, so that it is not mistaken for a whole log.
     partial = file.with_name(f"{file.name}.partial")
     try:
         entries = export_dm_log_writes(WriteLog(store.path / recorded(chosen)), disk, partial)
@@ -128,7 +128,7 @@ def run_tests(
         list[str] | None, typer.Argument(help="lint, type, unit, scenarios (default: all four), or fuzz")
     ] = None,
 ) -> None:
-    """Run lint, types, the harness's own tests, then the scenarios: what tox.ini says, in this environment."""
+    """Run lint, types, the unit tests, then the scenarios, as in tox.ini, in this environment."""
     require_clone()
     from tox.run import main as tox  # noqa: PLC0415
 
@@ -323,7 +323,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print a JSON array
 
 
 def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
-    """Return the cells of a plan that were asked for, and describe them."""
+    """Return the requested cells of a plan, and describe them."""
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
@@ -380,7 +380,7 @@ def pytest_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def status_of(error: BaseException) -> Status:
-    """Return the exit status that says whose fault an error is."""
+    """Return the exit status for an error, by its origin."""
     match error:
         case KeyboardInterrupt():
             return Status.INTERRUPTED

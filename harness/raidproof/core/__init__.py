@@ -1,1 +1,1 @@
-"""What every room uses: errors, units, the clock and waiting, commands of this host, the log."""
+"""Common code of all packages: errors, units, clock and waiting, host commands, the log."""

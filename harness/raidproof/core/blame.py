@@ -1,4 +1,4 @@
-"""Which part of the system broke a promise."""
+"""The blame for a broken promise: which part of the system, and how."""
 
 from enum import StrEnum
 from typing import Any
@@ -11,19 +11,19 @@ class Culprit(StrEnum):
 
     DISKS = "the disks"
     STACK = "the stack"
-    """What runs on the server between its disks and its network, where nothing more is known."""
+    """The server's software between disks and network, if nothing more specific is known."""
     ASYNC_EXPORT = "the async export"
     SERVER = "the server"
     NFSD = "nfsd"
     KERNEL = "kernel"
     WRITE_HOLE = "the write hole"
-    """Parity that did not reach the disks together with data, in an array that may not rely on it."""
+    """Data and parity that did not reach the disks together, in an array without protection against this (md(4))."""
     CLIENT = "a client"
     CLIENT_CACHE = "the client's cache"
 
 
 class Cause(StrEnum):
-    """What a part of the system did, where the harness knows it: it planted or counted it."""
+    """What a part of the system did, known because the harness injected or counted it."""
 
     LOST_FLUSHES = "acknowledged flushes and kept nothing"
     MISPLACED_WRITES = "writes were not put where they belong"
@@ -41,14 +41,14 @@ class Blame(BaseModel):
     culprit: Culprit
     cause: Cause | None = None
     members: tuple[str, ...] = ()
-    """Serials of the disks, or names of the machines, where it is some of them."""
+    """Serials of the disks or names of the machines to blame, if only some are."""
     detail: str = ""
     """A sentence for a reader; nothing depends on it. Without one, the cause is shown."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_an_older_record(cls, value: Any) -> Any:
-        """Take what records of before were: the culprit's name, a colon, and a sentence."""
+        """Convert the form in older records: the culprit's name, a colon, and a sentence."""
         if not isinstance(value, str):
             return value
         culprit, _, detail = value.partition(": ")
@@ -61,12 +61,12 @@ class Blame(BaseModel):
 
 
 def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
-    """Return whether what is blamed is what was expected: None expects nothing in particular."""
+    """Return whether a blame has the expected culprit or cause; None expects nothing in particular."""
     return expected is None or (blame is not None and expected in (blame.culprit, blame.cause))
 
 
 def expected_blame(value: Any) -> Any:
-    """Return the culprit or the cause that a control names; one of an older record begins as a sentence did."""
+    """Return the culprit or cause that a control expects; convert the sentence of an older record."""
     if isinstance(value, str) and value not in {*Culprit, *Cause}:
         return Blame.model_validate(value).culprit
     return value

@@ -22,7 +22,7 @@ trap 'trap "" TERM; kill -TERM 0; wait "$child"; exit 143' TERM
 child=$!
 wait "$child"
 """
-"""Runs a program and, told to stop, tells its whole process group: mmdebstrap alone would wait for its children."""
+"""Runs a program and forwards SIGTERM to its process group, as mmdebstrap would wait for its children."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def follow(
     pass_fds: Sequence[int] = (),
     deadline_s: float,
 ) -> Completed:
-    """Run a program to its end and hand each line that it says to ``on_line``.
+    """Run a program to its end and pass each line of its output to ``on_line``.
 
-    If this process is interrupted, or dies, the program is told to stop (SIGTERM) and given time to clean up.
+    If this process is interrupted or dies, the program gets SIGTERM and time to clean up.
 
     Raises:
         RequirementMissing: there is no such program.

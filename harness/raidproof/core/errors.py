@@ -6,9 +6,9 @@ from enum import IntEnum
 
 
 class RaidproofError(Exception):
-    """Anything that raidproof reports in one line.
+    """Base of all errors that raidproof reports in one line.
 
-    ``remedy`` says what the reader can do about it.
+    ``remedy``: what the reader can do about the error.
     """
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
@@ -21,7 +21,7 @@ class RaidproofError(Exception):
 
 
 class RequestError(RaidproofError):
-    """What was asked for cannot be: a typo, or a combination that no machine could carry out."""
+    """The request is impossible: a typo, or a combination that no machine can execute."""
 
 
 class RequirementMissing(RaidproofError):
@@ -29,11 +29,11 @@ class RequirementMissing(RaidproofError):
 
 
 class RigError(RaidproofError):
-    """The rig failed: it proves nothing about the product. A scenario ends ERROR."""
+    """The rig failed, which proves nothing about the product. A scenario ends ERROR."""
 
 
 class DeadlineExceeded(RigError):
-    """Something did not happen in its time."""
+    """An event did not happen before its deadline."""
 
 
 class ProductError(RaidproofError):
@@ -41,23 +41,23 @@ class ProductError(RaidproofError):
 
 
 class NotEffective(ProductError):
-    """The system accepted a request and did something else."""
+    """The system accepted a request, but the effective result differs."""
 
 
 class NotRecovered(ProductError):
-    """What was there before a fault does not come back after it."""
+    """The storage does not recover after a fault."""
 
 
 class Inconclusive(RaidproofError):
-    """What was to be seen did not show, and nothing contradicts it either. A scenario ends INCONCLUSIVE."""
+    """The expected observation was neither made nor contradicted. A scenario ends INCONCLUSIVE."""
 
 
 class ControlFailed(RaidproofError):
-    """A control did not behave as it must: nothing of its campaign counts. A scenario ends INVALID."""
+    """A control misbehaved, so that nothing in its run counts. A scenario ends INVALID."""
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Say which valid words there are, the nearest first: the tail of a message about a typo."""
+    """Return the end of a message about a typo: the nearest valid word, then all valid words."""
     known = sorted(valid)
     close = get_close_matches(word, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -65,7 +65,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 class Status(IntEnum):
-    """A command's exit status; each `raidproof.record.outcome.Outcome` has the one of its name."""
+    """Exit statuses of commands; each `raidproof.record.outcome.Outcome` has the status of the same name."""
 
     PASS = 0
     FAIL = 1

@@ -58,7 +58,7 @@ def install_list(path: Path) -> str:
 
 
 def remedy_for(program: str) -> str:
-    """Return the line to paste after which a program is there; where no list has it, who names what is missing."""
+    """Return the command that installs a program; if no list has the program, a hint to the doctor."""
     for path in (HOST, QEMU, WIRE, VAGRANT, KERNEL):
         found = [one for one in parse_host_packages(path.read_text()) if one.command == program]
         if found:

@@ -1,4 +1,4 @@
-"""What all layers of the stack share: refusals, and the comparison of a request with what took effect."""
+"""Common parts of all layers of the stack: specifications, and the comparison of requested and effective values."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ Value = str | int | float | bool | tuple[str, ...] | None
 
 Word = TypeVar("Word")
 HOMEHOST = "raidproof"
-"""What our arrays are created with (mdadm --homehost): each member's superblock has it before the array's name."""
+"""Homehost of our arrays (mdadm --homehost), a prefix of the array's name in each member's superblock."""
 UUID_PREFIX = "72616964-7072-6f6f-66"
-"""``raidproof`` in ASCII: how the UUID of a log or journal that lies on a disk of its own begins, if it is ours."""
+"""Prefix of the UUIDs of our external logs and journals: ``raidproof`` in ASCII."""
 
 
 class Machine(Protocol):
-    """What a layer needs of a machine."""
+    """The interface of a machine that layers use."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Machine(Protocol):
 
     @property
     def address(self) -> str:
-        """Its address on the lab's network."""
+        """The machine's address on the lab's network."""
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
@@ -46,23 +46,23 @@ class Machine(Protocol):
         """Read a text file."""
 
     def read_files(self, paths: Iterable[str]) -> dict[str, str]:
-        """Read text files, without the last end of line. What cannot be read, or is empty, is left out."""
+        """Read text files, without the last end of line; omit unreadable and empty files."""
 
     def put(self, content: str, path: str) -> None:
         """Write a file."""
 
     def put_all(self, files: Mapping[str, str]) -> dict[str, str]:
-        """Write each of these files, and return why those that were not could not be."""
+        """Write the files; return the errors of those that could not be written, by path."""
 
     def resolve(self, paths: Iterable[str]) -> list[str]:
-        """Return paths, all of which lead to something, without symbolic links."""
+        """Return existing paths with symbolic links resolved."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether a path leads to something."""
+        """Return whether a path exists."""
 
 
 class Spec(BaseModel):
-    """A request: frozen, without unknown fields, refused with a RequestError that says why."""
+    """Base of specifications: frozen, without unknown fields; an invalid one raises RequestError with the reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,13 +76,13 @@ class Spec(BaseModel):
 
 
 class State(BaseModel):
-    """What was found: frozen, complete, ready for a record."""
+    """Base of effective states: frozen, complete, ready for a record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Difference(State):
-    """One field in which a layer is not what was asked."""
+    """One field whose effective value differs from the requested one."""
 
     field: str
     asked: Value
@@ -93,7 +93,7 @@ class Difference(State):
 
 
 def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple[Difference, ...]:
-    """Compare field by field; None in ``asked`` means that it was not asked, so anything will do."""
+    """Return the fields that differ; a field that is None in ``asked`` was not requested and may have any value."""
     return tuple(
         Difference(field=field, asked=value, found=found.get(field))
         for field, value in asked.items()
@@ -102,10 +102,10 @@ def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple
 
 
 def require_effective(layer: str, asked: Mapping[str, Value], found: Mapping[str, Value]) -> None:
-    """Make sure that what was asked is what took effect.
+    """Verify that the effective values equal the requested ones.
 
     Raises:
-        NotEffective: it is not; the message names each field that differs.
+        NotEffective: values differ; the message names each field.
     """
     if different := differences(asked, found):
         raise NotEffective(f"{layer} is not as asked: {'; '.join(map(str, different))}")
@@ -115,7 +115,7 @@ def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
     """Return the word if it is valid.
 
     Raises:
-        RequestError: it is not; the message names the nearest valid one.
+        RequestError: the word is invalid; the message names the nearest valid one.
     """
     known = list(valid)
     if word not in known:
@@ -124,7 +124,7 @@ def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
 
 
 def power_of_two(number: int) -> bool:
-    """Whether the number is a power of two."""
+    """Return whether a number is a power of two."""
     return number > 0 and number & (number - 1) == 0
 
 
@@ -132,7 +132,7 @@ def found_in(pattern: str, text: str, what: str) -> str:
     """Return the first group of a pattern, which multi-line output of a tool must contain.
 
     Raises:
-        RigError: it does not, so the output is not what it should be, or was cut off.
+        RigError: the output lacks it, so it is malformed or truncated.
     """
     if match := re.search(pattern, text, re.MULTILINE):
         return match.group(1)
@@ -143,7 +143,7 @@ def whole_number(text: str, what: str) -> int:
     """Read a number that a tool or the kernel printed.
 
     Raises:
-        RigError: it is none.
+        RigError: the text is no number.
     """
     if not text.isdecimal():
         raise RigError(f"{what} should be a number: {text!r}")
@@ -151,10 +151,10 @@ def whole_number(text: str, what: str) -> int:
 
 
 def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
-    """Take every step even if another failed.
+    """Execute every step even if others fail.
 
     Raises:
-        ExceptionGroup: what failed.
+        ExceptionGroup: the errors of the steps.
     """
     failed: list[Exception] = []
     for step in steps:
@@ -198,12 +198,12 @@ def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _words(annotation: Any) -> list[str]:
-    """All words of a Literal, also inside of an Optional."""
+    """Return all words of a Literal, also inside of an Optional."""
     arguments = get_args(annotation)
     return [word for part in arguments for word in ([str(part)] if isinstance(part, str | int) else _words(part))]
 
 
 def uuid_of(text: str) -> str:
-    """Return a UUID of ours, always the same for a text."""
+    """Return a UUID with our prefix, always the same for the same text."""
     digits = sha256(text.encode()).hexdigest()
     return f"{UUID_PREFIX}{digits[:2]}-{digits[2:14]}"

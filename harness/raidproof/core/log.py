@@ -1,4 +1,4 @@
-"""Progress for a person who waits: a live display on a terminal, plain lines elsewhere, and a file with everything."""
+"""Progress messages: a live display on a terminal, plain lines elsewhere, and a log file with all messages."""
 
 import logging
 import os
@@ -20,12 +20,12 @@ _stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__
 console = Console(file=_stream, highlight=False)
 _status: Status | None = None
 _step = ""
-"""What is shown as being done now."""
+"""The current step."""
 
 
 @contextmanager
 def shown_on(stream: TextIO, width: int) -> Iterator[None]:
-    """Show everything on a stream of the caller's, in plain lines, while the body runs."""
+    """Print all messages as plain lines to the given stream while the body runs."""
     global console  # noqa: PLW0603  there is one screen
     before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
     try:
@@ -36,7 +36,7 @@ def shown_on(stream: TextIO, width: int) -> Iterator[None]:
 
 @contextmanager
 def to_file(path: Path) -> Iterator[None]:
-    """Send every message, the unshown ones too, to a file while the body runs."""
+    """Write every message, also those not shown, to a file while the body runs."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
@@ -50,13 +50,13 @@ def to_file(path: Path) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Tell the user something that stays on the screen."""
+    """Print a message that stays on the screen."""
     logger.info(message)
     console.print(message, markup=False)
 
 
 def step(message: str) -> None:
-    """Tell the user what is being done now: replaces the last step on a terminal, a line of its own elsewhere."""
+    """Show the current step: it replaces the last step on a terminal, and is a separate line elsewhere."""
     global _step  # noqa: PLW0603  there is one screen
     _step = message
     logger.info(message)
@@ -67,7 +67,7 @@ def step(message: str) -> None:
 
 
 def aside(message: str) -> None:
-    """Tell the user what the present step waits for: beside it on a terminal, a line of its own elsewhere."""
+    """Show what the current step waits for: beside the step on a terminal, a separate line elsewhere."""
     logger.info(message)
     if _status is not None:
         _status.update(f"{_step}; {message}")
@@ -80,7 +80,7 @@ tell_long_waits(aside)
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """Show a spinner with the current step while the body runs, where there is a terminal."""
+    """Show a spinner with the current step while the body runs, on a terminal."""
     global _status, _step  # noqa: PLW0603  there is one terminal
     if _status is not None or not console.is_terminal:
         step(message)

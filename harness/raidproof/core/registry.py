@@ -1,7 +1,7 @@
 """Registries of kinds: file systems, servers, faults, workloads, providers. A kind is one file.
 
-A file in the folder of its kind is found because it lies there; a package of somebody else is found by an entry point
-of the registry's group (`importlib.metadata`). Nothing else names a kind.
+The registry finds our kinds as modules of a folder, and kinds of other distributions by entry points of the registry's
+group (`importlib.metadata`). Kinds are listed nowhere else.
 """
 
 import importlib

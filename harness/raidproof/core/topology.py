@@ -1,4 +1,4 @@
-"""What one lab consists of: machines, their roles and addresses, and the server's member disks."""
+"""Specification of a lab: machines with roles and addresses, and the server's member disks."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -17,7 +17,7 @@ SUBNET = "10.77.0"
 LONGEST_NAME = 11
 """Characters of a machine's name: with ``tap-`` before it, it names an interface of the host (15 at most)."""
 NO_MECHANICS = "none"
-"""The profile of a disk that answers at once."""
+"""The profile of a disk without simulated latency."""
 LONGEST_SERIAL = 20
 """Characters of a disk's serial number, as virtio-blk has them."""
 
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class SoftwareSpec(BaseModel):
-    """What a machine is asked to run; None is the default. Kernel and user space are chosen apart."""
+    """The requested software of a machine; None is the default. Kernel and user space are independent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +71,7 @@ class SoftwareSpec(BaseModel):
         return cls(**fields, packages=tuple(packages))
 
     def over(self, other: "SoftwareSpec") -> "SoftwareSpec":
-        """Return this where it says something, and elsewhere the other."""
+        """Return this specification with unset fields taken from the other."""
         return SoftwareSpec(
             kernel=self.kernel or other.kernel,
             # They belong to one kernel.
@@ -86,7 +86,7 @@ class SoftwareSpec(BaseModel):
 
 
 class Platform(BaseModel):
-    """How the machines of a lab come to be, and what they run."""
+    """The provider of a lab's machines, and their software."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -118,7 +118,7 @@ class MachineSpec(BaseModel):
 
 
 class ControllerSpec(BaseModel):
-    """What several disks hang on: a shared bandwidth and command rate, and perhaps a write cache."""
+    """A disk controller: bandwidth and command rate shared by its disks, and optionally a write cache."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,7 +129,7 @@ class ControllerSpec(BaseModel):
     cache: Size = 0
     """Bytes of write cache; 0 is none."""
     battery: Literal["good", "failed", "unnoticed"] = "good"
-    """Failed: the controller writes through. Unnoticed: it goes on to acknowledge, and a cut empties its cache."""
+    """Failed: the controller writes through. Unnoticed: it keeps caching writes, and a cut loses its cache."""
 
 
 class DiskSpec(BaseModel):
@@ -140,14 +140,14 @@ class DiskSpec(BaseModel):
     serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
     size: Size
     profile: str | None = None
-    """The drive whose mechanics it has, by its name in disk/profiles or the path of a TOML file; None has none."""
+    """The simulated drive: a name in disk/profiles or the path of a TOML file; None: no latency."""
     placement: Literal["spread", "outer"] = "spread"
     """Whether its addresses are spread over the whole drive, or are the first of it."""
     controller: str | None = None
     old_data: bool = True
-    """Whether it reads as old data where a cycle writes nothing, if its array allows that; else it reads as zeroes.
+    """Whether unwritten places read as old data, if the array permits this; else as zeros.
 
-    A file that shows what was never written to it is then no file with a hole.
+    Old data makes it visible if a file exposes blocks that were never written.
     """
 
 
@@ -160,7 +160,7 @@ class Topology(BaseModel):
     disks: tuple[DiskSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """So many seconds are one of the disks': what this machine needs for itself then counts so many times less."""
+    """Slow-motion factor: seconds of wall time per second of the disks; reduces the effect of host overhead."""
     provider: str = "uml"
     inventory: str | None = None
 

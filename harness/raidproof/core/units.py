@@ -1,4 +1,4 @@
-"""Sizes, rates and durations, read and written the way storage and network people write them."""
+"""Parsing and formatting of sizes, rates and durations with units."""
 
 import re
 from decimal import Decimal

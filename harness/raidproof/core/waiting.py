@@ -16,7 +16,7 @@ from raidproof.core.errors import DeadlineExceeded
 
 T = TypeVar("T")
 LONG_S = 5.0
-"""Whatever waits for longer says for what."""
+"""Seconds after which a wait is reported to the listeners."""
 _listeners: list[Callable[[str], object]] = []
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -73,19 +73,19 @@ class Deadline:
 
 
 def tell_long_waits(listener: Callable[[str], object]) -> None:
-    """Have what takes long told to a listener. The disk engine waits too, and has nobody to tell."""
+    """Register a listener for messages about long waits. The disk engine registers none."""
     _listeners.append(listener)
 
 
 class LongWait:
-    """Says what is waited for, once, when it takes longer than ``LONG_S``."""
+    """Reports a wait to the listeners, once, when it exceeds ``LONG_S``."""
 
     def __init__(self, what: str) -> None:
         self._what: str | None = what
         self._from = Deadline.after(LONG_S)
 
     def goes_on(self) -> None:
-        """Called again and again while the wait goes on."""
+        """Report the wait if it is long; to be called repeatedly while waiting."""
         if self._what is not None and self._from.passed:
             for listener in _listeners:
                 listener(f"waiting for {self._what}")
@@ -98,10 +98,10 @@ def wait_until(
     what: str,
     interval_s: float = 0.01,
 ) -> T:
-    """Ask ``condition`` until it returns something true, and return that.
+    """Call ``condition`` until it returns a true value, and return this value.
 
     Raises:
-        DeadlineExceeded: it did not in time; the message says what was awaited.
+        DeadlineExceeded: no true value in time; the message has ``what``.
     """
     wait = LongWait(what)
     while True:
@@ -115,7 +115,7 @@ def wait_until(
 
 @contextmanager
 def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[None]:
-    """Carry out an action, in another thread, if the body has not ended by the deadline: what makes it end."""
+    """Execute an action, which must end the body, in another thread if the body runs past the deadline."""
     timer = threading.Timer(deadline.remaining_s, action)
     timer.daemon = True
     timer.start()
@@ -126,7 +126,7 @@ def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[No
 
 
 def pause(seconds: float) -> None:
-    """Let measured time pass: the length of a workload, never a guess at when something is ready."""
+    """Sleep for the duration of a workload or an interval; never to guess when something is ready."""
     time.sleep(seconds)
 
 
@@ -155,7 +155,7 @@ def unwind_on_signals() -> None:
 
 @contextmanager
 def unwinding_on_signals() -> Iterator[None]:
-    """Do so while the body runs, then give the signals back to whoever had them."""
+    """Make the signals raise KeyboardInterrupt while the body runs, then restore the previous handlers."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     unwind_on_signals()
     try:

@@ -1,4 +1,4 @@
-"""What the user asks: a TOML plan becomes a matrix of cells, before any machine boots."""
+"""Plans: TOML files with requests, and their expansion to a matrix of cells before any machine boots."""
 
 from raidproof.plan.cell import Cell, Impossible, Matrix, matrix_of
 from raidproof.plan.forecast import Visit, visits_of

@@ -34,11 +34,11 @@ Settings = Mapping[str, Value]
 WORKLOAD = "workload."
 """Begins the name of an axis that is a setting of the workload itself: ``workload.block_size``."""
 USUAL_FILESYSTEM = "xfs"
-"""What a stack has where a plan says nothing."""
+"""The default file system of a plan."""
 
 
 class Where(NamedTuple):
-    """Where an axis has a meaning; elsewhere it is left out."""
+    """The condition under which an axis applies; elsewhere the axis is left out."""
 
     holds: Callable[[Settings], bool]
     unless: str
@@ -46,7 +46,7 @@ class Where(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """One thing that can be varied."""
+    """One setting that a plan can vary."""
 
     name: str
     field: str
@@ -57,7 +57,7 @@ class Axis(NamedTuple):
     where: Where | None = None
 
     def applies(self, settings: Settings) -> bool:
-        """Whether it means anything beside these other settings."""
+        """Return whether the axis applies with these other settings."""
         return self.where is None or self.where.holds(settings)
 
 

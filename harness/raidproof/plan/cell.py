@@ -19,12 +19,12 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import AnyWorkload
 
 LEASE_S = 10
-"""The lease where a plan says nothing, in seconds: the shortest that nfsd takes, or each power cut under NFSv4.0 would
-wait for the kernel's grace period of 90 s."""
+"""Default lease in seconds: the shortest that nfsd accepts. With the kernel's default, each power cut under NFSv4.0
+would wait for a grace period of 90 s."""
 
 
 def wanted(settings: Settings) -> dict[Duty, int]:
-    """Return how many disks these settings want beside the members."""
+    """Return the numbers of disks that these settings need beside the members, by duty."""
     return {
         "spare": int(settings.get("spares", 0)),
         "journal": int(settings.get("consistency_policy") == "journal"),
@@ -33,9 +33,9 @@ def wanted(settings: Settings) -> dict[Duty, int]:
 
 
 def usual_members(hardware: Hardware, all_settings: Iterable[Settings]) -> int:
-    """Return how many members an array has where nothing is said: as many as every cell can have.
+    """Return the default number of members: as many as every cell can have.
 
-    What one cell needs beside its members, all leave out, or they could not be compared.
+    Disks that any cell needs beside its members are excluded in all cells, so that cells are comparable.
     """
     duties = [disk.duty for disk in hardware.each_disk]
     missing = [
@@ -61,7 +61,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
         layer, _, field = axis_of(name).field.partition(".")
         if field:
             layers.setdefault(layer, {})[field] = value
-    # A grace period shorter than the lease ends before a silent client has noticed that the server was away.
+    # A grace period shorter than the lease would end before an idle client notices the server's restart.
     layers["export"].setdefault("grace_s", layers["export"]["lease_s"])
     array = layers["array"]
     # Said by name even where it is the default: the record of a cell needs no knowledge of defaults.
@@ -103,9 +103,9 @@ class Cell:
     """One configuration under one workload."""
 
     name: str
-    """Its settings along the axes, ``level=5 chunk=64KiB``: stable, and unlike all other cells' of the plan."""
+    """The settings on the varied axes, ``level=5 chunk=64KiB``: stable and unique in the plan."""
     settings: Mapping[str, Value]
-    """By axis, what all cells share included; an axis that means nothing here is not there."""
+    """Settings by axis, including those common to all cells, without axes that do not apply."""
     stack: StackSpec
     workload: AnyWorkload
     workload_name: str
@@ -141,9 +141,9 @@ class Matrix:
     cells: tuple[Cell, ...]
     impossible: tuple[Impossible, ...] = ()
     without: tuple[str, ...] = ()
-    """Where axes mean nothing and were left out, a sentence each."""
+    """A sentence for each axis that was left out where it does not apply."""
     merged: int = 0
-    """Combinations that were the same as another cell, once what means nothing was left out."""
+    """Number of combinations that equal another cell without the axes that do not apply."""
 
     def select(self, expression: str | None) -> "Matrix":
         """Keep the cells whose names match an expression.
@@ -161,7 +161,7 @@ class Matrix:
 
     @property
     def digest(self) -> str:
-        """Differs if anything does that the result of a cell depends on: a run is resumed only with its own plan."""
+        """Digest of everything that a cell's result depends on; a run is resumed only with the same plan."""
         text = "\n".join(
             [
                 self.plan.hardware.model_dump_json(),
@@ -187,7 +187,7 @@ def matrix_of(plan: Plan) -> Matrix:
     """Make the cells of a plan; no machine is needed for it.
 
     Raises:
-        RequestError: not one combination is possible, or the workloads cannot be told apart.
+        RequestError: no combination is possible, or two workloads have the same name.
     """
     names = works.names(plan.workload)
     combinations, without = _combinations(plan)

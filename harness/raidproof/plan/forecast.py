@@ -20,7 +20,7 @@ from raidproof.plan.works import names
 from raidproof.storage.server import USUAL_LEASE_S
 
 LAYERS = ("array", "filesystem", "tuning", "link", "export", "mount")
-"""What a visit may have to rebuild, from below: a layer is rebuilt if it or one below it changed."""
+"""Layers from bottom to top; a layer is rebuilt if it or a lower one changed."""
 
 # Seconds of wall time on two cores without KVM; what is more, a run itself finds out.
 BOOT_S = 3.0
@@ -28,7 +28,7 @@ BOOT_EACH_S = 1.0
 REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "export": 0.8, "mount": 0.4}
 """From this layer up."""
 VISIT_S = 0.8
-"""What is read and written down around the timed part of each visit."""
+"""Overhead in seconds of reading and recording values around the timed part of each repetition."""
 CUT_S = 20.0
 """A power cut: build, write, cut, boot, check what is there. A control takes as long."""
 CONTROLS = 2
@@ -42,7 +42,7 @@ VISIT, CONTROL, CUT, EXPLORATION = "visit", "control", "cut", "exploration"
 Part = tuple[str, Hashable]
 """Its kind, and which one of that kind it is."""
 SHOWN = 3
-"""Of the combinations that one reason excludes, so many are named."""
+"""Number of impossible combinations named for each reason."""
 
 
 class Visit(NamedTuple):
@@ -67,7 +67,7 @@ def shared_layers(before: Cell | None, after: Cell) -> int:
 
 
 def visits_of(cells: Sequence[Cell], repeats: int, seed: int) -> tuple[Visit, ...]:
-    """Return all visits in their order, the same for the same cells and seed.
+    """Return all repetitions in order, the same for the same cells and seed.
 
     Repeats are interleaved, so that a host which grows slower meanwhile does so for all cells. Within a round cells
     that share their array are neighbours, among them those that share the filesystem, then the export; the order of
@@ -95,7 +95,7 @@ def _grouped(cells: Sequence[Cell], keys: dict[str, tuple[str, ...]], depth: int
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a run takes."""
+    """The estimated time and memory of a run."""
 
     visits: int
     timed_s: float
@@ -105,7 +105,7 @@ class Expectation:
     cut_s: float
     """Power cuts at the end, and the controls before them."""
     open_ended: bool
-    """A workload ends when its work is done: what it takes, nobody knows before."""
+    """Whether a workload ends only when its work is done, so that its duration is not known in advance."""
     memory: int
     """Bytes of all machines."""
     disk: int
@@ -179,7 +179,7 @@ def exploration_s(plan: Plan) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """Write a duration as people say it."""
+    """Return a duration as text in a suitable unit."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"
@@ -233,7 +233,7 @@ class Forecast:
 
 
 def left_in_words(*forecasts: Forecast) -> str:
-    """Say how long is left, of runs that are carried out in turn; empty as long as nothing has been learned."""
+    """Return the remaining time of interleaved runs as text; empty until a part of each has ended."""
     if not all(one.learned for one in forecasts):
         return ""
     return f" (about {timedelta(seconds=round(sum(one.left_s for one in forecasts)))} left)"

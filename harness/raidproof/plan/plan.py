@@ -17,7 +17,7 @@ from raidproof.plan.works import names, read_work
 
 _TOKEN = re.compile(r"\s*(?:([()])|([^\s()]+))")
 MOST_COMBINATIONS = 10_000
-"""Combinations of values beyond which a plan is taken for a mistake."""
+"""Greatest number of combinations of values in a plan; more are refused as a mistake."""
 
 
 class Figure(Table):
@@ -31,7 +31,7 @@ class Figure(Table):
     """As the harness names it: ``read_mb_s`` (10^6 bytes), ``write_iops``, ``transactions_s``."""
     source: str = ""
     places_limit: bool = False
-    """Whether it set a limit of the hardware: then it proves nothing that it agrees."""
+    """Whether the figure calibrated the hardware, so that agreement proves nothing."""
     note: str = ""
 
 
@@ -51,7 +51,7 @@ class Selection:
         self.matches("")
 
     def matches(self, name: str) -> bool:
-        """Whether a cell of this name is meant."""
+        """Return whether the expression matches a cell's name."""
         tokens = [*self._tokens, ""]
         found = self._either(tokens, name)
         if tokens != [""]:
@@ -93,38 +93,38 @@ class Selection:
 
 
 class RunSpec(Table):
-    """What holds for all cells."""
+    """Options of the run for all cells."""
 
     repeats: int = Field(default=3, ge=1, le=1000)
-    """Visits of each cell; they are interleaved, so that what drifts hits all cells alike."""
+    """Repetitions of each cell, interleaved so that drift affects all cells equally."""
     seed: int = 1
-    """Of the order of visits, and of all else that is drawn by chance."""
+    """Seed of the order of repetitions and of all other random choices."""
     cut: Literal["power", "explore"] | None = None
-    """Each cell is also judged for what it loses: the server's power is cut once while clients write. ``explore``: the
-    crashes that this run could have had are looked at too."""
+    """Whether to cut the server's power once per configuration while clients write. ``explore``: also explore the
+    possible crash states of this crash test."""
     explore_states: int = Field(default=200, ge=1, le=1_000_000)
-    """Crash states of each configuration, where they are looked at."""
+    """Number of crash states to explore for each configuration."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
-    """Of the timed part; the figure of a visit that was shorter is flagged."""
+    """Least duration of the timed part; the value of a shorter repetition is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)
-    """Of the timed part, a ramp included; a visit that takes longer is ended, and has failed."""
+    """Greatest duration of the timed part including ramp-up; a longer repetition is ended and has failed."""
     allow_cache: bool = False
-    """Rank what fits into a cache too: then the cache is what is measured."""
+    """Whether to rank cells whose working set fits into a cache, so that the cache is measured."""
     assume_clean: bool = True
-    """Skip the first resync: the members are zero, so they agree already."""
+    """Skip the initial resync, as zeroed members are consistent."""
     only: str = ""
     """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
     provider: str = "uml"
-    """How the machines come to be."""
+    """The provider of the machines."""
     kernel: str | None = None
     """What the machines run, for example ``debian/sid``; see `SoftwareSpec` for this and the next three."""
     modules: str | None = None
     image: str | None = None
     packages: tuple[str, ...] = ()
     server: SoftwareSpec = SoftwareSpec()
-    """Where the server differs."""
+    """Software of the server, where it differs."""
     clients: SoftwareSpec = SoftwareSpec()
-    """Where the clients differ."""
+    """Software of the clients, where it differs."""
 
     @property
     def platform(self) -> Platform:
@@ -180,10 +180,10 @@ def _read_works(tables: Any) -> tuple[dict[str, Any], ...]:
 
 
 class Plan(Table):
-    """What is asked: every combination of the axes' values, on this hardware, under each workload."""
+    """A plan: every combination of the axes' values, on this hardware, under each workload."""
 
     name: str = Field(default="plan", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
-    """The file's name, if nothing else is said."""
+    """Name of the plan; default: the file's name."""
     title: str = ""
     hardware: Hardware = Hardware()
     axes: Annotated[dict[str, tuple[Value, ...]], BeforeValidator(_read_axes)] = Field(default={})
@@ -192,7 +192,7 @@ class Plan(Table):
     workload: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_works)]
     run: RunSpec = RunSpec()
     figure: tuple[Figure, ...] = ()
-    """What others have measured of the same cells."""
+    """Published figures of the same cells."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -204,7 +204,7 @@ class Plan(Table):
 
     @property
     def combinations(self) -> int:
-        """How many combinations of values there are, possible or not."""
+        """Number of combinations of values, possible or not."""
         number = len(self.workload)
         for values in self.axes.values():
             number *= len(values)

@@ -56,7 +56,7 @@ placed = WrapValidator(lambda value, handler: refusal(handler, value))
 
 
 def reasons(error: ValidationError) -> str:
-    """Tell all that is wrong with a document, each with the key where it stands."""
+    """Return all errors of a document, each with its key."""
     return "; ".join(_reason(detail) for detail in error.errors())
 
 

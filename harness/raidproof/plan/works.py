@@ -1,4 +1,4 @@
-"""The workloads of a plan: what each table ``[[workload]]`` asks, and how it is called."""
+"""The workloads of a plan: parsing and naming of the tables ``[[workload]]``."""
 
 import re
 from collections import Counter
@@ -35,10 +35,10 @@ def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
 
 
 def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
-    """Return where a workload runs: as it says, or where its tool belongs.
+    """Return where a workload runs: the value of ``on``, or the default of its tool.
 
     Raises:
-        RequestError: there is no such place.
+        RequestError: the place is unknown, or unfit for the tool.
     """
     tool = str(table.get("tool"))
     kind = WORKLOADS[tool]
@@ -56,7 +56,7 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
 
 
 def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
-    """Read one table with what the axes say of the workload.
+    """Read one table with the axes' settings of the workload.
 
     Raises:
         RequestError: it is no workload then.
@@ -67,7 +67,7 @@ def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
 
 
 def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what each workload is called: its name, or its tool, counted where there are several.
+    """Return the name of each workload: its name or tool, numbered if several are equal.
 
     Raises:
         RequestError: two have the same name.

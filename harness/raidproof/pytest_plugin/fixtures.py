@@ -1,4 +1,4 @@
-"""The fixtures of scenarios: a lab, a crash test, an exploration of its crash states, a peer's suite."""
+"""The fixtures of scenarios: a lab, a crash test, an exploration of its crash states, an external test suite."""
 
 import os
 import re
@@ -57,7 +57,7 @@ DISK_SIZE = 288 * MIB
 LEDGER_SECONDS = 1.0
 """Long enough for hundreds of acknowledgements of every kind; a scenario claims about each of them."""
 TIMEO_S = 3.0
-"""A client that waits for a dead server asks it again after so long; after 60 if nothing is said (nfs(5))."""
+"""Time after which a client retries a request to a dead server (timeo); the default is 60 s (nfs(5))."""
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 CAMPAIGN = pytest.StashKey[Campaign]()
@@ -87,7 +87,7 @@ def stack_of(
     export: ExportSpec | None = None,
     mount: MountSpec | None = None,
 ) -> StackSpec:
-    """Return a stack on the shared lab's disks: RAID5, XFS, a sync export and NFSv4.2 where nothing else is said.
+    """Return a stack on the shared lab's disks: by default RAID5, XFS, a sync export and NFSv4.2.
 
     Its clients come back in seconds: they ask a dead server again soon, and no delegation keeps them waiting.
 
@@ -109,14 +109,14 @@ def stack_of(
 
 
 class CrashTestResult:
-    """A cycle that has ended, and what a scenario may claim about it."""
+    """The result of a crash test, with assertions for scenarios."""
 
     def __init__(self, record: CrashTestRecord, observations: Path) -> None:
         self.record = record
         self.observations = observations
 
     def must_pass(self) -> Self:
-        """Claim that every promise was kept that holds by design, and that a control behaved.
+        """Assert that every promise that holds by design was kept, and that a control behaved.
 
         Raises:
             ProductError: a promise was broken.
@@ -131,7 +131,7 @@ class CrashTestResult:
         return self
 
     def must_keep_every_promise(self) -> Self:
-        """Claim that all that was acknowledged is there.
+        """Assert that no acknowledged operation is lost.
 
         Raises:
             ProductError: something is missing, whatever excuses it; and all that `must_pass` raises.
@@ -143,7 +143,7 @@ class CrashTestResult:
         return self
 
     def must_lose_by_design(self) -> Self:
-        """Claim that acknowledged work was lost, as the export's options allow, and that it was measured.
+        """Assert that acknowledged operations were lost, as the export's options allow, and the loss was measured.
 
         Raises:
             Inconclusive: nothing was lost this time; and all that `must_pass` raises.
@@ -159,11 +159,11 @@ class CrashTestResult:
 
     @property
     def acknowledged(self) -> int:
-        """Operations that the clients had been told are done before the fault."""
+        """Operations that were acknowledged to clients before the fault."""
         return self.record.on_server.acknowledged_total if self.record.on_server else 0
 
     def went_on(self, client: str) -> bool:
-        """Whether a client was told of anything done after the fault."""
+        """Return whether a client got an acknowledgement after the fault."""
         history = History.read(self.observations / "history")
         workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
         after = self.record.fault_at_ns or 0
@@ -171,7 +171,7 @@ class CrashTestResult:
 
     @property
     def lost(self) -> int:
-        """How many of them were not there when the server was back, or later through a client."""
+        """Number of these operations that were missing on the recovered server, or later through a client."""
         places = (self.record.on_server, self.record.on_client)
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
@@ -208,7 +208,7 @@ class Measured:
         self.run = run
 
     def must_be_measured(self) -> Self:
-        """Claim that the configuration took effect and its workload ran; how fast is not asked.
+        """Assert that the configuration took effect and its workload ran, at any speed.
 
         Raises:
             ProductError: the configuration is not what was asked.
@@ -220,7 +220,7 @@ class Measured:
         return self
 
     def must_reach(self, share_of_expected: float) -> Self:
-        """Claim that the median is at least this share of what the hardware should give.
+        """Assert that the median is at least this share of the value expected of the hardware.
 
         Raises:
             ProductError: it is less.
@@ -235,7 +235,7 @@ class Measured:
         return self
 
     def must_be_faster_than(self, other: "Measured", by: float = 0.0) -> Self:
-        """Claim that each visit gave more than each of another cell's, by this share of it.
+        """Assert that each repetition measured more than each of another cell's, by this share of the latter.
 
         Raises:
             ProductError: each gave less.
@@ -316,14 +316,14 @@ class Measure:
 
 
 class Consoles:
-    """What the machines of a lab say from a moment on."""
+    """The kernel logs of a lab's machines from a given time on."""
 
     def __init__(self, lab: Lab) -> None:
         self._machines = lab.machines
         self._begun = {name: moment(one) for name, one in lab.machines.items()}
 
     def must_be_calm(self) -> None:
-        """Claim that no kernel has said anything alarming since.
+        """Assert that there is no suspicious kernel message since then.
 
         Raises:
             ProductError: one did.
@@ -397,7 +397,7 @@ def lab(campaign: Campaign) -> Lab:
 
 
 class Explored:
-    """A cycle that was explored, and what a scenario may claim about it."""
+    """The result of an exploration, with assertions for scenarios."""
 
     def __init__(self, record: ExplorationRecord, source: Source, page: Path) -> None:
         self.record = record
@@ -405,7 +405,7 @@ class Explored:
         self.page = page
 
     def must_keep_every_promise(self) -> Self:
-        """Claim that in every state that was looked at all that had been acknowledged was there.
+        """Assert that no checked state lost an acknowledged operation.
 
         Raises:
             ProductError: in one something was missing, whatever excuses it.
@@ -415,13 +415,13 @@ class Explored:
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
             raise self._as(ERRORS[self.record.outcome])
-        # A control that breaks as it must passes, and has kept nothing.
+        # A control that loses data as expected passes, although it kept no promise.
         if self.record.loss is not None or self.record.failures:
             raise self._as(ProductError)
         return self
 
     def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
-        """Claim that a failure of this kind was found, that it came again, and who was to blame.
+        """Assert that a failure of this kind was found and reproduced, with this blame.
 
         Of several the first is returned whose shrinking came to its end, if there is one.
         ``kind`` is a part of the promise or of the damage; ``blame`` is the part of the
@@ -429,7 +429,7 @@ class Explored:
 
         Raises:
             RigError: the rig failed, or reuse of a machine has hidden something.
-            ProductError: somebody else is blamed.
+            ProductError: another part is blamed.
             Inconclusive: there was no such failure.
         """
         __tracebackhide__ = True
@@ -478,7 +478,7 @@ class Explore:
         at_replies: bool = False,
         starts_dirty: bool = False,
     ) -> Explored:
-        """Look at so many crash states of a cycle, or for so long.
+        """Explore a number of crash states of a crash test, or for a given time.
 
         ``at_replies``: the power goes only at the instants of acknowledgements, and the disks' caches keep nothing.
         ``starts_dirty``: md is to start an array that is dirty and degraded, which it refuses by itself.
@@ -503,7 +503,7 @@ def explore(campaign: Campaign) -> Explore:
 
 @pytest.fixture
 def suite(campaign: Campaign, lab: Lab, request: pytest.FixtureRequest) -> Suites:
-    """Runs a peer's suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
+    """Runs an external test suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
     paths = paths_of(request.config.option.suite_path or ())
     keep = campaign.record.suites.append
     return Suites(lab, campaign.store.path, name_of(request.node.name), keep=keep, paths=paths)

@@ -36,7 +36,7 @@ __all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans", "suite"]
 ALONE = "alone"
 LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
-"""Where the process that was started keeps what its workers said of their runs."""
+"""Stash key of the main process for its workers' reports on their runs."""
 _OUTPUT = "raidproof"
 _LOCK = "raidproof-alone.lock"
 
@@ -69,7 +69,7 @@ def worker_name(config: pytest.Config) -> str | None:
 
 
 def tell_ends(config: pytest.Config, lines: Sequence[str]) -> None:
-    """Hand what a worker has to say of its runs to the process that started it."""
+    """Send a worker's report on its runs to the main process."""
     if worker_name(config) is not None:
         output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
         output[_OUTPUT] = list(lines)
@@ -118,7 +118,7 @@ class WorkerScreen(io.StringIO):
 
 
 class Workers:
-    """What pytest-xdist does where pytest was started: workers are ended in order, and tell of their runs."""
+    """Hooks of pytest-xdist in the main process: end workers in order, and collect their reports on runs."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -131,7 +131,7 @@ class Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Keep what a worker said at its end; one that was killed said nothing."""
+        """Store a worker's report at its end; a killed worker sends none."""
         said = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
         self._config.stash.setdefault(ENDS, []).extend(said)
 
@@ -141,7 +141,7 @@ def _is_alone(item: pytest.Item) -> bool:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return which end an error is, or None for one that is not ours."""
+    """Return the outcome for an error; None if it is not one of raidproof's errors."""
     return next((outcome for kind, outcome in WORDS if isinstance(error, kind)), None)
 
 
@@ -240,7 +240,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         yield
         consoles.must_be_calm()
     except BaseException:
-        # Nobody knows in which state it was left.
+        # The lab is in an unknown state.
         item.config.stash[CAMPAIGN].discard_lab()
         raise
 
@@ -263,7 +263,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def word_of(report: pytest.TestReport) -> Outcome | None:
-    """Return which end of ours a report tells of."""
+    """Return raidproof's outcome in a test report."""
     return next(
         (Outcome(str(value)) for name, value in report.user_properties if name == f"{PROPERTY}{report.when}"), None
     )
@@ -271,7 +271,7 @@ def word_of(report: pytest.TestReport) -> Outcome | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> Status | None:
-    """Give each end its own word."""
+    """Return category, letter and word for each outcome."""
     if not isinstance(report, pytest.TestReport) or not report.failed:
         return None
     outcome = word_of(report)
@@ -283,7 +283,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what was INVALID or INCONCLUSIVE and why, and where the report is."""
+    """Print what was INVALID or INCONCLUSIVE with the reasons, and the paths of the reports."""
     for outcome in (Outcome.INVALID, Outcome.INCONCLUSIVE):
         category, _ = STATUS[outcome]
         for report in terminalreporter.getreports(category):

@@ -1,4 +1,4 @@
-"""The schema of a plan's cell: one configuration under one workload, visited several times."""
+"""The record schema of a plan's cell: one configuration under one workload, measured in several repetitions."""
 
 from statistics import median
 from typing import Any, Literal
@@ -8,53 +8,53 @@ from pydantic import BaseModel, ConfigDict, Field
 from raidproof.record.outcome import Outcome
 
 UNSTABLE = 0.2
-"""Range of the repeats over their median from which a figure says little."""
+"""Range over median of the repetitions above which the median is unreliable."""
 
 
 class Strict(BaseModel):
-    """A part of the record."""
+    """Base of all record models: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Repetition(Strict):
-    """One visit to a cell: what the workload measured, and what was seen of everything below it meanwhile."""
+    """One repetition of a cell: the workload's values, and what was observed below the workload meanwhile."""
 
     round: int
-    """From 1 on; in each round every cell is visited once."""
+    """Round number, from 1; each round has one repetition of every cell."""
     value: float | None = None
-    """The primary value of the workload; None where nothing was measured."""
+    """The workload's primary value; None where nothing was measured."""
     values: dict[str, float] = Field(default_factory=dict)
     series: list[tuple[float, float]] = Field(default_factory=list)
-    """Seconds from the beginning, and the primary value over the interval that ends there."""
+    """Pairs of a time (seconds from the beginning) and the primary value over the interval that ends there."""
     timed_s: float = 0.0
-    """The workload's own seconds."""
+    """Duration of the timed part of the workload, in seconds."""
     visit_s: float = 0.0
-    """Everything that this visit took: building, preparing, measuring, reading back."""
+    """Duration of the whole repetition, in seconds: building, preparing, measuring, reading back."""
     built: str = ""
-    """The lowest layer that had to be built anew for this visit."""
+    """The lowest layer that had to be rebuilt for this repetition."""
     steady: dict[str, Any] | None = None
     regime: dict[str, Any] | None = None
-    """Which memory the working set fits into, if any."""
+    """Cache regime: the memory into which the working set fits, if any."""
     derived: dict[str, Any] | None = None
-    """What the monitors saw; None where they failed."""
+    """Values derived from the monitors; None where they failed."""
     engine: dict[str, Any] | None = None
-    """How busy the disk engine was, and the disks that it plays."""
+    """Utilization of the disk engine and of the disks that it simulates."""
     limit: str = "unknown"
-    """What kept the cell from being faster, as measured."""
+    """The resource that limited the value, as measured."""
     cause: str = ""
-    """The same in a sentence."""
+    """The limit as a sentence."""
     caveat: str | None = None
-    """What keeps this visit's figure from saying much."""
+    """What makes this repetition's value unreliable."""
     rig_error: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 
 
 class Explored(Strict):
-    """What the exploration of a cell's cut came to."""
+    """The result of the exploration of a cell's power cut."""
 
     file: str | None
-    """Its record, beside the run's; None where the cut could not be explored, which ``reason`` says."""
+    """File of the exploration's record, beside the run's; None if the cut could not be explored (see ``reason``)."""
     judged: int
     broken: int
     outcome: Outcome
@@ -66,24 +66,24 @@ class CellRecord(Strict):
 
     name: str
     settings: dict[str, str]
-    """The axes of the plan, and this cell's place on them."""
+    """The cell's value on each axis of the plan."""
     workload: dict[str, Any]
     workload_name: str = ""
-    """Of the plan's table, whose settings an axis may vary; empty in a record that does not say."""
+    """Name of the workload's table in the plan, whose settings an axis may vary; empty in an older record."""
     unit: str
-    """What is measured, by the workload's name for it: ``write_mb_s``."""
+    """Name of the primary value, which ends with its unit: ``write_mb_s``."""
     asked: dict[str, Any]
     effective: dict[str, Any] = Field(default_factory=dict)
     resync: Literal["waited for", "skipped: blank members agree"] = "waited for"
     expected: dict[str, Any] | None = None
-    """What the hardware should have given, with the formula; None where no formula is honest."""
+    """The value expected of the hardware, with the formula; None where no formula applies."""
     repeats: list[Repetition] = Field(default_factory=list)
     cycle: str | None = None
-    """Name of the cycle in which this configuration lost its power."""
+    """Name of the crash test that cut the power of this configuration."""
     explored: Explored | None = None
-    """What the crashes that this cycle could have had showed; None where they were not looked at."""
+    """The result of the exploration of this crash test's crash states; None where they were not explored."""
     not_effective: str | None = None
-    """Where the system did something else than it was asked, or kept something else than was written."""
+    """How the effective configuration differs from the request, or data read back from data written."""
     # Judged from the above.
     rankable: bool = False
     why_not: str | None = None
@@ -92,11 +92,11 @@ class CellRecord(Strict):
     limit: str = "unknown"
     cause: str = ""
     flag: str | None = None
-    """What is odd about the figure: far below what was expected, unstable, a cache's."""
+    """Caveats about the value: far below the expected value, unstable, measures a cache."""
     lost: str | None = None
-    """What a power cut cost this configuration, by design or not; None where none was made."""
+    """The loss by a power cut, by design or not; None without a power cut."""
     lost_operations: int | None = None
-    """How many acknowledged operations that were; None: not known, or nothing was left to read."""
+    """Number of lost acknowledged operations; None: not known, or nothing was left to read."""
     lost_everything: bool = False
     """Whether nothing was left to read after a power cut."""
     outcome: Outcome = Outcome.INCONCLUSIVE
@@ -104,12 +104,12 @@ class CellRecord(Strict):
 
     @property
     def compared_with(self) -> str:
-        """Cells for which this is the same can be compared: those of one workload of the plan."""
+        """Key of the cells that can be compared: those of the same workload of the plan."""
         return self.workload_name or str(self.workload)
 
     @property
     def measured(self) -> list[float]:
-        """The primary values of all visits that worked."""
+        """The primary values of all repetitions that worked."""
         return [repeat.value for repeat in self.repeats if repeat.value is not None]
 
     @property
@@ -119,19 +119,19 @@ class CellRecord(Strict):
 
     @property
     def spread(self) -> tuple[float, float] | None:
-        """The least and the greatest."""
+        """The least and the greatest primary value."""
         return (min(self.measured), max(self.measured)) if self.measured else None
 
     @property
     def unstable(self) -> bool:
-        """Whether the repeats are too far apart for their median to say much."""
+        """Whether the repetitions vary so much that their median is unreliable."""
         if len(self.measured) < 2 or not self.median:
             return False
         return (max(self.measured) - min(self.measured)) / self.median > UNSTABLE
 
     @property
     def ratio(self) -> float | None:
-        """Measured over expected."""
+        """The median over the expected value."""
         expected = (self.expected or {}).get("value")
         return self.median / expected if self.median is not None and expected else None
 
@@ -145,7 +145,7 @@ class FigureRecord(Strict):
     unit: str
     source: str = ""
     places_limit: bool = False
-    """It set a limit of the hardware, so it proves nothing that it agrees."""
+    """Whether the figure calibrated the hardware, so that agreement proves nothing."""
     note: str = ""
 
 
@@ -154,22 +154,22 @@ class PlanRecord(Strict):
 
     path: str
     text: str
-    """The plan's own words."""
+    """The content of the plan's file."""
     digest: str = ""
-    """Differs if the plan does in anything that a figure depends on."""
+    """Digest of everything in the plan that a value depends on."""
     seed: int
     repeats: int
     cut: str | None = None
     figures: list[FigureRecord] = Field(default_factory=list)
     order: list[tuple[int, str]] = Field(default_factory=list)
-    """Round and cell of each visit, in the order in which they are made."""
+    """Round and cell of each repetition, in order of execution."""
     impossible: list[tuple[str, str]] = Field(default_factory=list)
-    """Cells that cannot be, and why."""
+    """Names of impossible cells, each with the reason."""
     timed_s: float = 0.0
     visits_s: float = 0.0
-    """Wall time of all visits, the timed seconds included."""
+    """Wall time of all repetitions in seconds, including the timed parts."""
 
     @property
     def overhead(self) -> float | None:
-        """Share of the visits' wall time in which nothing was measured."""
+        """Share of the repetitions' wall time in which nothing was measured."""
         return 1 - self.timed_s / self.visits_s if self.visits_s else None

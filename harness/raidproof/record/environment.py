@@ -1,4 +1,4 @@
-"""The environment of a run as it was found, and the differences of two environments."""
+"""The record of a run's environment (machines, host), and the differences of two configurations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from raidproof.record.cell import CellRecord, Strict
 
 PASSING = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
-"""Fields of a layer's state that say what it does at the moment, not how it was built."""
+"""Transient fields of a layer's state, which do not depend on how the layer was built."""
 NAMES = ("uuid=", "fsid=", "clientaddr=")
-"""Options that differ wherever something is built twice."""
+"""Prefixes of options that differ in every build."""
 
 
 def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -29,21 +29,21 @@ class MachineRecord(Strict):
     name: str
     role: str
     asked: str
-    """Kernel, image and packages in the words of the command line."""
+    """Requested kernel, image and packages, as on the command line."""
     kernel: str
-    """As ``uname -r`` says it."""
+    """Kernel release (``uname -r``)."""
     build: str = ""
-    """As /proc/version says it: tells two builds of one release apart."""
+    """Kernel build (/proc/version), which distinguishes two builds of one release."""
     packages: dict[str, str]
-    """Version of each installed package that takes part; empty if nobody could tell."""
+    """Version of each relevant installed package; empty if not known."""
     cpus: int
     numa_nodes: int
     boot_s: float | None = None
-    """From power to an answer, the last time."""
+    """Duration of the last boot in seconds, from power on to the first answer."""
 
 
 class Environment(Strict):
-    """All machines, and the host below them."""
+    """All machines of a lab, and their host."""
 
     raidproof: str
     provider: str
@@ -51,45 +51,45 @@ class Environment(Strict):
     host_cpu: str
     host_cpus: int
     host_tools: dict[str, str]
-    """Version of each host program that takes part."""
+    """Version of each relevant host program."""
     machines: list[MachineRecord]
     notes: list[str]
-    """What a reader must know about how the machines ran."""
+    """Notes for the reader about how the machines ran."""
     cannot_prove: list[str]
-    """What a run on this provider says nothing about."""
+    """What a run on this provider cannot prove."""
 
     @property
     def kernels(self) -> str:
-        """The machines' kernels in few words: of all, or by role where they differ."""
+        """The kernel of all machines, or the kernels by role where they differ."""
         return by_role({(one.role, one.kernel) for one in self.machines})
 
 
 def by_role(values: set[tuple[str, str]]) -> str:
-    """Say a value of all machines in few words, from pairs of role and value."""
+    """Return the common value of all machines, or the values by role; ``values``: pairs of role and value."""
     if len({value for _, value in values}) == 1:
         return next(iter(values))[1]
     return ", ".join(f"{role} {value}" for role, value in sorted(values, reverse=True))
 
 
 class Built(Strict):
-    """A field that one side has otherwise than the other."""
+    """A field with different effective values on the two sides."""
 
     field: str
-    """Dotted, the layer first: ``filesystem.features``."""
+    """Dotted path, the layer first: ``filesystem.features``."""
     base: str
-    """Of a list, only what the other side has not."""
+    """Value on the base side; of a list, only the elements that the other side lacks."""
     new: str
     cells: list[str]
 
 
 def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]:
-    """Return the fields in which the two sides of a cell were found to differ; cells that differ alike share one.
+    """Return the fields whose effective values differ on the two sides of a cell.
 
-    So do members, and clients: then the field has a star where their names would stand.
+    Cells with the same difference share an entry. So do members and clients, whose names become a star.
     """
     found: dict[tuple[str, str, str], list[str]] = {}
     for base, new in pairs:
-        # A side where nothing was built has not built it differently.
+        # A side on which nothing was built does not count as different.
         if not (base.effective and new.effective):
             continue
         ours, theirs = leaves(base), leaves(new)
@@ -108,7 +108,7 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
 
 
 def starred(fields: list[str]) -> str:
-    """Return what several fields of one layer have in common, with a star for each part that differs."""
+    """Return the common form of several fields of one layer, with a star for each part that differs."""
     parts = [field.split(".") for field in fields]
     if len({len(one) for one in parts}) > 1:
         return f"{parts[0][0]}.*.{parts[0][-1]}"
@@ -116,12 +116,12 @@ def starred(fields: list[str]) -> str:
 
 
 def leaves(cell: CellRecord) -> dict[str, Any]:
-    """Return what was found of each layer, but for what passes."""
+    """Return the effective fields of each layer, without the transient ones."""
     return {path: found for path, found in flat(cell.effective) if path.rpartition(".")[2] not in PASSING}
 
 
 def apart(base: Any, new: Any) -> tuple[str, str]:
-    """Return two values in words; of two lists what only one of them has."""
+    """Return two values as text; of two lists only the elements that the other lacks."""
     if isinstance(base, list) and isinstance(new, list):
         ours, theirs = ([str(one) for one in words if not str(one).startswith(NAMES)] for words in (base, new))
         return (

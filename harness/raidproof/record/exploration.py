@@ -1,4 +1,4 @@
-"""The schema of an exploration: every crash that one recorded run could have had, as far as it was looked at."""
+"""The record schema of an exploration of the possible crash states of one recorded crash test."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 class StageTime(Strict):
-    """How long one stage of a check took, over all checks; milliseconds."""
+    """Durations of one stage of a crash state check, over all checks, in milliseconds."""
 
     stage: str
     count: int
@@ -28,14 +28,14 @@ class StageTime(Strict):
 
     @classmethod
     def of(cls, stage: str, values: Sequence[float]) -> "StageTime":
-        """Sum up what was measured; there must be something."""
+        """Return the statistics of the durations, of which there must be at least one."""
         ordered = sorted(values)
         p90, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.9, 0.99))
         return cls(stage=stage, count=len(ordered), median=median(ordered), p90=p90, p99=p99, greatest=ordered[-1])
 
 
 def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
-    """Sum up the stages of all checks, in the order in which they first appear."""
+    """Return the statistics of each stage over all checks, in the order of first appearance."""
     by_stage: dict[str, list[float]] = {}
     for ms in checks:
         for stage, value in ms.items():
@@ -44,85 +44,85 @@ def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
 
 
 class WriteRecord(Strict):
-    """A request that survived the cut though nobody had waited for it, or a part of it."""
+    """An unflushed request, or a part of one, that survived the cut."""
 
     request: int
-    """Its number in the write log, counted as the crash states do."""
+    """Index of the request in the write log, counted as in crash states."""
     kind: str
     member: str
     """Serial."""
     lba: int
-    """First sector of 512 bytes on the member."""
+    """First sector on the member, in units of 512 bytes."""
     sectors: int
     stripe: int | None = None
-    """Of the array; None where it is in none, as in a superblock."""
+    """Stripe of the array; None outside of stripes, as in a superblock."""
     owner: str | None = None
-    """The file or the metadata that it belongs to."""
+    """The file or the metadata to which the request belongs."""
 
 
 class MissingRecord(Strict):
-    """An operation that its client had been told is done, and that is not there."""
+    """An acknowledged operation that is missing in a crash state."""
 
     client: str
     kind: str
     path: str
-    """Of its worker, below the ledger's directory."""
+    """Path of the worker's files, relative to the ledger's directory."""
     place: int
-    """Of the block in the file, or of the directory."""
+    """Number of the block in the file, or of the directory."""
     generation: int
     acknowledged_before_s: float
-    """So long before the cut its client had the word."""
+    """Seconds from the acknowledgement to the cut."""
     instead: str
-    """What is there."""
+    """What was found instead."""
 
 
 class ShrunkRecord(Strict):
-    """The smallest state that shows a failure, as far as shrinking came."""
+    """The smallest crash state that shows a failure, as far as shrinking went."""
 
     state: str
     dump: str
     survivors: list[WriteRecord] = Field(default_factory=list)
     not_there: int
-    """Requests that were open at its cut, too, and are not in it."""
+    """Number of requests that were unflushed at the cut and are lost in the state."""
     tried: int
-    """States that shrinking has looked at."""
+    """Number of states that shrinking checked."""
     whole: bool = True
-    """Whether shrinking came to its end in its time."""
+    """Whether shrinking finished within its time budget."""
     lost: list[WriteRecord] = Field(default_factory=list)
-    """The fewest requests that must be lost for it to show when all others survive."""
+    """The fewest requests whose loss shows the failure while all others survive."""
     lost_state: str | None = None
-    """The state in which those alone are lost."""
+    """The state in which only these requests are lost."""
     lost_dump: str | None = None
 
 
 class ShortestRecord(Strict):
-    """The shortest part of the recorded history that shows a failure, as far as it was looked for."""
+    """The shortest part of the recorded history that shows a failure, as far as it was searched for."""
 
     state: str
     dump: str
     cut: int
-    """So many requests of the log had completed."""
+    """Number of completed requests of the log at the cut."""
     of: int
-    """Requests in the log."""
+    """Number of requests in the log."""
     at_s: float
-    """When the power went, in seconds since the write log began."""
+    """Time of the cut, in seconds since the beginning of the write log."""
     earlier: int
-    """Requests between its cut and that of the smallest state; 0: no earlier cut that was tried shows it."""
+    """Number of requests between this cut and the smallest state's; 0: no earlier tried cut shows the failure."""
     earlier_s: float
     after_word_s: float | None = None
-    """From the word of the earliest acknowledged operation that is missing in it to its cut."""
+    """Seconds from the earliest missing operation's acknowledgement to the cut."""
     acknowledged: int
-    """Operations that clients had been told are done by then."""
+    """Number of operations that were acknowledged by the cut."""
     of_acknowledged: int
-    """In the whole recording."""
+    """Number of acknowledged operations in the whole recording."""
     not_at: int | None = None
-    """The last cut before it that was tried and does not show it; None where it is the first that could."""
+    """The last earlier cut that was tried and does not show the failure; None if no earlier cut could show it."""
     tried: int
-    """States that were looked at for it."""
+    """Number of states that were checked in the search."""
 
 
 class StoppedBy(StrEnum):
-    """What ends an exploration before all is done."""
+    """What ended an exploration early."""
 
     RIG = "the rig"
     USER = "the user"
@@ -130,51 +130,51 @@ class StoppedBy(StrEnum):
 
 
 class FailureRecord(Strict):
-    """One way in which states are broken, and the first state that shows it."""
+    """One kind of failure, and the first crash state that shows it."""
 
     promise: str
     damage: str
     end: str
     states: int
-    """How many judged states show it."""
+    """Number of judged states that show the failure."""
     examples: list[str] = Field(default_factory=list)
-    """Names of the first of them."""
+    """Names of the first such states."""
     state: str
     dump: str
     policy: str
     cut: int
     at_s: float
-    """When the power went, in seconds since the write log began."""
+    """Time of the cut, in seconds since the beginning of the write log."""
     reason: str
     blame: Blame | None = None
     said: list[str] = Field(default_factory=list)
     repeated: int = 0
     confirmed: int = 0
-    """How many repetitions showed it again."""
+    """Number of repetitions that showed the failure again."""
     shrunk: ShrunkRecord | None = None
     shortest: ShortestRecord | None = None
-    """The same losses earlier in the history."""
+    """The same losses at an earlier cut."""
     missing: MissingRecord | None = None
-    """The earliest acknowledged operation that is not there; in the smallest state, where there is one."""
+    """The earliest acknowledged operation that is missing, in the smallest state if there is one."""
     missing_total: int = 0
     acknowledged: int = 0
     replay: list[str] = Field(default_factory=list)
-    """The command that shows it in a kept lab, in the smallest state of the shortest history."""
+    """The command that shows the failure in a kept lab: the smallest state of the shortest history."""
 
 
 class StateMark(Strict):
-    """A judged state, for the figure."""
+    """A judged state as a point of the figure."""
 
     name: str
     policy: str
     at_s: float
     checked: bool
-    """On a machine; else another state of equal content was."""
+    """Whether this state was checked on a machine; else another state with equal content was."""
     broken: bool
 
 
 class LossRecord(Strict):
-    """The most that any state lost where the export's options excuse it."""
+    """The greatest excused loss of any state."""
 
     operations: int
     of: int
@@ -184,113 +184,113 @@ class LossRecord(Strict):
 
 
 class UndecidedRecord(Strict):
-    """States in which acknowledged operations are missing, and nothing says whether a promise was broken."""
+    """States with missing acknowledged operations for which it is undecided whether a promise was broken."""
 
     states: int = 0
     state: str
-    """The name of the first that was judged."""
+    """Name of the first such state."""
     reason: str
 
 
 class ColdRecord(Strict):
-    """States that were checked once more on a machine that had just booted."""
+    """States that were checked again on a freshly booted machine (cold check)."""
 
     checked: int = 0
     differing: list[str] = Field(default_factory=list)
-    """Names of those that looked different then: reuse hid something."""
+    """Names of the states with a different result in the cold check: the reused checker was wrong."""
 
 
 class RedundancyRecord(Strict):
-    """Judged states by what the members' contents say of the array's redundancy."""
+    """Numbers of judged states by the consistency of the array's redundancy, computed from the members' contents."""
 
     checked: int = 0
     differing: int = 0
-    """States in which rows differ: a resync is due."""
+    """States in which rows (stripes) are inconsistent and need a resync."""
     unmarked: int = 0
-    """Of these, states in which md would not put all of them right."""
+    """Those of the differing states in which md would not resync all inconsistent rows."""
     uneven: int = 0
-    """Of these, states in which some are marked on some members only, and none is left out on all."""
+    """Those in which some members' bitmaps mark an inconsistent row and others do not."""
     changed: int = 0
-    """States in which copies differ where a page changed under write-back: md allows it, and nothing is broken."""
+    """States in which copies differ as a page changed during write-back, which md allows."""
     all_marked: int = 0
-    """States in which the bitmap marked every region, as on a new array: it could not have left a row out."""
+    """States whose bitmap marks every region, as on a new array, so that no row can be missed."""
     unchecked: dict[str, int] = Field(default_factory=dict)
-    """States of which nothing is said, by the reason."""
+    """Numbers of states that were not compared, by reason."""
 
 
 class Possible(Strict):
-    """How many crash states the run could have had, torn ones not counted."""
+    """The number of possible crash states of the run, without torn ones."""
 
     log10: float
     exact: int | None = None
-    """Where it is small enough to mean something."""
+    """The exact number; None where it is very large."""
 
 
 class ExplorationRecord(Strict):
-    """An exploration of one cycle."""
+    """An exploration of one crash test."""
 
     schema_version: int = SCHEMA
     run: str
     cycle: str
     title: str
     control: ControlSpec | None = None
-    """What the cycle had to show, where it is a control."""
+    """What the crash test had to show; None if it is no control."""
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
-    """Why it ended before all was done, for a reader."""
+    """Why the exploration ended early, as text."""
     stopped_by: StoppedBy | None = None
-    """What ended it before all was done."""
-    """Why it did not come to the end of its budget."""
+    """What ended the exploration early."""
+    """None if it used up its budget."""
     command: list[str] = Field(default_factory=list)
     log: str
     """The write log, relative to the run's directory."""
     log_digest: str
     seed: int
     tear: int
-    """Bytes that a disk writes whole."""
+    """Unit of atomic writes of a disk, in bytes."""
     asked: int | None = None
-    """States that were to be judged; None: as many as there was time for."""
+    """Requested number of states; None: as many as the time budget permits."""
     requests: int = 0
-    """Records of the log: writes, discards, flushes."""
+    """Number of records of the log: writes, discards, flushes."""
     cuts: int = 0
     possible: Possible
     candidates: int = 0
-    """States that the policies propose."""
+    """Number of states that the policies propose."""
     judged: int = 0
     distinct: int = 0
-    """Different contents among the judged states."""
+    """Number of different contents of the judged states."""
     checked: int = 0
-    """Checks on machines, cold ones and repetitions not counted."""
+    """Number of checks on machines, without cold checks and repetitions."""
     broken: int = 0
-    """Judged states in which a promise is broken."""
+    """Number of judged states in which a promise is broken."""
     failures: list[FailureRecord] = Field(default_factory=list)
     loss: LossRecord | None = None
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
-    """Operations by kind whose loss a judged state could have shown: the most at any cut; 0 of what was never done."""
+    """By kind, the most operations at any cut whose loss a judged state could show; 0 for kinds never executed."""
     acknowledged_s: list[float] = Field(default_factory=list)
-    """When clients had their words, in seconds since the write log began."""
+    """Times of the acknowledgements, in seconds since the beginning of the write log."""
     span_s: tuple[float, float] = (0.0, 0.0)
-    """From the first to the last cut that was to be looked at."""
+    """Times of the first and last cut to be explored, in seconds since the beginning of the write log."""
     marks: list[StateMark] = Field(default_factory=list)
     policies: dict[str, int] = Field(default_factory=dict)
-    """Judged states by policy."""
+    """Number of judged states by policy."""
     stages: list[StageTime] = Field(default_factory=list)
     seconds: float = 0.0
-    """Spent checking, all attempts that told of it together; booting the checkers and shrinking are not in it."""
+    """Seconds spent checking in all recorded attempts, without booting and shrinking."""
     timed: int = 0
-    """States judged in these."""
+    """Number of states judged in these seconds."""
     states_per_minute: float | None = None
-    """States judged in a minute of that."""
+    """Judged states per minute of checking."""
     checked_per_minute: float | None = None
-    """States that machines looked at in a minute of that."""
+    """States checked on machines per minute of checking."""
     checkers: int = 1
     cold: ColdRecord = Field(default_factory=ColdRecord)
     through_nfsd: int = 0
-    """Checks that read the ledger through nfsd too; the cold ones all do, and are not counted here."""
+    """Number of checks that also read the ledger through nfsd, without cold checks, which all do."""
     filesystems: int = 0
-    """Checks in which the file system's own checker looked for damage too."""
+    """Number of checks that also ran the file system's checker (fsck)."""
     wedged: int = 0
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)
@@ -300,5 +300,5 @@ class ExplorationRecord(Strict):
 
     @property
     def loses(self) -> bool:
-        """Whether any crash state lacks something acknowledged, by design or not."""
+        """Whether any crash state lost an acknowledged operation, by design or not."""
         return self.loss is not None or self.broken > 0

@@ -1,6 +1,6 @@
-"""What a crash test has observed, unjudged: one model for each thing, and the files with the rest.
+"""Raw observations of a crash test: models, and the paths of files.
 
-What nobody looked at, and what an older record does not say, is None.
+A value is None if it was not observed, or if an older record lacks it.
 """
 
 from collections.abc import Iterator
@@ -14,38 +14,38 @@ from raidproof.storage.array.superblock import Bitmap
 from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
 
 Identities = dict[str, Identity]
-"""What each disk said of the array that it belongs to, by its serial."""
+"""The array metadata (md superblock) of each disk, by serial."""
 
 
 class MembersSeen(Strict):
-    """Which disk belonged where, before the fault and after it. Disks are named by their serials."""
+    """Members' metadata before and after the fault; disks are identified by serial."""
 
     start: Identities | None = None
     """Before the fault."""
     before: Identities | None = None
-    """After the fault, before the array was assembled again."""
+    """After the fault, before assembly."""
     bitmaps: dict[str, Bitmap] | None = None
-    """The write-intent bitmap on each disk, then."""
+    """The write-intent bitmap on each disk after the fault, before assembly."""
     absent: list[str] | None = None
-    """Those that might be missing when it was assembled."""
+    """Disks that were allowed to be missing at assembly."""
     active: list[str] | None = None
-    """Those with which md worked then, before anything could be rebuilt."""
+    """Disks that md used after assembly, before any rebuild."""
     end: Identities | None = None
     renewed: list[str] | None = None
-    """Those whose metadata was written anew on purpose between start and end."""
+    """Disks whose metadata was rewritten on purpose between start and end."""
 
 
 class ReadBack(Strict):
-    """What a client fetched while it read everything back."""
+    """What a client fetched from the server while it read everything back."""
 
     client: str
     bytes: int
     calls: int
-    """READs."""
+    """Number of READ calls."""
 
 
 class ReportDelay(Strict):
-    """By how many milliseconds the clients' reports arrived later than the server's replies were on the wire."""
+    """Delay in milliseconds from the server's reply on the wire to the arrival of the client's report."""
 
     least: float
     median: float
@@ -53,49 +53,49 @@ class ReportDelay(Strict):
 
 
 class RepliesSeen(Strict):
-    """How many operations the server's replies on the wire date."""
+    """Number of operations whose acknowledgement time comes from the server's replies on the wire."""
 
     why_not: str | None = None
-    """Why there is nothing else."""
+    """Why no replies were captured; then the other fields are empty."""
     dated: int | None = None
     of: int | None = None
     reported_later_ms: ReportDelay | None = None
     writes: dict[str, int] = Field(default_factory=dict)
-    """WRITEs, by the stability that the clients asked for."""
+    """Number of WRITEs by requested stability."""
 
 
 class ArraySeen(Strict):
-    """What a scrub found, and md's own account of the array at the end; by md device."""
+    """Results of a scrub, and md's state of the array at the end, by md device."""
 
     mismatch_cnt: dict[str, int]
-    """512-byte sectors that differ."""
+    """Number of differing 512-byte sectors (md(4))."""
     unchecked: dict[str, str] = Field(default_factory=dict)
     """Why a device could not be checked."""
     resynced: dict[str, int] = Field(default_factory=dict)
-    """Sectors that a resync before it has put right."""
+    """Number of sectors that a preceding resync corrected."""
     repaired: dict[str, int] = Field(default_factory=dict)
-    """Where something differed: what a second check still found after a repair."""
+    """Differing sectors in a second check after a repair, for devices that had any."""
     degraded: dict[str, int] = Field(default_factory=dict)
-    """How many members are missing, where any are."""
+    """Number of missing members, for devices that lack any."""
     bad_blocks: dict[str, str] = Field(default_factory=dict)
-    """Blocks that md knows it cannot read, by the member's serial: first sector and count."""
+    """md's bad blocks by the member's serial: first sector and count."""
 
 
 class Observations(Strict):
-    """What was seen of one crash test."""
+    """The observations of one crash test."""
 
     old_data: list[str] | None = None
-    """Serials of the disks that held old data where nothing was written."""
+    """Serials of the disks that held old data in unwritten places."""
     members: MembersSeen | None = None
     write_back: WriteBackState | None = None
-    """For how long the server may keep in its memory what is not synced."""
+    """How long the server may keep unsynced data in memory."""
     disks: dict[str, Counters] | None = None
-    """The engine's counters when the clients began, by serial."""
+    """The disk engine's counters when the clients began, by serial."""
     export: list[str] | None = None
-    """The options that the server applied just before the fault."""
+    """The export options in effect just before the fault."""
     write_log: LogClosed | None = None
     calls: dict[str, dict[str, int]] | None = None
-    """How often each client has sent each NFS call while the ledger ran."""
+    """Number of NFS calls by client and call while the ledger ran."""
     read_back: ReadBack | None = None
     filesystem: FilesystemCheck | None = None
     array: ArraySeen | None = None
@@ -103,30 +103,30 @@ class Observations(Strict):
 
 
 class Files(Strict):
-    """Files of one crash test, by paths relative to the directory of its run; consoles and the like by machine."""
+    """Paths of one crash test's files, relative to the run's directory; console logs by machine."""
 
     fio: list[str] = Field(default_factory=list)
     """Each measurement of the sequential write."""
     write_log: str | None = None
     history: str | None = None
-    """What the ledger's workers reported."""
+    """The reports of the ledger's workers."""
     capture: str | None = None
-    """Packets of NFS."""
+    """Captured NFS packets."""
     on_server: str | None = None
-    """What the server had of the ledger after the fault."""
+    """Scan of the ledger on the server after the fault."""
     away: dict[str, str] = Field(default_factory=dict)
-    """What each client's kernel said from before the fault until all were served again."""
+    """Kernel log of each client from before the fault until service resumed for all."""
     wire: str | None = None
-    """Requests and replies, out of ``capture``."""
+    """Requests and replies extracted from ``capture``."""
     on_client: str | None = None
-    """What a client had of the ledger in the end."""
+    """Scan of the ledger through a client at the end."""
     replies: str | None = None
-    """When the server's last reply to each operation was on the wire."""
+    """Time of the server's last reply on the wire to each operation."""
     consoles: dict[str, str] = Field(default_factory=dict)
-    """What each machine's kernel said."""
+    """Console log of each machine."""
 
     def by_title(self) -> Iterator[tuple[str, str]]:
-        """Yield what each file is called on a page, and its path."""
+        """Yield the title of each file on the page, and its path."""
         yield from ((f"fio {number}", path) for number, path in enumerate(self.fio, start=1))
         for title in ("write log", "history", "capture", "on_server"):
             yield from self._one(title)

@@ -1,7 +1,7 @@
-"""Records of before: what they say in other words is put into the words of today, in this file alone.
+"""Conversion of older records to the current schema.
 
-Before faults declared their effects, the judge knew the faults by name. Before observations had models, `checks` and
-`files` were mappings whose keys were words.
+Records from before faults declared their effects name the faults only. Records from before observations had models
+have mappings `checks` and `files` with free-form keys.
 """
 
 from collections.abc import Mapping
@@ -42,13 +42,13 @@ EFFECTS: Mapping[str, FaultEffects] = MappingProxyType(
         "corrupted-at-rest": _RESTARTED.model_copy(update={"content_changed": True}),
     }
 )
-"""What the judge knew of a fault by its name; of any other it knew nothing."""
+"""The effects of the faults in older records, by name; other faults had none."""
 
 
 def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a cycle with the effects of its faults, where the record has none.
+    """Return the fields of an older crash test record with the effects of its faults.
 
-    The record kept beside the names: policy, errors, whose fault a loss is, and lines of the kernel to be expected.
+    The older record has, beside the names: policy, errors, blame for a loss, and patterns of expected kernel lines.
     """
     new = dict(cycle)
     known = EFFECTS.get(str(new.get("fault")), FaultEffects()).model_dump()
@@ -79,7 +79,7 @@ _AWAY_OF, _CONSOLE_OF, _FIO = "server away ", "console ", "fio"
 
 
 def with_observations(cycle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a cycle with what was observed, where the record has it by words."""
+    """Return the fields of a crash test record with observations in the current form."""
     new = dict(cycle)
     if "checks" in new:
         new["observed"] = {_FIELDS.get(word, word): found for word, found in (new.pop("checks") or {}).items()}

@@ -1,4 +1,4 @@
-"""How things can end."""
+"""Outcomes of crash tests and runs, and the verdicts of checkers."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,32 +9,32 @@ from raidproof.core.blame import Blame
 
 
 class Outcome(StrEnum):
-    """The end of a cycle or a run."""
+    """The outcome of a crash test or a run."""
 
     PASS = "PASS"  # noqa: S105  no password
     FAIL = "FAIL"
     """A promise was broken."""
     ERROR = "ERROR"
-    """The rig failed: this proves nothing."""
+    """The rig failed, which proves nothing."""
     SKIP = "SKIP"
     """A requirement is missing."""
     INVALID = "INVALID"
-    """A control did not behave: nothing of this campaign counts."""
+    """A control did not behave, so that nothing in the run counts."""
     INCONCLUSIVE = "INCONCLUSIVE"
-    """What was to be seen did not show, and nothing contradicts it either."""
+    """The expected observation was neither made nor contradicted."""
 
 
 SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.FAIL, Outcome.INVALID)
-"""A broken promise that was observed stays broken, whatever the rig did before or after it."""
+"""Outcomes from best to worst: an observed broken promise outweighs a failure of the rig."""
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the end that speaks for all; without any there is nothing judged, and that has not passed."""
+    """Return the worst outcome; INCONCLUSIVE without any."""
     return max(outcomes, key=SEVERITY.index, default=Outcome.INCONCLUSIVE)
 
 
 def and_errors(outcome: Outcome, errors: Iterable[str]) -> str:
-    """Return what a reason has to add about the parts in which the rig failed; nothing where the outcome is theirs."""
+    """Return a suffix for a reason about the parts in which the rig failed; empty if the outcome is ERROR itself."""
     said = list(errors)
     if outcome is Outcome.ERROR or not said:
         return ""
@@ -42,7 +42,7 @@ def and_errors(outcome: Outcome, errors: Iterable[str]) -> str:
 
 
 class Verdict(BaseModel):
-    """What one checker says."""
+    """The verdict of one checker."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,8 +50,8 @@ class Verdict(BaseModel):
     outcome: Outcome
     reason: str
     kind: str | None = None
-    """The kind of operation whose promise was judged; None: it is no promise of one kind."""
+    """The kind of operation whose promise was judged; None if the verdict is not about one kind."""
     of_the_stack: bool = False
-    """Whether no disk explains that this did not pass: then no control has behaved."""
+    """Whether no disk can explain a failure here, so that a control with this failure misbehaved."""
     blame: Blame | None = None
-    """Which part broke the promise, where that is known."""
+    """The part that broke the promise, where known."""

@@ -1,6 +1,6 @@
-"""The schema of a run: crash tests, cells, suites. ``SCHEMA`` rises whenever a field changes its meaning.
+"""The record schema of a run: crash tests, cells, suites.
 
-What a field said of before in another form is read by `raidproof.record.older`.
+``SCHEMA`` increases whenever a field changes its meaning. `raidproof.record.older` converts older forms of fields.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ BIN_MS = 100
 
 
 class SuiteRecord(Strict):
-    """One suite on one stack, and what its end is judged to mean."""
+    """One test suite on one stack, with its verdict."""
 
     name: str
     title: str
@@ -31,18 +31,18 @@ class SuiteRecord(Strict):
     asked: dict[str, Any]
     """Specification of the suite, and of every layer of the stack, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
-    """What was found on the machines, by layer."""
+    """The effective configuration of the machines, by layer."""
     client: str
     path: str | None = None
-    """Of the suite in the client; the folder above carries the digest of what was copied."""
+    """Path of the suite on the client; the parent folder's name has the digest of the copied files."""
     commands: list[list[str]] = Field(default_factory=list)
     seconds: float | None = None
     outcomes: SuiteOutcome = SuiteOutcome()
-    """Every test, by how it ended."""
+    """Every test, by outcome."""
     known: list[str] = Field(default_factory=list)
-    """Tests whose failure was expected."""
+    """Names of tests whose failure was expected."""
     files: dict[str, str] = Field(default_factory=dict)
-    """What each step printed, relative to the run's directory."""
+    """Output files of the steps, relative to the run's directory."""
     rig_error: str | None = None
     not_effective: str | None = None
     requirement_missing: str | None = None
@@ -53,7 +53,7 @@ class SuiteRecord(Strict):
 
 
 class BlockClass(StrEnum):
-    """What became of one block of the ledger."""
+    """The state of one block of the ledger after a fault."""
 
     DURABLE = "durable"
     UNSYNCED_KEPT = "unsynced-kept"
@@ -62,7 +62,7 @@ class BlockClass(StrEnum):
     STALE = "stale"
     GARBAGE = "garbage"
     OLD = "old data of the disk"
-    """What the disk held before the run: it was never zeroed, nor written."""
+    """Content from before the run: the block was neither zeroed nor written."""
     MISPLACED = "misplaced"
     UNREADABLE = "unreadable"
 
@@ -80,88 +80,88 @@ BROKEN = frozenset(
 
 
 class Evidence(BaseModel):
-    """The ledger's balance after a fault, at one place of observation."""
+    """Counts of acknowledged, judged and lost operations after a fault, at one place of observation."""
 
     acknowledged: dict[str, int] = Field(default_factory=dict)
-    """Operations that had been acknowledged, by kind; a kind that no worker was to do is not there."""
+    """Number of acknowledged operations by kind; kinds that no worker executes are absent."""
     judged: dict[str, int] = Field(default_factory=dict)
-    """How many of them could have shown a loss: the others were covered by later ones."""
+    """Number of these whose loss could have been seen: later operations hide the others."""
     lost: dict[str, int] = Field(default_factory=dict)
-    """How many of them are not there, by kind."""
+    """Number of acknowledged operations that are missing, by kind."""
     lost_bytes: int = 0
     lost_files: int = 0
-    """Files of which nothing is left, not even the name."""
+    """Number of files of which even the name is missing."""
     lost_after_recovery: int = 0
-    """How many of them were begun when clients were served again: no fault came after these."""
+    """Number of lost operations that began after service resumed, so that no fault followed them."""
     across_restart: int = 0
-    """Acknowledged `close`s that are not judged, as they were under way when the server restarted."""
+    """Number of acknowledged `close`s that are not judged, as they were in progress at the server's restart."""
     first_lost_ns: int | None = None
-    """When the earliest lost operation had been acknowledged; all that was acknowledged before it survived."""
+    """Time of the earliest lost acknowledgement; everything acknowledged before survived."""
     blocks: dict[BlockClass, int] = Field(default_factory=dict)
     invented: list[str] = Field(default_factory=list)
-    """What is there and was never written."""
+    """Descriptions of what was found but never written."""
     examples: list[str] = Field(default_factory=list)
-    """The first broken things, in words."""
+    """Descriptions of the first lost operations and damaged blocks."""
 
     @property
     def acknowledged_total(self) -> int:
-        """Operations of all kinds that were acknowledged."""
+        """Number of acknowledged operations of all kinds."""
         return sum(self.acknowledged.values())
 
     @property
     def lost_total(self) -> int:
-        """Operations of all kinds that were acknowledged and are not there."""
+        """Number of lost acknowledged operations of all kinds."""
         return sum(self.lost.values())
 
     @property
     def broken_blocks(self) -> int:
-        """Blocks in a state that no promise allows."""
+        """Number of blocks in a state that no promise allows."""
         return sum(count for kind, count in self.blocks.items() if kind in BROKEN)
 
 
 class Throughput(Strict):
-    """What the clients could do before anything went wrong."""
+    """The clients' performance before the fault."""
 
     sequential_write_mb_s: float | None = None
-    """fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second; the median of all."""
+    """Median of fio on one client, 1 MiB writes, fsync inside the timed region; MB/s (10^6 bytes per second)."""
     sequential_write_each: list[float] = Field(default_factory=list)
-    """Each measurement of it; empty in a record of a single one."""
+    """Each measurement; empty in an older record with a single one."""
     fsyncs_per_s: float | None = None
-    """Acknowledged write + fsync of 4 KiB, all clients together, over all of the ledger."""
+    """Acknowledged 4 KiB writes with fsync per second, all clients together, over the whole ledger."""
     fsyncs_each_second: list[float] = Field(default_factory=list)
-    """The same in each whole second of it."""
+    """The same rate in each whole second of the ledger."""
     acknowledged_per_s: float | None = None
-    """Acknowledged operations of all kinds, all clients together."""
+    """Acknowledged operations of all kinds per second, all clients together."""
 
 
 class Recovery(Strict):
-    """From power back to work, in seconds of wall time, stage by stage; None for a stage that did not happen."""
+    """Recovery after power returns, in seconds of wall time by stage; None for a stage that did not happen."""
 
     boot_s: float | None = None
     assemble_s: float | None = None
     mount_s: float | None = None
     first_io_s: float | None = None
-    """From the start of the export to the first acknowledgement that a client got."""
+    """From the start of the export to the first acknowledgement to a client."""
 
     @property
     def total_s(self) -> float | None:
-        """Sum of the stages; None if one is missing."""
+        """Sum of the stages in seconds; None if one is missing."""
         stages = (self.boot_s, self.assemble_s, self.mount_s, self.first_io_s)
         known = [stage for stage in stages if stage is not None]
         return sum(known) if len(known) == len(stages) else None
 
 
 class Timeline(Strict):
-    """Acknowledgements over time, around the fault. Times are seconds relative to the fault."""
+    """Acknowledgements over time around the fault; times in seconds relative to the fault."""
 
     bin_ms: int = BIN_MS
     begin_s: float
     acknowledged: list[int]
-    """Operations acknowledged in each bin, from ``begin_s`` on."""
+    """Number of operations acknowledged in each bin, from ``begin_s`` on."""
     last_durable_s: float | None = None
-    """Everything that was acknowledged before this survived; None when all did."""
+    """Everything acknowledged before this time survived; None if nothing was lost."""
     served_again_s: float | None = None
-    """The first acknowledgement after the fault."""
+    """Time of the first acknowledgement after service resumed."""
 
 
 class ControlSpec(Strict):
@@ -169,46 +169,46 @@ class ControlSpec(Strict):
 
     expects_loss: bool
     expects_blame: Annotated[Culprit | Cause | None, BeforeValidator(expected_blame)] = None
-    """Which part of the system, or what it did, must be to blame for the loss."""
+    """The culprit or the cause that must be blamed for the loss."""
 
 
 class FaultRecord(Strict):
-    """Something that was wrong already when the clients began."""
+    """A fault that was in effect already when the clients began."""
 
     fault: str
     target: str
     proof: str
     lasted: str | None = None
-    """The proof that it still was so when the fault came, where something could have ended it."""
+    """The proof that it was still in effect at the main fault, where something could have ended it."""
     effects: FaultEffects = FaultEffects()
 
 
 class CrashTestRecord(Strict):
-    """One cycle: build, measure, write, break, recover, look. And what that is judged to mean."""
+    """One crash test (build, measure, write, inject the fault, recover, observe) with its verdicts."""
 
     name: str
     title: str
     asked: dict[str, Any]
     """Specification of every layer, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
-    """What was found on the machines, by layer; ``mounts`` has one for each client."""
+    """The effective configuration of the machines, by layer; ``mounts`` has one for each client."""
     workload: dict[str, Any] = Field(default_factory=dict)
-    """Specification of the ledger, its seconds, and fio's job."""
+    """Specification of the ledger, its duration in seconds, and the fio job."""
     cache_mode: str
-    """The member disks' cache while the ledger ran."""
+    """The cache mode of the member disks while the ledger ran."""
     during: list[FaultRecord] = Field(default_factory=list)
-    """What was wrong already when the clients began."""
+    """The faults that were in effect already when the clients began."""
     fault: str
     effects: FaultEffects
-    """What the fault does, by its own declaration: the judge goes by this, and never by its name."""
+    """The effects that the fault declares; verdicts depend on these and never on the fault's name."""
     fault_target: str | None = None
-    """The machine or disk that it struck."""
+    """The machine or disk that the fault affected."""
     fault_begun_ns: int | None = None
-    """When the fault began to be made: a shutdown takes time."""
+    """When the injection of the fault began; a shutdown, for example, takes time."""
     fault_at_ns: int | None = None
     fault_proof: str | None = None
     resumed_ns: int | None = None
-    """When clients could be served again: an acknowledgement between the fault and this was still on its way."""
+    """When service could resume; acknowledgements between the fault and this time were still in transit."""
     seed: int
     control: ControlSpec | None = None
     files: Files = Field(default_factory=Files)
@@ -216,20 +216,20 @@ class CrashTestRecord(Strict):
     workers: list[dict[str, Any]] = Field(default_factory=list)
     ledger_begun_ns: int | None = None
     ledger_seconds: float | None = None
-    """From the ledger's beginning to the fault, or to its last acknowledgement."""
+    """From the beginning of the ledger to the fault, or to the last acknowledgement."""
     throughput: Throughput = Field(default_factory=Throughput)
     recovery: Recovery = Field(default_factory=Recovery)
     verified_s: float | None = None
-    """From the fault until everything had been checked."""
+    """From the fault until the end of all checks."""
     disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """The engine's counters by member disk."""
+    """The disk engine's counters, by member disk."""
     observed: Observations = Field(default_factory=Observations)
-    """Everything else that was seen, unjudged."""
+    """All other observations, unjudged."""
     rig_error: str | None = None
     not_effective: str | None = None
-    """Where the system accepted a request and did something else."""
+    """How the effective configuration differs from the request."""
     not_recovered: str | None = None
-    """Where array or file system did not come back after the fault."""
+    """How the array or file system failed to recover after the fault."""
     requirement_missing: str | None = None
     # Judged from the above, and judged anew by `raidproof judge`.
     on_server: Evidence | None = None
@@ -250,23 +250,23 @@ class CrashTestRecord(Strict):
 
     @property
     def all_effects(self) -> list[FaultEffects]:
-        """Effects of what was wrong from before the clients began, then of the fault."""
+        """The effects of the faults in effect from the beginning, then those of the main fault."""
         return [*(one.effects for one in self.during), self.effects]
 
     @property
     def policy(self) -> str | None:
-        """What the caches of the server's disks kept; None where they kept their power."""
+        """The policy by which the disks' caches were resolved at the cut; None without a cut of their power."""
         return None if self.effects.caches is None else self.effects.caches.value
 
     @property
     def lost_power(self) -> list[str]:
-        """Clients that lost their memory: what they did last, they could not tell."""
+        """Clients that lost their memory and thus could not report their last operations."""
         target = self.fault_target
         return [target] if target is not None and self.effects.client_memory_lost else []
 
 
 class SchemaOnly(BaseModel):
-    """What every record has, whatever its schema."""
+    """The part of a record that all schema versions share."""
 
     schema_version: int
 
@@ -279,7 +279,7 @@ class RunRecord(Strict):
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
-    """Why the run did not come to its end; what it had not yet done, it does not prove."""
+    """Why the run ended early; None if it did not."""
     command: list[str]
     environment: Environment | None = None
     topology: dict[str, Any] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Runs on disk: ``results/<run>/``, each file written aside and renamed, earlier runs never touched."""
+"""Storage of runs in ``results/<run>/``: files are written atomically, earlier runs are never changed."""
 
 import os
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class RunStore:
 
     @classmethod
     def create(cls, results: Path, what: str) -> "RunStore":
-        """Make the directory of a new run, named by the time and by what it is."""
+        """Create the directory of a new run, named after the time and ``what``."""
         stem = f"{wall_clock():%Y%m%d-%H%M%S}-{what}"
         for attempt in range(1, 1000):
             path = results / (stem if attempt == 1 else f"{stem}-{attempt}")
@@ -42,7 +42,7 @@ class RunStore:
         """Return a stored run by its path or its name.
 
         Raises:
-            RequestError: there is none.
+            RequestError: there is no such run.
         """
         for path in (Path(run), results / run):
             if (path / RECORD).is_file():
@@ -53,13 +53,13 @@ class RunStore:
         raise RequestError(f"no such run in {results.absolute()}: {str(run)!r}", remedy=hint)
 
     def directory(self, name: str) -> Path:
-        """Return a directory for the raw observations of one cycle."""
+        """Return a new or existing directory for the raw observations of one crash test."""
         path = self.path / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def write_text(self, name: str, content: str) -> Path:
-        """Write a file so that it is there whole or not at all."""
+        """Write a file atomically."""
         path = self.path / name
         aside = path.with_name(path.name + ".new")
         with aside.open("w") as file:
@@ -77,11 +77,11 @@ class RunStore:
         """Read the record back.
 
         Raises:
-            RequestError: it is of another schema, or damaged.
+            RequestError: the record has another schema, or is damaged.
         """
         path = self.path / RECORD
         try:
-            # First of all: a record of another schema may well have other fields.
+            # Check the schema first: a record of another schema may have other fields.
             schema = SchemaOnly.model_validate_json(path.read_text()).schema_version
             if schema != SCHEMA:
                 raise RequestError(f"{path} has schema {schema}, this raidproof reads {SCHEMA}")

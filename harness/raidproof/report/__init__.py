@@ -1,4 +1,4 @@
-"""Reports: read from records alone, for a terminal, a browser and a continuous integration server."""
+"""Reports made from records alone: for a terminal, a browser and a continuous integration server."""
 
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit

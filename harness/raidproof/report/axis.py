@@ -1,4 +1,4 @@
-"""Axes and size of a chart: from zero, linear, logarithmic above a knee where values span too much."""
+"""Axes and size of a chart; an axis is linear, or logarithmic above a knee if its values span a wide range."""
 
 import math
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from raidproof.report.words import number
 
 MAX_LINEAR_SPAN = 50.0
-"""Largest value over smallest, above which a linear axis would hide the small ones."""
+"""Ratio of largest to smallest value above which an axis becomes logarithmic."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A chart's size, and where its axes stand, in pixels."""
+    """The size of a chart and the positions of its axes, in pixels."""
 
     name: str
-    """The class of its element, for which the style sheet knows on which pages it is shown."""
+    """CSS class of the chart's element; the style sheet shows or hides it by page width."""
     width: float
     height: float
     left: float
@@ -25,7 +25,7 @@ class Frame:
 
     @property
     def suffix(self) -> str:
-        """What tells an identity on the page from that of the same chart in the wide frame."""
+        """Suffix of element ids, so that they differ from those of the same chart in the wide frame."""
         return "" if self.name == "wide" else f"-{self.name}"
 
 
@@ -46,13 +46,13 @@ class Axis:
     start: float
     end: float
     values: tuple[float, ...]
-    """Where ticks stand."""
+    """Values of the ticks."""
     knee: float | None = None
     """Above this the axis is logarithmic; None for a linear one."""
 
     @classmethod
     def from_zero(cls, values: Iterable[float], start: float, end: float) -> "Axis":
-        """Return an axis that holds zero and all values."""
+        """Return an axis that contains zero and all values."""
         positive = [value for value in values if value > 0]
         if not positive:
             return cls(0, 1, start, end, (0, 1))
@@ -73,7 +73,7 @@ class Axis:
         return cls(low, high, start, end, tuple(step * turn for turn in range(first, last + 1)))
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value; one outside stands at the nearer end."""
+        """Return the pixel of a value; a value outside the axis gets the nearer end."""
         bounded = min(max(value, self.low), self.high)
         share = (self._stretched(bounded) - self._stretched(self.low)) / (
             self._stretched(self.high) - self._stretched(self.low)
@@ -92,17 +92,17 @@ class Axis:
 
     @property
     def scale(self) -> str:
-        """What a reader must know of the scale; empty for a linear one."""
+        """A note for the reader about the scale; empty for a linear axis."""
         return "" if self.knee is None else f"logarithmic above {plain(self.knee)}"
 
 
 def nice_step(span: float, most: int) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that divides a span into at most so many parts."""
+    """Return the smallest of 1, 2, 5 times a power of ten that divides a span into at most ``most`` parts."""
     power = 10.0 ** math.floor(math.log10(span / most))
     return next(step for factor in (1, 2, 5, 10, 20) if span / (step := factor * power) <= most + 1e-9)
 
 
 def plain(value: float) -> str:
-    """Write a round value without a tail of zeroes."""
+    """Return a round value without trailing zeros."""
     text = f"{value:.6g}"
     return number(value) if "e" in text else f"{float(text):,.10g}".replace("-", "\u2212")

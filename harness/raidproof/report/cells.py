@@ -1,4 +1,4 @@
-"""The cells of a plan as rows: one registry of columns, their groups, and the tables on a terminal."""
+"""The report of a plan's cells: rankings, sentences, and the tables on a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,44 +30,44 @@ _UNITS = {
     "ms": "ms",
     "s": "s",
 }
-"""The last words of a value's name, the longest first where one ends in another."""
+"""Units by the suffix of a value's name; longer suffixes come before those that they end with."""
 
 ROOMY = 120
-"""Columns of text from which there is room for the words of a flag."""
+"""Width in characters from which tables have a column for flags."""
 SAFETY = "safety"
 MOST_NAMES = 3
-"""Names of impossible cells after a reason; the report has all."""
+"""Number of impossible cells named after a reason; the page has all."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The cells of one workload: only those can be compared."""
+    """The cells of one workload, which can be compared with each other."""
 
     place: int
-    """From 1 on, in the order in which workloads appear."""
+    """Number of the workload from 1, in order of appearance."""
     workload: str
     measure: str
-    """What is measured: ``write``."""
+    """The measured quantity, for example ``write``."""
     unit: str
     ranked: list[CellRecord]
-    """The fastest first."""
+    """Ranked cells, the fastest first."""
     unranked: list[CellRecord]
-    """The fastest first, then those that were not measured."""
+    """Cells without a rank, the fastest first, then those without a value."""
 
     @property
     def cells(self) -> list[CellRecord]:
-        """All of them, those with a rank first."""
+        """All cells, those with a rank first."""
         return [*self.ranked, *self.unranked]
 
     @property
     def title(self) -> str:
-        """The workload and what is measured of it."""
+        """The workload and the measured quantity."""
         measured = f"{self.measure} [{self.unit}]" if self.unit else self.measure
         return f"{self.workload}: {measured}" if measured else self.workload
 
 
 def rankings(record: RunRecord) -> list[Ranking]:
-    """Return one ranking a workload."""
+    """Return one ranking for each workload."""
     groups: dict[str, list[CellRecord]] = {}
     for cell in record.cells:
         groups.setdefault(cell.compared_with, []).append(cell)
@@ -82,7 +82,7 @@ def rankings(record: RunRecord) -> list[Ranking]:
 
 
 def workload_titles(workloads: Sequence[dict[str, Any]]) -> list[str]:
-    """Name each workload by its tool, and by whatever tells it from the others of that tool."""
+    """Return a title for each workload: its tool, and the settings that differ from other workloads of the tool."""
     fields = [dict(flat(workload)) for workload in workloads]
     titles = []
     for mine in fields:
@@ -98,7 +98,7 @@ def workload_titles(workloads: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def measure(name: str) -> tuple[str, str]:
-    """Split the name of a value into what it is and its unit: ``write_mb_s`` is (``write``, ``MB/s``)."""
+    """Return quantity and unit from the name of a value: ``write_mb_s`` is (``write``, ``MB/s``)."""
     for ending, unit in _UNITS.items():
         if name == ending or name.endswith(f"_{ending}"):
             return name.removesuffix(ending).replace("_", " ").strip(), unit
@@ -106,43 +106,43 @@ def measure(name: str) -> tuple[str, str]:
 
 
 def with_unit(name: str) -> str:
-    """Write the name of a value for people: ``write [MB/s]``."""
+    """Return the name of a value with its unit for readers: ``write [MB/s]``."""
     what, unit = measure(name)
     return f"{what} [{unit}]".strip() if unit else what
 
 
 def spread(cell: CellRecord) -> str:
-    """Return the least and the greatest of the repeats."""
+    """Return the least and the greatest value of the repetitions."""
     return UNKNOWN if cell.spread is None else f"{number(cell.spread[0])}-{number(cell.spread[1])}"
 
 
 def of_expected(cell: CellRecord) -> str:
-    """Return measured over expected, in %."""
+    """Return the measured over the expected value, in percent."""
     return UNKNOWN if cell.ratio is None else f"{100 * cell.ratio:.0f}"
 
 
 def expected_value(cell: CellRecord) -> float | None:
-    """Return what the hardware should have given, in the cell's unit."""
+    """Return the value expected of the hardware, in the cell's unit."""
     found = (cell.expected or {}).get("value")
     return float(found) if isinstance(found, int | float) else None
 
 
 def costs(cell: CellRecord) -> bool:
-    """Whether a power cut is known to have cost something."""
+    """Return whether a power cut is known to have lost data."""
     return cell.lost_everything or bool(cell.lost_operations)
 
 
 def promises(record: RunRecord) -> str:
-    """Say whether the promises of the cells were put to the test."""
+    """Return a sentence on how many cells' promises were tested."""
     plan = record.plan
     if plan is None or plan.cut is None:
-        return "promises were not tested: no power was cut, and a rank says nothing of safety"
+        return "promises were not tested: without a power cut, a rank does not imply safety"
     cut = sum(cell.lost_everything or cell.lost_operations is not None for cell in record.cells)
     return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a power cut"
 
 
 def visited(record: RunRecord) -> str:
-    """Say how many visits were made and how many of them measured something."""
+    """Return a sentence on the numbers of cells and repetitions."""
     made = sum(len(cell.repeats) for cell in record.cells)
     measured = sum(len(cell.measured) for cell in record.cells)
     planned = len(record.plan.order) if record.plan else 0
@@ -153,7 +153,7 @@ def visited(record: RunRecord) -> str:
 
 
 def overhead(record: RunRecord) -> str:
-    """Say how much of the visits' wall time was not measuring."""
+    """Return a sentence on the harness's share of the repetitions' wall time."""
     plan = record.plan
     if plan is None or plan.overhead is None:
         return "no visit was timed"
@@ -162,7 +162,7 @@ def overhead(record: RunRecord) -> str:
 
 
 def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:
-    """Return why combinations were left out, with their names."""
+    """Return the reasons for which combinations were left out, each with their names."""
     reasons: dict[str, list[str]] = {}
     for name, reason in record.plan.impossible if record.plan else ():
         reasons.setdefault(reason, []).append(name)
@@ -170,7 +170,7 @@ def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:
 
 
 def seen(cell: CellRecord, part: str) -> list[tuple[str, list[str]]]:
-    """Return what the visits saw of one part (``derived``, ``engine``, ...): a row a field, a value a visit."""
+    """Return rows of one part of the repetitions' records (``derived``, ``engine``, ...): a value per repetition."""
     visits = [dict(flat(getattr(repeat, part) or {})) for repeat in cell.repeats]
     fields = dict.fromkeys(field for visit in visits for field in visit)
     return [
@@ -180,7 +180,7 @@ def seen(cell: CellRecord, part: str) -> list[tuple[str, list[str]]]:
 
 
 def written(field: str, content: Any) -> str:
-    """Write a value: measured ones with three digits, bytes with a unit, the rest as the configuration does."""
+    """Return a value as text: measured with three digits, bytes with a unit, others as in the configuration."""
     if isinstance(content, float):
         return number(content)
     if isinstance(content, int) and field.endswith(("bytes", "working_set")):
@@ -189,19 +189,19 @@ def written(field: str, content: Any) -> str:
 
 
 def pairs(content: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of a record in words."""
+    """Yield name and value of each leaf of a record as text."""
     for field, leaf in flat(content or {}):
         yield field.replace("_", " "), written(field, leaf)
 
 
 def value_names(cell: CellRecord) -> list[str]:
-    """Return the names of all values that any visit measured, the primary one first."""
+    """Return the names of all values that any repetition measured, the primary one first."""
     names = dict.fromkeys(name for repeat in cell.repeats for name in repeat.values)
     return [*(name for name in names if name == cell.unit), *(name for name in names if name != cell.unit)]
 
 
 def note(record: RunRecord, cycle: CrashTestRecord) -> str:
-    """Return what has to stand beside a verdict for it not to be misread; empty if nothing has to."""
+    """Return a remark without which a verdict could be misread; empty if none is needed."""
     if cycle.control is not None:
         return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
     if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
@@ -210,13 +210,13 @@ def note(record: RunRecord, cycle: CrashTestRecord) -> str:
 
 
 def blames(cycle: CrashTestRecord) -> list[str]:
-    """Return whom the verdicts of a cycle blame, each once, but for those whom its reason names already."""
+    """Return the distinct blames in a crash test's verdicts, except those that its reason already contains."""
     named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
     return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
 
 
 def losses(cycle: CrashTestRecord) -> str:
-    """Say how many whole files and bytes are gone; empty if nothing was looked at."""
+    """Return the numbers of lost files and bytes; empty if the server was not scanned."""
     balance = cycle.on_server
     if balance is None:
         return ""
@@ -226,13 +226,13 @@ def losses(cycle: CrashTestRecord) -> str:
 
 
 def happening(cycle: CrashTestRecord) -> str:
-    """Name the fault, what the disks' caches kept where that was a choice, and what was wrong all the while."""
+    """Return the fault, the policy of the disks' caches if there is one, and faults in effect from the beginning."""
     named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
     return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
 
 
 def conditions(cycle: CrashTestRecord) -> str:
-    """Say what was wrong from before the clients began, with the proofs; empty if nothing was."""
+    """Return the faults in effect from the beginning, with their proofs; empty if none."""
     return "; ".join(
         f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
     )
@@ -240,17 +240,17 @@ def conditions(cycle: CrashTestRecord) -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """One column: numbers stand to the right and are never broken."""
+    """One column; numbers are right-aligned and never broken."""
 
     title: str
     text: Callable[[CellRecord], str]
     right: bool = True
     whole: bool = True
-    """Whether a cell must stay on one line."""
+    """Whether the text must stay on one line."""
 
 
 def show_cells(record: RunRecord, console: Console) -> None:
-    """Print the tables of a plan's run, one a workload, then what the run cost and what could not be."""
+    """Print the tables of a plan's run for each workload, then the overhead and the impossible cells."""
     say(console, f"{visited(record)}; {promises(record)}")
     safety = safety_fields(record)
     for ranking in rankings(record):
@@ -280,19 +280,19 @@ def show_cells(record: RunRecord, console: Console) -> None:
 
 
 def say(console: Console, sentence: str) -> None:
-    """Print a line; where there is no terminal it is not broken."""
+    """Print a line, broken only on a terminal."""
     console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)
 
 
 def safety_fields(record: RunRecord) -> list[Field]:
-    """Return the column that says whether each cell is safe; none where no power was cut."""
+    """Return the safety column; none without power cuts."""
     if not any(one.lost for one in record.cells):
         return []
     return [Field(SAFETY, lambda cell: safety_in(record, cell).brief, right=False, whole=False)]
 
 
 def ranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
-    """Return the cells that may be compared, the fastest first."""
+    """Return the table of ranked cells, the fastest first."""
     fields = [
         Field("#", lambda cell: str(cell.rank)),
         Field("cell", lambda cell: cell.name, right=False, whole=False),
@@ -308,7 +308,7 @@ def ranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table
 
 
 def unranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
-    """Return the cells that cannot be compared, and why."""
+    """Return the table of unranked cells, with the reasons."""
     fields = [
         Field("no rank", lambda cell: cell.name, right=False, whole=False),
         *figures(ranking, ends=width >= ROOMY),
@@ -319,7 +319,7 @@ def unranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Tab
 
 
 def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
-    """Return the columns of what was measured."""
+    """Return the columns of measured values."""
     unit = f"\n[{ranking.unit}]" if ranking.unit else ""
     return [
         Field(f"median{unit}", lambda cell: number(cell.median)),
@@ -330,14 +330,14 @@ def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
 
 
 def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: Sequence[str]) -> Table:
-    """Return a table no wider than asked; the wide columns share what the others leave."""
+    """Return a table at most ``width`` wide; the columns in ``wide`` share the space that the others leave."""
     texts = {field: [printable(field.text(cell)) for cell in rows] for field in fields}
     widths = {field: narrowest(field, texts[field]) for field in fields if field.title not in wide}
     flexible = [field for field in fields if field.title in wide]
     room = width - sum(widths.values()) - (len(fields) - 1)
     wishes = [max(map(len, [field.title, *texts[field]])) for field in flexible]
     widths |= dict(zip(flexible, shares(wishes, room), strict=True))
-    # Gaps are 2 wide where that breaks no cell.
+    # Gaps are 2 wide where no cell is broken by that.
     gap = 1 if room - (len(fields) - 1) < sum(wishes) else 2
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
     for field in fields:
@@ -348,7 +348,7 @@ def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: 
 
 
 def shares(wishes: Sequence[int], room: int) -> list[int]:
-    """Divide the room: whoever wants less than an even part gets all of it, and the others the rest."""
+    """Return widths that share the room: wishes below an even share are granted, the others divide the rest."""
     given = [0] * len(wishes)
     order = sorted(range(len(wishes)), key=lambda place: wishes[place])
     for turn, place in enumerate(order):
@@ -359,13 +359,13 @@ def shares(wishes: Sequence[int], room: int) -> list[int]:
 
 
 def narrowest(field: Field, texts: Sequence[str]) -> int:
-    """Return the width that breaks no word of the header, and no cell that must stay whole."""
+    """Return the least width that breaks no word of the header, and no cell that must stay whole."""
     pieces = texts if field.whole else [word for text in texts for word in text.split()]
     return max(map(len, [*field.title.split(), *pieces, ""]))
 
 
 def explained(cell: CellRecord, width: int) -> str:
-    """Say why a cell is as fast as it is, and what is odd about its figure unless the table has said that."""
+    """Return a line with a cell's cause, and its flag unless the table has a column for it."""
     flag = cell.flag if width < ROOMY or cell.rank is None else None
     said = [one for one in (cell.cause, flag and f"! {flag}") if one]
     return f"{cell.rank or UNKNOWN} {cell.name}: {'; '.join(said)}" if said else ""

@@ -1,4 +1,4 @@
-"""The charts of a plan: medians in rank order, speed against loss, each cell over time."""
+"""The charts of a run: speed against loss, medians in rank order, and each cell over time."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,39 +17,39 @@ LINE_HEIGHT = 18.0
 LABEL_GAP = 14.0
 ROUNDING = 0.1
 MOST_TITLES = 12
-"""With more points than this, labels are numbers alone; the table has the titles."""
+"""With more points than this, labels are only numbers; the table has the titles."""
 CHARACTER = 7.2
-"""Width of a label's character in pixels, generously."""
+"""Upper estimate of the width of a label's character, in pixels."""
 
 WIDTH, LEFT, RIGHT = 960.0, 12.0, 930.0
 TOP, ROW, BAR = 10.0, 44.0, 14.0
 NAME_LINE = 14.0
-"""From the top of a row to the baseline of its name; the bar lies below."""
+"""Distance in pixels from the top of a row to the baseline of its name; the bar is below."""
 MOST_BEYOND = 2.0
-"""How far beyond all cells with a rank the axis may reach for one without."""
+"""Factor over all values of ranked cells up to which the axis extends for unranked ones."""
 SPARK_WIDTH, SPARK_HEIGHT = 220.0, 64.0
 SPARK_LEFT, SPARK_RIGHT, SPARK_TOP, SPARK_BOTTOM = 2.0, 218.0, 6.0, 58.0
 
 
 @dataclass(frozen=True)
 class Known:
-    """What stands on the chart, before it has a place there."""
+    """The values of a point on the chart, before layout."""
 
     number: int
     title: str
     export: str
     hollow: bool
-    """Drawn hollow: a control, or a cell without a rank."""
+    """Whether the point is drawn hollow: a control, or a cell without a rank."""
     lost: float
     speed: float
     lost_words: str
     each: tuple[float, ...] = ()
-    """Each measurement of the speed, where there are more than one."""
+    """Each measurement of the speed, if there are several."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """What the chart is about."""
+    """The texts of a scatter chart."""
 
     id: str
     title: str
@@ -58,7 +58,7 @@ class Words:
     lost: str
     lost_unit: str
     hollow: str
-    """What a hollow point is."""
+    """Meaning of a hollow point."""
 
 
 CYCLES = Words(
@@ -74,12 +74,12 @@ CYCLES = Words(
 
 @dataclass(frozen=True)
 class Point:
-    """One cycle, or one cell of a plan, on the chart."""
+    """A laid-out point: a crash test or a cell of a plan."""
 
     number: int
     title: str
     label: str
-    """What stands behind the number: the title, or nothing where there is no room."""
+    """The text after the number: the title, or empty if there is no room."""
     x: float
     y: float
     label_x: float
@@ -90,45 +90,45 @@ class Point:
     speed: str
     lost: str
     range: tuple[float, float] | None = None
-    """Where the least and the greatest speed stand; None where it was measured once."""
+    """Positions of the least and the greatest speed; None with a single measurement."""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Everything that the template draws."""
+    """A laid-out scatter chart for the template."""
 
     x: Axis
     y: Axis
     points: list[Point]
     missing: list[tuple[int, str, str]]
-    """Cycles without a point: number, title, what is not known of them."""
+    """Crash tests or cells without a point: number, title, unknown values."""
     words: Words = CYCLES
     frame: Frame = WIDE
 
     @property
     def id(self) -> str:
-        """What identifies the chart on the page."""
+        """Id of the chart on the page."""
         return f"{self.words.id}{self.frame.suffix}"
 
     @property
     def description(self) -> str:
-        """The chart in words, for those who do not see it."""
+        """Text alternative for the chart."""
         return "; ".join(self.said(one) for one in self.points)
 
     def said(self, one: Point) -> str:
-        """Return a point in words."""
+        """Return a description of a point."""
         words = self.words
         return f"{one.number} {one.title}: {one.speed} {words.speed_unit}, {one.lost} {words.lost_unit} lost"
 
 
 def scatter(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> Scatter:
-    """Lay the chart out; a cycle of which a value is unknown has no point, and is named instead."""
+    """Lay out the chart of crash tests; those with an unknown value are listed in ``missing``."""
     known: list[Known] = []
     missing = []
     for place, cycle in enumerate(cycles, start=1):
         speed, lost = sequential_write(cycle), cycle.loss_window_s
         if speed is None and cycle.control is not None:
-            continue  # its speed would say nothing, and is not measured
+            continue  # the speed of a control is meaningless and not measured
         if speed is None or lost is None:
             unknown = [name for name, value in (("MB/s", speed), ("seconds lost", lost)) if value is None]
             missing.append((place, cycle.title, " and ".join(unknown)))
@@ -141,14 +141,14 @@ def scatter(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> Scatter:
 def laid_out(
     known: Sequence[Known], missing: list[tuple[int, str, str]], words: Words, frame: Frame = WIDE
 ) -> Scatter:
-    """Give everything that is known its place."""
+    """Lay out a scatter chart of the known points."""
     x = Axis.from_zero((one.lost for one in known), frame.left, frame.right - 20)
     y = Axis.from_zero((speed for one in known for speed in (one.speed, *one.each)), frame.bottom, frame.top)
     return Scatter(x, y, place_labels(known, x, y, frame), missing, words, frame)
 
 
 def place_labels(known: Sequence[Known], x: Axis, y: Axis, frame: Frame = WIDE) -> list[Point]:
-    """Put each label beside its point, on the side with more room, and clear of the labels placed before."""
+    """Return points with labels on the side with more room, clear of the labels placed before."""
     taken: list[tuple[float, float, float]] = []
     points = []
     for one in sorted(known, key=lambda one: (y.at(one.speed), one.number)):
@@ -184,10 +184,10 @@ def place_labels(known: Sequence[Known], x: Axis, y: Axis, frame: Frame = WIDE) 
 def clear_of(
     taken: Sequence[tuple[float, float, float]], begin: float, end: float, wanted: float, frame: Frame = WIDE
 ) -> float:
-    """Return the height nearest to the wanted one at which a label from ``begin`` to ``end`` touches no other.
+    """Return the height nearest to ``wanted`` at which a label from ``begin`` to ``end`` overlaps no other.
 
-    Points come from the top: labels that give way downwards keep their order, and leaders do not cross. Only where
-    there is no room below they go up; where the chart is full, they overlap.
+    Points are placed from the top: labels that move down keep their order, and leader lines do not cross. Labels move
+    up only if there is no room below; in a full chart they overlap.
     """
     below = sorted({wanted, *(height + LINE_HEIGHT for *_, height in taken)})
     above = sorted((height - LINE_HEIGHT for *_, height in taken), reverse=True)
@@ -203,70 +203,70 @@ def clear_of(
 
 @dataclass(frozen=True)
 class Row:
-    """One cell: its bar, its repeats, and what was expected."""
+    """A laid-out row of one cell: its bar, its repetitions, and the expected value."""
 
     place: int
     """The cell's number in the report."""
     rank: int | None
     name: str
     median: str
-    """With its unit."""
+    """The median with its unit."""
     aim: str
-    """What was expected, in words."""
+    """The expected value, as text."""
     top: float
     end: float
-    """Where the bar ends."""
+    """Right end of the bar, in pixels."""
     dots: list[float]
     expected: float | None
     beyond: bool
-    """The bar is longer than the chart: a figure without a rank must not squeeze all others."""
+    """Whether the bar exceeds the chart, so that an unranked value does not compress the others."""
     words: str
 
 
 @dataclass(frozen=True)
 class Bars:
-    """The medians of one workload."""
+    """A laid-out bar chart of one workload's medians."""
 
     id: str
     title: str
     x: Axis
     rows: list[Row]
     missing: list[str]
-    """Cells that measured nothing."""
+    """Names of cells without a value."""
 
     @property
     def bottom(self) -> float:
-        """Where the rows end."""
+        """Bottom of the rows, in pixels."""
         return TOP + ROW * len(self.rows)
 
     @property
     def height(self) -> float:
-        """The whole chart's."""
+        """Height of the chart, in pixels."""
         return self.bottom + 44
 
     @property
     def description(self) -> str:
-        """The chart in words, for those who do not see it."""
+        """Text alternative for the chart."""
         return "; ".join(row.words for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Spark:
-    """One cell over time, small: from zero to its own greatest value; all of a workload share the seconds."""
+    """A small chart of one cell over time, from zero to its greatest value; a workload's cells share the time axis."""
 
     place: int
     rank: int | None
     name: str
     lines: list[str]
-    """A polyline a visit."""
+    """A polyline for each repetition."""
     most: str
-    """The value at the top, with its unit."""
+    """The greatest value, with its unit."""
     words: str
 
 
 @dataclass(frozen=True)
 class Sparks:
-    """The cells of one workload over time."""
+    """The small charts of one workload's cells."""
 
     cells: list[Spark]
     seconds: str
@@ -274,12 +274,12 @@ class Sparks:
 
 
 def numbered(record: RunRecord) -> dict[str, int]:
-    """Return the number of each cell in the report, by its name."""
+    """Return the number of each cell in the report, by name."""
     return {cell.name: place for place, cell in enumerate(record.cells, start=1)}
 
 
 def bars(ranking: Ranking, numbers: dict[str, int]) -> Bars:
-    """Lay out the medians of a workload, those with a rank first."""
+    """Lay out the medians of a workload, ranked cells first."""
     drawn = [cell for cell in ranking.cells if cell.median is not None]
     top = max((value for cell in ranking.ranked for value in values(cell)), default=math.inf)
     x = Axis.from_zero((value for cell in drawn for value in values(cell) if value < MOST_BEYOND * top), LEFT, RIGHT)
@@ -289,7 +289,7 @@ def bars(ranking: Ranking, numbers: dict[str, int]) -> Bars:
 
 
 def values(cell: CellRecord) -> Iterable[float]:
-    """Return all that has to be on the axis."""
+    """Return all values that the axis must contain."""
     expected = expected_value(cell)
     return [*cell.measured, *([] if expected is None else [expected])]
 
@@ -297,7 +297,7 @@ def values(cell: CellRecord) -> Iterable[float]:
 def row(cell: CellRecord, place: int, ranking: Ranking, x: Axis, number_: int) -> Row:
     """Lay out one cell."""
     expected = expected_value(cell)
-    # Only what the axis holds has a place on it.
+    # Omit values beyond the end of the axis.
     dots = [x.at(value) for value in cell.measured if value <= x.high]
     said = f"{cell.name}: {number(cell.median)} {ranking.unit} ({spread(cell)}, {plural(len(cell.measured), 'visit')})"
     said += "" if expected is None else f", expected {number(expected)}"
@@ -319,7 +319,7 @@ def row(cell: CellRecord, place: int, ranking: Ranking, x: Axis, number_: int) -
 def speed_and_loss(
     ranking: Ranking, cycles: Sequence[CrashTestRecord], numbers: dict[str, int], frame: Frame = WIDE
 ) -> Scatter | None:
-    """Lay out the medians over what a power cut cost; None where none was made."""
+    """Lay out the medians over the losses by power cuts; None without power cuts."""
     cut = {cycle.name: cycle for cycle in cycles if cycle.on_server is not None}
     known, missing = [], []
     for cell in ranking.cells:
@@ -345,7 +345,7 @@ def speed_and_loss(
 
 
 def not_drawn(chart: Scatter) -> str:
-    """Say which cells a chart has no point for, and what is not known of them."""
+    """Return the cells without a point in a chart, and their unknown values."""
     reasons: dict[str, list[int]] = {}
     for place, _, unknown in chart.missing:
         reasons.setdefault(unknown, []).append(place)
@@ -353,7 +353,7 @@ def not_drawn(chart: Scatter) -> str:
 
 
 def sparks(ranking: Ranking, numbers: dict[str, int]) -> Sparks | None:
-    """Lay out the series of each cell; None where no workload told one."""
+    """Lay out the time series of each cell; None without any series."""
     told = [cell for cell in ranking.cells if any(len(repeat.series) > 1 for repeat in cell.repeats)]
     if not told:
         return None
@@ -362,7 +362,7 @@ def sparks(ranking: Ranking, numbers: dict[str, int]) -> Sparks | None:
 
 
 def spark(cell: CellRecord, place: int, last: float, unit: str) -> Spark:
-    """Lay out the visits of one cell."""
+    """Lay out the repetitions of one cell."""
     told = [repeat.series for repeat in cell.repeats if len(repeat.series) > 1]
     seen = [value for series in told for _, value in series]
     most = max(seen)
@@ -372,10 +372,10 @@ def spark(cell: CellRecord, place: int, last: float, unit: str) -> Spark:
 
 
 def across(at_s: float, last_s: float) -> float:
-    """Return the pixel of a moment."""
+    """Return the horizontal pixel of a time."""
     return round(SPARK_LEFT + (SPARK_RIGHT - SPARK_LEFT) * (at_s / last_s if last_s else 0.0), 1)
 
 
 def down(value: float, most: float) -> float:
-    """Return the pixel of a value."""
+    """Return the vertical pixel of a value."""
     return round(SPARK_BOTTOM - (SPARK_BOTTOM - SPARK_TOP) * (value / most if most else 0.0), 1)

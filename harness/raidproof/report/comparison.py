@@ -1,4 +1,4 @@
-"""The comparison of two sides: sentences, chart, and tables on a terminal."""
+"""The report of a comparison of two sides: sentences, charts, and tables on a terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ from raidproof.report.words import UNKNOWN, count, number, plural, printable
 from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, Finding, Pair, SideCell, SideCut, Version
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
-"""What is named first where machines differ; the rest is there for the dynamic linker and the like."""
+"""Components that come first in a list of differences."""
 IDLE = (
-    "The two labs stand side by side on one host. While one measures, the other stands idle: its machines still "
-    "hold their memory and take a little CPU time."
+    "The two labs run side by side on one host. While one lab measures, the other is idle, but its machines still "
+    "use memory and a little CPU time."
 )
 NO_STATISTICS = (
-    "Ratios are of medians. Where the ranges of the visits overlap, no difference is shown; where they do "
-    "not, chance may still have done it: with n visits on each side that happens n! n! / (2n)! of the time in each "
-    "direction."
+    "Ratios are of medians. If the ranges of the repetitions overlap, no difference is shown. If they do not overlap, "
+    "the difference may still be due to chance: with n repetitions on each side the probability is n! n! / (2n)! in "
+    "each direction."
 )
 
 WIDTH, LEFT, RIGHT = 960.0, 108.0, 930.0
 TOP, ROW, BAR = 10.0, 66.0, 14.0
 NAME_LINE = 15.0
-"""From the top of a row to the baseline of its name; the bars lie below."""
+"""Distance in pixels from the top of a row to the baseline of its name; the bars are below."""
 STEP = 19.0
-"""From one bar of a row to the next."""
+"""Distance in pixels between the bars of a row."""
 MOST_VERSIONS = 6
-"""Differing versions that are told; the page has all."""
+"""Number of differing versions that the terminal shows; the page has all."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one workload: what they measure can be drawn on one axis."""
+    """The cells of one workload, whose values share an axis."""
 
     place: int
     workload: str
@@ -50,7 +50,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        """What is measured, and the workload."""
+        """The workload and the measured quantity."""
         what = f"{self.measure} [{self.unit}]" if self.unit else self.measure
         return f"{self.workload}: {what}" if self.workload else what
 
@@ -68,17 +68,17 @@ def groups(comparison: ComparisonRecord) -> list[Group]:
 
 
 def spread(side: SideCell) -> str:
-    """Return the least and the greatest of the visits."""
+    """Return the least and the greatest value of the repetitions."""
     return UNKNOWN if side.spread is None else f"{number(side.spread[0])}-{number(side.spread[1])}"
 
 
 def ratio(pair: Pair) -> str:
-    """Return new over base."""
+    """Return the ratio of new to base."""
     return UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}"
 
 
 def remarks(pair: Pair) -> list[str]:
-    """Say what has to stand beside the figures of a cell: limits, flags, failures, outcomes."""
+    """Return remarks on the values of a cell: limits, flags, failures, outcomes."""
     sides = ((BASE, pair.base), (NEW, pair.new))
     said = [pair.why] if pair.why and pair.finding not in {Finding.NONE, Finding.SINGLE} else []
     if pair.finding is not Finding.ONE_SIDED and "limited by" not in pair.why:
@@ -93,19 +93,19 @@ def remarks(pair: Pair) -> list[str]:
 
 
 def limits(pair: Pair) -> str:
-    """Say what limited each side."""
+    """Return what limited each side."""
     if pair.base.limit == pair.new.limit:
         return f"limit: {pair.base.limit}"
     return f"limit: base {pair.base.limit}, new {pair.new.limit}"
 
 
 def lost(cut: SideCut | None) -> str:
-    """Say what a power cut cost."""
+    """Return the loss by a power cut."""
     return UNKNOWN if cut is None else cut.lost_words
 
 
 def by_versions(versions: Sequence[Version]) -> list[tuple[str, str, str, str]]:
-    """Return what differs, base, new, and on which machines; machines with the same versions share a line."""
+    """Return rows of component, base, new, and machines; machines with the same versions share a row."""
     machines: dict[tuple[str, str, str], list[str]] = {}
     for one in versions:
         machines.setdefault((one.what, one.base or "not there", one.new or "not there"), []).append(one.machine)
@@ -119,18 +119,18 @@ def kernels(comparison: ComparisonRecord) -> list[Version]:
 
 
 def asked(comparison: ComparisonRecord) -> list[tuple[str, str, str]]:
-    """Return machine, and what it was asked to run on each side."""
+    """Return each machine with its requested software on both sides."""
     new = comparison.new.asked
     return [(machine, words, new.get(machine, UNKNOWN)) for machine, words in comparison.base.asked.items()]
 
 
 def cells_of(built: Built, comparison: ComparisonRecord) -> str:
-    """Name the cells in which something was built otherwise."""
+    """Return the names of the cells with a different effective configuration."""
     return "all cells" if len(built.cells) == len(comparison.pairs) else "; ".join(built.cells)
 
 
 def took(comparison: ComparisonRecord) -> str:
-    """Say how long the visits of both sides took."""
+    """Return a sentence on the number and duration of the repetitions of both sides."""
     visits = sum(len(side.values) + side.failed for pair in comparison.pairs for side in (pair.base, pair.new))
     seconds = comparison.base.visits_s + comparison.new.visits_s
     return f"{plural(len(comparison.pairs), 'cell')}, {count(visits)} visits on both sides in {number(seconds)} s"
@@ -142,22 +142,22 @@ class Bar:
 
     side: str
     words: str
-    """The value, as it stands beside the bar."""
+    """The value as text beside the bar."""
     top: float
     end: float
-    """Where the bar ends; at the axis if there is no value."""
+    """Right end of the bar in pixels; at the axis if there is no value."""
     dots: list[float]
     hatched: bool
-    """The figure says nothing of the hardware."""
+    """Whether the value does not reflect the requested hardware."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell, or one configuration whose power was cut."""
+    """The row of one cell, or of one configuration's power cut."""
 
     name: str
     said: str
-    """What the two bars show."""
+    """The result of the comparison, as text."""
     strong: bool
     """Whether a difference is shown."""
     top: float
@@ -165,13 +165,13 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The row in words, for those who do not see it."""
+        """Text alternative for the row."""
         return f"{self.name}: {', '.join(f'{bar.side} {bar.words}' for bar in self.bars)}; {self.said}"
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A chart."""
+    """A laid-out bar chart for the template."""
 
     id: str
     title: str
@@ -180,17 +180,17 @@ class Bars:
 
     @property
     def bottom(self) -> float:
-        """Where the rows end."""
+        """Bottom of the rows, in pixels."""
         return TOP + ROW * len(self.rows)
 
     @property
     def height(self) -> float:
-        """The whole chart's."""
+        """Height of the chart, in pixels."""
         return self.bottom + 30
 
     @property
     def description(self) -> str:
-        """The chart in words, for those who do not see it."""
+        """Text alternative for the chart."""
         return "; ".join(row.words for row in self.rows)
 
 
@@ -218,7 +218,7 @@ def bar(name: str, side: SideCell, x: Axis, top: float, *, hatched: bool) -> Bar
 
 
 def loss(comparison: ComparisonRecord) -> Bars | None:
-    """Lay out the acknowledged operations that power cuts cost; None where no side could be looked at."""
+    """Lay out the acknowledged operations lost by power cuts; None if no side could be read."""
     known = [cut for cut in comparison.cuts if any(one and one.lost is not None for one in (cut.base, cut.new))]
     if not known:
         return None
@@ -241,7 +241,7 @@ def _losses(comparison: ComparisonRecord) -> Sequence[float]:
 
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:
-    """Print what differs, the cells side by side, the power cuts, how it ended, and where the page is."""
+    """Print versions that differ, cells side by side, power cuts, the outcome, and the path of the page."""
     tell_versions(comparison, console)
     for group in groups(comparison):
         console.print()
@@ -263,7 +263,7 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
 
 
 def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
-    """Say what the sides were found to differ in; where they do not, that they run the same kernels."""
+    """Print the effective versions that differ; if none does, the common kernels."""
     rows = by_versions(comparison.different)
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")
@@ -280,7 +280,7 @@ def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
 
 
 def cell_table(group: Group) -> Table:
-    """Return the cells of a workload: medians and ranges of both sides, their ratio, and what that shows."""
+    """Return the table of a workload's cells: medians and ranges of both sides, ratio, and result."""
     unit = f" [{group.unit}]" if group.unit else ""
     table = drawn("cell", f"base{unit}", f"new{unit}", "n", "new/base", "shows")
     for pair in group.pairs:
@@ -290,12 +290,12 @@ def cell_table(group: Group) -> Table:
 
 
 def figure(side: SideCell) -> str:
-    """Write median and range; a single visit has none."""
+    """Return median and range as text; a single repetition has no range."""
     return number(side.median) if len(side.values) < 2 else f"{number(side.median)} ({spread(side)})"
 
 
 def cut_table(comparison: ComparisonRecord) -> Table:
-    """Return what a power cut cost each configuration on both sides."""
+    """Return the table of the losses by power cuts on both sides."""
     table = drawn("configuration", "lost, base", "lost, new", "acknowledged", "ended")
     for cut in comparison.cuts:
         told = " / ".join(count(side.acknowledged if side else None) for side in (cut.base, cut.new))
@@ -305,7 +305,7 @@ def cut_table(comparison: ComparisonRecord) -> Table:
 
 
 def drawn(first: str, *numbers: str) -> Table:
-    """Return an empty table: words to the left, figures to the right, the last column words again."""
+    """Return an empty table; the first and last columns are left-aligned, the others right-aligned."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column(Text(first), overflow="fold", ratio=None)
     for title in numbers[:-1]:
@@ -315,5 +315,5 @@ def drawn(first: str, *numbers: str) -> Table:
 
 
 def text(content: str) -> Text:
-    """Return words that no terminal obeys."""
+    """Return text with control characters escaped."""
     return Text(printable(str(content)), overflow="fold")

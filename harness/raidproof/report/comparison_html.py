@@ -1,4 +1,4 @@
-"""The comparison of two sides as one HTML file that needs nothing else."""
+"""The page of a comparison as one self-contained HTML file."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ PAGE = "comparison.html"
 
 
 def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
-    """Write record and page, each whole or not at all; return the page."""
+    """Write the record and the page of a comparison, each atomically; return the path of the page."""
     store.write_text(COMPARISON, compared.model_dump_json(indent=1) + "\n")
     return store.write_text(PAGE, render_comparison(compared))
 
 
 def render_comparison(compared: ComparisonRecord) -> str:
-    """Return the page of a comparison."""
+    """Return the HTML of a comparison."""
     return (
         templates()
         .get_template("comparison.html.j2")

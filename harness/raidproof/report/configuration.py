@@ -1,4 +1,4 @@
-"""The configuration of every layer, asked beside found, over all cycles of a run."""
+"""The requested and effective configuration of every layer, over all crash tests or cells of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _SIZES = frozenset({"su", "rsize", "wsize", "memory"})
 
 
 class Configured(Protocol):
-    """A cycle, or a plan's cell: layers that were asked, and found."""
+    """A crash test or a plan's cell, with the requested and effective configuration by layer."""
 
     asked: dict[str, Any]
     effective: dict[str, Any]
@@ -22,10 +22,10 @@ class Configured(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """What some cycles asked and found of one field."""
+    """The requested and effective value of one field, in some crash tests or cells."""
 
     cycles: str
-    """Their numbers; empty for all."""
+    """Numbers of these crash tests or cells; empty for all."""
     asked: str
     found: str
     differs: bool
@@ -33,14 +33,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of a layer."""
+    """One field of a layer, with its different cases."""
 
     field: str
     cases: list[Case]
 
 
 def configuration(cycles: Sequence[Configured]) -> dict[str, list[Setting]]:
-    """Return every field of every layer; cycles in which a field is the same share a case."""
+    """Return every field of every layer; crash tests or cells with equal values of a field share a case."""
     cases: dict[tuple[str, str], dict[tuple[str, str, bool], list[int]]] = {}
     for place, cycle in enumerate(cycles, start=1):
         for layer, field, asked, found in fields(cycle):
@@ -58,7 +58,7 @@ def configuration(cycles: Sequence[Configured]) -> dict[str, list[Setting]]:
 
 
 def fields(cycle: Configured) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield layer, field, asked (None if it was not) and found (``_UNWRITTEN`` if it is not known)."""
+    """Yield layer, field, requested value (None if none) and effective value (``_UNWRITTEN`` if not known)."""
     for layer, asked, found in layers(cycle):
         wanted, there = dict(flat(asked)), dict(flat(found))
         matched = {field: counterpart(field, there) for field in wanted}
@@ -73,10 +73,10 @@ def fields(cycle: Configured) -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each layer with what was asked and found of it; a mount once for each client."""
+    """Yield each layer with its requested and effective configuration; a mount once for each client."""
     found = dict(cycle.effective)
     mounts = found.pop("mounts", None)
-    found.pop("caveats", None)  # stand where the report says what a run cannot prove
+    found.pop("caveats", None)  # shown in the section on what a run cannot prove
     for layer, asked in cycle.asked.items():
         if layer == "mount" and mounts and layer not in found:
             for client, mount in mounts.items():
@@ -88,7 +88,7 @@ def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
 
 
 def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
-    """Return where a layer's state has a field of its specification: by path, else by a name that is there once."""
+    """Return the path in a layer's state of a field of its specification: the same path, else a unique last part."""
     if field in there:
         return field
     leaf = field.rpartition(".")[2]
@@ -97,7 +97,7 @@ def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
 
 
 def option(field: str, there: Mapping[str, Any]) -> Any:
-    """Return what the options of a layer say of a field, in the words of exports(5): wdelay, no_wdelay, fsid=0."""
+    """Return the value of a field from the options of a layer, as in exports(5): wdelay, no_wdelay, fsid=0."""
     said = there.get("options")
     for word in said if isinstance(said, list) else []:
         if word in (field, f"no_{field}", f"a{field}"):
@@ -108,14 +108,14 @@ def option(field: str, there: Mapping[str, Any]) -> Any:
 
 
 def same(asked: Any, found: Any) -> bool:
-    """Whether a wish came true; JSON has made lists of tuples, and a disk is asked by serial and found by device."""
+    """Return whether a request took effect; JSON turns tuples into lists, and a disk's device ends with its serial."""
     if asked == "none" and found is None:
         return True
     return bool(asked == found) or str(asked) == str(found) or str(found).endswith(f"-{asked}")
 
 
 def caveats(cycles: Sequence[Configured]) -> dict[str, list[int]]:
-    """Return what the stacks cannot stand for, with the numbers of the cycles that it holds for."""
+    """Return what the stacks cannot prove, with the numbers of the crash tests or cells concerned."""
     held: dict[str, list[int]] = {}
     for place, cycle in enumerate(cycles, start=1):
         for caveat in cycle.effective.get("caveats", ()):
@@ -124,7 +124,7 @@ def caveats(cycles: Sequence[Configured]) -> dict[str, list[int]]:
 
 
 def value(field: str, content: Any) -> str:
-    """Write the value of a field."""
+    """Return the value of a field as text."""
     leaf = field.rpartition(".")[2]
     if content is _UNWRITTEN or content is None:
         return UNKNOWN

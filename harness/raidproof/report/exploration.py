@@ -1,4 +1,4 @@
-"""An exploration: sentences, chart, and tables on a terminal."""
+"""The report of an exploration: sentences, chart, and tables on a terminal."""
 
 import shlex
 from collections import Counter
@@ -29,18 +29,18 @@ LANE = 20.0
 FIRST_LANE = GROUND + 34.0
 BINS = 160
 COLUMN = 4.0
-"""Pixels of one mark: states of one lane that fall into the same are one mark."""
+"""Width of a mark in pixels; states of one lane within this width share a mark."""
 LEAST_SPAN_S = 0.001
 MOST_WRITES = 5
 
 
 def possible(value: Possible) -> str:
-    """Write how many states there could have been."""
+    """Return the number of possible states as text."""
     return count(value.exact) if value.exact is not None else f"10^{value.log10:.0f}"
 
 
 def summary(record: ExplorationRecord) -> str:
-    """Return what was looked at, in one sentence."""
+    """Return a one-sentence summary of the checked states."""
     of = f" of {record.asked:,} asked" if record.asked and record.judged < record.asked else ""
     speed = f", {record.states_per_minute:,.0f} a minute" if record.states_per_minute else ""
     looks = f"{record.checked:,} on machines"
@@ -54,7 +54,7 @@ def summary(record: ExplorationRecord) -> str:
 
 
 def tested(record: ExplorationRecord) -> str:
-    """Return the operations whose loss a state could have shown, by kind, and in how many states it stays open."""
+    """Return the numbers of operations whose loss a state could show, by kind, and of undecided states."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in record.tested.items())
     said = f"acknowledged operations that a state could have lost: {kinds or 'none'}"
     if record.undecided is not None:
@@ -63,44 +63,44 @@ def tested(record: ExplorationRecord) -> str:
 
 
 def cold(record: ExplorationRecord) -> str:
-    """Say whether reusing a machine has hidden anything."""
+    """Return the result of the cold checks, which show whether reused checkers gave wrong results."""
     if not record.cold.checked:
-        return "no state was looked at on a machine that had just booted"
+        return "no state was checked on a freshly booted machine"
     agreed = record.cold.checked - len(record.cold.differing)
-    said = f"{plural(record.cold.checked, 'state')} looked at again on a machine that had just booted: {agreed} agree"
-    return said + (f"; {record.through_nfsd:,} others were read through nfsd too" if record.through_nfsd else "")
+    said = f"{plural(record.cold.checked, 'state')} checked again on a freshly booted machine: {agreed} agree"
+    return said + (f"; {record.through_nfsd:,} others were also read through nfsd" if record.through_nfsd else "")
 
 
 def filesystems(record: ExplorationRecord) -> str:
-    """Say at how many states the file system's own checker has looked."""
-    return f"the file system's own checker looked for damage in {plural(record.filesystems, 'state')}"
+    """Return the number of states that the file system's checker (fsck) has checked."""
+    return f"the file system's checker (fsck) ran on {plural(record.filesystems, 'state')}"
 
 
 def redundancy(record: ExplorationRecord) -> str:
-    """Say in how many states the array's redundancy did not agree with its data, and whether md would put it right."""
+    """Return the numbers of states with inconsistent redundancy, and whether md would correct it by a resync."""
     one, said = record.redundancy, []
     if one.checked:
-        said.append(f"rows of the array differ in {one.differing:,} of {plural(one.checked, 'state')}")
+        said.append(f"array rows are inconsistent in {one.differing:,} of {plural(one.checked, 'state')}")
         left = f"in {one.unmarked:,} md would not resync all of them" if one.unmarked else "md would resync them"
         if one.uneven:
-            left += f", in {one.uneven:,} that depends on the member whose bitmap it reads"
+            left += f", in {one.uneven:,} the resync depends on which member's bitmap md reads"
         said += [left] if one.differing else []
         if one.changed:
-            said.append(f"in {one.changed:,} copies differ where a page changed under write-back, which md allows")
+            said.append(f"in {one.changed:,} copies differ as a page changed during write-back, which md allows")
         if one.all_marked:
-            said.append(f"in {one.all_marked:,} the bitmap marked every region, and could have left no row out")
+            said.append(f"in {one.all_marked:,} the bitmap marked every region, so that no row could be missed")
     said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]
     return "; ".join(said) or "no state's redundancy was compared"
 
 
 def effort(record: ExplorationRecord) -> str:
-    """Return the median of each stage of a check."""
+    """Return the median duration of each stage of a check."""
     stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)
-    return f"milliseconds a state (median): {stages}" if stages else "no state was looked at on a machine"
+    return f"milliseconds a state (median): {stages}" if stages else "no state was checked on a machine"
 
 
 def missing(one: MissingRecord) -> str:
-    """Name an acknowledged operation that is not there."""
+    """Return a sentence about a missing acknowledged operation."""
     return (
         f"{one.client} had been told {number(one.acknowledged_before_s)} s before the cut that {one.kind} of "
         f"{one.path} {one.place}, generation {one.generation}, is done: {one.instead}"
@@ -108,18 +108,18 @@ def missing(one: MissingRecord) -> str:
 
 
 def write(one: WriteRecord) -> str:
-    """Name a surviving write."""
+    """Return a description of a write request."""
     where = f", stripe {one.stripe:,}" if one.stripe is not None else ""
     owner = f": {one.owner}" if one.owner else ""
     return f"{one.kind} {one.member} sector {one.lba:,} + {one.sectors:,}{where}{owner}"
 
 
 def shortest(failure: FailureRecord) -> str | None:
-    """Say how much of the history shows a failure; None where nobody has looked for it."""
+    """Return how much of the history is needed to show a failure; None if this was not searched for."""
     one = failure.shortest
     if one is None:
         return None
-    said = "shown at no earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
+    said = "not shown at any earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
     if one.earlier:
         word = f", {number(one.after_word_s)} s after the word" if one.after_word_s is not None else ""
         said = f"shown already {plural(one.earlier, 'request')}, {number(one.earlier_s)} s earlier: at cut {one.cut:,}"
@@ -131,14 +131,14 @@ def shortest(failure: FailureRecord) -> str | None:
 
 
 def same_as(failures: Sequence[FailureRecord], place: int) -> int | None:
-    """Return which earlier failure is shown in the same state as the one at this place; places count from 1."""
+    """Return the number of the first earlier failure with the same state; None if there is none; numbers from 1."""
     states = [(one.shrunk.state, one.shrunk.lost_state) if one.shrunk else (one.state, None) for one in failures]
     first = states.index(states[place - 1]) + 1
     return first if first < place else None
 
 
 def together(failure: FailureRecord, other: int) -> str:
-    """Tell of a failure that is shown in the same state as another, of that number."""
+    """Return a sentence about a failure with the same state as failure number ``other``."""
     state = failure.shrunk.state if failure.shrunk else failure.state
     said = [f"in the same state as {other}, {state}"]
     if failure.shortest is not None and failure.shortest.earlier:
@@ -149,11 +149,11 @@ def together(failure: FailureRecord, other: int) -> str:
 
 
 def smallest(failure: FailureRecord) -> str:
-    """Say what the smallest state that shows a failure is."""
+    """Return a description of the smallest state that shows a failure."""
     shrunk = failure.shrunk
     if shrunk is None:
         if failure.repeated:
-            return f"not shrunk: shown again {failure.confirmed} of {failure.repeated} times"
+            return f"not shrunk: reproduced {failure.confirmed} of {failure.repeated} times"
         return "not shrunk"
     survived = plural(len(shrunk.survivors), "surviving write")
     short = "" if shrunk.whole else ", and shrinking ran out of time"
@@ -162,7 +162,7 @@ def smallest(failure: FailureRecord) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """Words that clients were given in a piece of time."""
+    """The bar of acknowledgements in an interval."""
 
     x: float
     y: float
@@ -173,18 +173,18 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """States of one policy at nearly one instant."""
+    """States of one policy at nearly the same instant."""
 
     x: float
     y: float
     kind: str
-    """``broken``, ``held`` (a machine looked at one of them) or ``alike`` (only at others of equal content)."""
+    """``broken``, ``held`` (at least one was checked on a machine) or ``alike`` (only equal states were)."""
     words: str
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One policy."""
+    """The lane of one policy."""
 
     label: str
     y: float
@@ -192,7 +192,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Figure:
-    """Everything that the template draws."""
+    """A laid-out figure for the template."""
 
     x: Axis
     y: Axis
@@ -205,7 +205,7 @@ class Figure:
 
 
 def figure(record: ExplorationRecord) -> Figure:
-    """Lay the figure out."""
+    """Lay out the figure."""
     low, high = record.span_s
     x = Axis.between(low, max(high, low + LEAST_SPAN_S), LEFT, RIGHT)
     told = Counter(
@@ -227,7 +227,7 @@ def figure(record: ExplorationRecord) -> Figure:
 
 
 def bar(place: int, count: int, x: Axis, y: Axis) -> Bar:
-    """Return the bar of one piece of time."""
+    """Return the bar of one interval."""
     width_s = (x.high - x.low) / BINS
     begin = x.low + place * width_s
     left, right, top = x.at(begin), x.at(begin + width_s), y.at(count)
@@ -236,7 +236,7 @@ def bar(place: int, count: int, x: Axis, y: Axis) -> Bar:
 
 
 def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mark]:
-    """Put states that would lie on each other into one mark; broken ones are drawn last."""
+    """Return the marks of the states; overlapping states share a mark, and broken ones are drawn last."""
     together: dict[tuple[str, int], list[StateMark]] = {}
     for one in states:
         together.setdefault((one.policy, int(x.at(one.at_s) / COLUMN)), []).append(one)
@@ -248,23 +248,23 @@ def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mar
 
 
 def kind_of(group: list[StateMark]) -> str:
-    """Return what is worst of some states."""
+    """Return the worst kind of a group of states."""
     if any(one.broken for one in group):
         return "broken"
     return "held" if any(one.checked for one in group) else "alike"
 
 
 def words_of(policy: str, group: list[StateMark]) -> str:
-    """Return some states in words."""
+    """Return a description of a group of states."""
     broken = [one for one in group if one.broken]
     first = (broken or group)[0]
     count = f"{plural(len(group), 'state')}, {len(broken)} broken; " if len(group) > 1 else ""
-    end = "broken" if first.broken else "held" if first.checked else "held, equal to one that was looked at"
+    end = "broken" if first.broken else "held" if first.checked else "held, equal to a checked one"
     return f"{policy}, {number(first.at_s)} s: {count}{first.name} {end}"
 
 
 def describe(record: ExplorationRecord) -> str:
-    """Return the figure in words, for those who do not see it."""
+    """Return a text alternative for the figure."""
     told = plural(len(record.acknowledged_s), "operation")
     return (
         f"{told} acknowledged; {plural(record.judged, 'crash state')} between {number(record.span_s[0])} s and "
@@ -273,7 +273,7 @@ def describe(record: ExplorationRecord) -> str:
 
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
-    """Print what was looked at, each failure, how it ended, and where the page is."""
+    """Print a summary, each failure, the outcome, and the path of the page."""
     _say(console, summary(record))
     _say(console, tested(record))
     _say(console, cold(record))
@@ -292,7 +292,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
         if other is None or other != block:
             console.print()
             block = place
-        # The end says it, if all are blamed alike.
+        # If all failures have the same blame, the last line shows it.
         for line in lines_of(place, failure, blamed=blamed, other=other):
             _say(console, line)
     console.print()
@@ -319,7 +319,7 @@ def failure_table(record: ExplorationRecord) -> Table:
 
 
 def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: int | None = None) -> list[str]:
-    """Return what is known of a failure, with whom it is ``blamed`` on; one line where it is shown as ``other`` is."""
+    """Return lines about a failure, with its blame if ``blamed``; a single line if failure ``other`` has its state."""
     blame = f"; blame: {failure.blame}" if blamed and failure.blame else ""
     if other is not None:
         return [f"{place} {failure.promise}: {failure.damage}: {together(failure, other)}{blame}"]

@@ -1,4 +1,4 @@
-"""The page of an exploration as one HTML file that needs nothing else, and what a run's page says of it."""
+"""The page of an exploration as one self-contained HTML file, and the update of the run's page."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from raidproof.report.html import SIGNS, templates, write_html
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
-    """Write record and page, each whole or not at all, and the run's own page, which names them; return the page."""
+    """Write record and page of an exploration and update the run's page, each atomically; return the page's path."""
     store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
     page = store.write_text(f"{stem}.html", render_exploration(record))
     write_html(store.load(), store.path / "report.html")
@@ -17,7 +17,7 @@ def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> 
 
 
 def render_exploration(record: ExplorationRecord) -> str:
-    """Return the page of an exploration."""
+    """Return the HTML of an exploration."""
     return (
         templates()
         .get_template("exploration.html.j2")

@@ -1,4 +1,4 @@
-"""Published figures beside ours: every deviation is printed, none is left out."""
+"""The table of published figures beside measured values; all deviations are printed."""
 
 import io
 from collections.abc import Iterable
@@ -18,35 +18,35 @@ CALIBRATION = "used to calibrate"
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure, and what was measured here."""
+    """One published figure, with the values measured here."""
 
     name: str
     published: float
     unit: str
     measured: float | None
-    """The median of ours; None where nothing was measured, and that is printed."""
+    """Median of the values measured here; None if nothing was measured."""
     spread: tuple[float, float] | None = None
-    """The least and the greatest of ours."""
+    """Least and greatest value measured here."""
     n: int = 0
     used_to_calibrate: bool = False
-    """Whether the figure set a parameter of the hardware: then it proves nothing that it agrees."""
+    """Whether the figure calibrated a parameter of the hardware, so that agreement proves nothing."""
     note: str = ""
 
     @property
     def deviation(self) -> float | None:
-        """Ours over the published figure, minus one; None where that is not defined."""
+        """Measured value over published figure, minus one; None where undefined."""
         return None if self.measured is None or not self.published else self.measured / self.published - 1
 
     @property
     def remark(self) -> str:
-        """What has to stand beside the deviation."""
+        """Remarks on the deviation."""
         said = [CALIBRATION] if self.used_to_calibrate else []
         said += ["not measured"] if self.measured is None else []
         return "; ".join([*said, *([self.note] if self.note else [])])
 
 
 def published_figures(record: RunRecord) -> list[PublishedFigure]:
-    """Return the figures of a run's plan, each beside the cell that re-enacts it."""
+    """Return the figures of a run's plan, each with the values of the cell that re-enacts it."""
     cells = {cell.name: cell for cell in record.cells}
     rows = []
     for figure in record.plan.figures if record.plan else ():
@@ -68,11 +68,11 @@ def published_figures(record: RunRecord) -> list[PublishedFigure]:
 
 
 def comparison_table(rows: Iterable[PublishedFigure]) -> Table:
-    """Return the figures in their order, all of them."""
+    """Return a table of all figures in their order."""
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     drawn.add_column("figure", overflow="fold")
     for title in ("unit", "published", "median", "spread", "n", "deviation\n[%]"):
-        # Rich must not shorten a figure: names and remarks give way instead.
+        # Rich must not shorten a number: names and remarks are folded instead.
         drawn.add_column(Text(title), justify="left" if title == "unit" else "right", no_wrap=True)
     drawn.add_column("remark", overflow="fold")
     for row in rows:

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no network, no script."""
+"""The report of a run as one self-contained HTML file, without network access or scripts."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,20 +31,20 @@ SIGNS = {
     Outcome.INVALID: "\u2298",
     Outcome.INCONCLUSIVE: "?",
 }
-"""Outcomes are told apart without colour too."""
+"""Signs that distinguish outcomes without colour."""
 SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
 SCATTER_FRAMES = (cells_chart.WIDE, cells_chart.NARROW)
 MOST_NAMES = 6
-"""Configurations that the head of the page names; the tables have all."""
+"""Number of configurations named at the head of the page; the tables have all."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
-    """Write the report, whole or not at all; explorations that stand beside it are shown in it."""
+    """Write the report atomically; it includes the explorations stored in the same directory."""
     RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
 
 
 def templates() -> Environment:
-    """Return the templates of all pages, with the filters that they share."""
+    """Return the template environment of all pages, with the common filters."""
     environment = Environment(
         loader=PackageLoader("raidproof.report", "."),
         autoescape=True,
@@ -66,7 +66,7 @@ def templates() -> Environment:
 
 
 def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
-    """Return the explorations of a run by the stem of their files; one of another version is passed over."""
+    """Return the explorations of a run by the stem of their files, without those of another schema."""
     found = {}
     for path in sorted(run.glob("explore-*.json")):
         with suppress(ValidationError):
@@ -75,10 +75,10 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
-    """Return the report of a run, with its explorations by the stem of their files."""
+    """Return the HTML of a run's report; ``explorations``: by the stem of their files."""
     timelines = [timeline.timelines(record.cycles, frame) for frame in (timeline.WIDE, timeline.NARROW)]
     sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
-    # Cells stand for the cycles that were made of them.
+    # A plan's report shows cells in place of crash tests.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
     return page.render(
@@ -121,9 +121,9 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
 
 
 def observed(cycle: CrashTestRecord) -> dict[str, Any]:
-    """Return what was seen of a cycle by the words of the page, with the alarming lines that its faults explain."""
+    """Return the observations of a crash test by title on the page, with the kernel lines that its faults explain."""
     found = _known(cycle.observed.model_dump(mode="json"))
-    # Of these not every part is there: a server that stayed up was not assembled again, a capture may be impossible.
+    # Parts may be missing: an array that stayed up was not assembled again, and a capture may be impossible.
     found |= {what: _known(found[what]) for what in ("members", "replies") if what in found}
     seen = {field.replace("_", " "): content for field, content in found.items()}
     if not seen:
@@ -139,7 +139,7 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
 def sections_of(
     record: RunRecord, timelines: Sequence[timeline.Moments], *, explored: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield anchor and title of each section; a plan's run leaves out those that would be empty."""
+    """Yield anchor and title of each section; the report of a plan omits empty sections."""
     planned = record.plan is not None
     if planned:
         yield "ranking", "Ranking"
@@ -147,7 +147,7 @@ def sections_of(
     if record.cycles or not planned:
         yield "table", "Power cuts" if planned else "Results"
     if not planned:
-        # Cells have a chart of their own, with the speed of the workload that was asked.
+        # Cells have another chart, with the speed of the requested workload.
         yield "speed-and-loss", "Speed and loss"
     if timelines or not planned:
         yield "timelines", "Timelines"
@@ -166,35 +166,35 @@ def sections_of(
 
 
 def rows_of(rows: Sequence[int], of: int, noun: str) -> str:
-    """Return which rows something holds for."""
+    """Return the numbers of the rows concerned as text."""
     return f"all {noun}" if len(rows) == of else f"{noun} {', '.join(map(str, rows))}"
 
 
 def readable(content: Any) -> Any:
-    """Make control characters visible and unknown values `-` in whatever a template prints."""
+    """Return a template's value with control characters escaped; `-` for None."""
     if content is None:
         return words.UNKNOWN
-    # Markup is what the template engine has escaped itself, or a macro's output.
+    # Markup is already escaped by the template engine.
     return words.printable(content) if isinstance(content, str) and not isinstance(content, Markup) else content
 
 
 def moment(when: datetime | None) -> str:
-    """Write a date and time with its zone."""
+    """Return a date and time with its zone."""
     return words.UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}".strip()
 
 
 def duration(record: RunRecord) -> str:
-    """Return how long a run took, in seconds."""
+    """Return the duration of a run in seconds."""
     return words.number(None if record.ended is None else (record.ended - record.started).total_seconds())
 
 
 def counters(cycle: CrashTestRecord) -> list[str]:
-    """Return the names of all counters that any member disk of a cycle has, in order of appearance."""
+    """Return the names of all counters of any member disk of a crash test, in order of appearance."""
     return list(dict.fromkeys(name for disk in cycle.disks.values() for name in disk if name != "serial"))
 
 
 def topology(lab: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the parts of a lab in words, by kind."""
+    """Return descriptions of a lab's parts, by kind."""
     parts: dict[str, list[str]] = {}
     for kind, content in lab.items():
         listed = content if isinstance(content, list | tuple) else [content]

@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which continuous integration servers read."""
+"""The report as JUnit XML for continuous integration servers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +15,9 @@ from raidproof.verdict.cell import by_safety, safety_in
 
 
 def write_junit(record: RunRecord, path: Path) -> None:
-    """Write one test case a cell and one a cycle, whole or not at all.
+    """Write a file atomically with one test case for each cell and each crash test.
 
-    In an INVALID run nothing counts: cycles that passed are skipped there, so that no one takes them for green.
+    In an INVALID run nothing counts: passed crash tests are marked as skipped, so that they do not appear as green.
     """
     RunStore(path.parent).write_text(path.name, render(record))
 
@@ -33,7 +33,7 @@ def render(record: RunRecord) -> str:
     suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
     suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
     if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
-        # An end of the run that none of them shows must not be lost.
+        # The run's outcome needs a case of its own if no other case shows it.
         suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
     if record.ended is not None:
         suite.time = (record.ended - record.started).total_seconds()
@@ -43,9 +43,9 @@ def render(record: RunRecord) -> str:
 
 
 def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
-    """Return the test case of a cycle."""
+    """Return the test case of a crash test."""
     title = f"control: {cycle.title}" if cycle.control else cycle.title
-    # A plan has a case of the same name for the cell whose power this was.
+    # A plan also has a case of the same name for the cell.
     title = f"power cut: {title}" if record.plan else title
     if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
         reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
@@ -65,7 +65,7 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
 
 
 def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
-    """Return the test case of a plan's cell: its end, and its figures as properties."""
+    """Return the test case of a plan's cell: its outcome, and its values as properties."""
     outcome, reason = cell.outcome, cell.reason
     if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
         outcome, reason = (
@@ -96,7 +96,7 @@ def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
 
 
 def properties_of(figures: Mapping[str, object]) -> Properties:
-    """Return what is known of them as properties."""
+    """Return the known values as properties."""
     properties = Properties()  # type: ignore[no-untyped-call]
     for name, value in figures.items():
         if value is not None:
@@ -105,7 +105,7 @@ def properties_of(figures: Mapping[str, object]) -> Properties:
 
 
 def case(title: str, run: str, outcome: Outcome, reason: str) -> TestCase:
-    """Return a test case that ended in this way."""
+    """Return a test case with this outcome and reason."""
     made = TestCase(printable(title), classname=f"raidproof.{printable(run)}")
     match outcome:
         case Outcome.PASS:

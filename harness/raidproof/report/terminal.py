@@ -1,4 +1,4 @@
-"""The report on a terminal, and as plain text elsewhere: crash tests, promises, suites."""
+"""The report of a run as text on a terminal or in a file: crash tests, promises, suites."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -22,9 +22,9 @@ from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import calls_of, total
 
 SETTING = "setting"
-"""The group of columns that say what was set; the others say what was measured."""
+"""The group of columns with settings; all other groups have measured values."""
 MOST_NAMES = 3
-"""Configurations that the last lines name; the tables have all."""
+"""Number of configurations named in the last lines; the tables have all."""
 VERDICT_WIDTH = len("control behaved")
 COLOURS = {
     Outcome.PASS: "green",
@@ -38,18 +38,18 @@ SAFETY_COLOURS = {SafetyWord.SAFE: "green", SafetyWord.LOSES_DATA: "red", Safety
 
 
 class Row(NamedTuple):
-    """One promise."""
+    """The row of one promise."""
 
     promise: str
     acknowledged: int
     judged: int
     lost: int
     calls: str
-    """How often the clients sent the calls that it needs, for all promises together; empty if there are no counts."""
+    """Counts of the calls that the promise needs, over all promises; empty if calls were not counted."""
 
 
 def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
-    """Return the promises of a cycle in the order of the README's table."""
+    """Return a row for each promise of a crash test, in the order of the README's table."""
     sent = total(cycle.observed.calls or {})
     by = {"WRITE": stability(cycle)}
     found = []
@@ -64,13 +64,13 @@ def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
 
 
 def stability(cycle: CrashTestRecord) -> str:
-    """Return of how many WRITEs the clients asked what stability, in parentheses; empty if it was not captured."""
+    """Return the numbers of WRITEs by requested stability, in parentheses; empty if not captured."""
     writes = cycle.observed.replies.writes if cycle.observed.replies is not None else {}
     return f" ({', '.join(f'{count:,} {how}' for how, count in sorted(writes.items()))})" if writes else ""
 
 
 def dated(cycle: CrashTestRecord) -> str:
-    """Return a sentence on the operations that the server's replies on the wire date; empty if none was captured."""
+    """Return a sentence on the operations dated by the server's replies on the wire; empty if not captured."""
     replies = cycle.observed.replies
     if replies is None or not (replies.dated and replies.of and replies.reported_later_ms):
         return ""
@@ -82,13 +82,13 @@ def dated(cycle: CrashTestRecord) -> str:
 
 
 def left_out(cycle: CrashTestRecord) -> dict[str, str]:
-    """Return what the ledger left out, and why, by kind of operation or of worker."""
+    """Return the reasons for which the ledger left out operations or workers, by kind."""
     said: dict[str, str] = cycle.workload.get("left_out", {})
     return said
 
 
 class Case(NamedTuple):
-    """A test that did not pass."""
+    """A test of a suite that did not pass."""
 
     end: str
     name: str
@@ -96,22 +96,22 @@ class Case(NamedTuple):
 
 
 def cases(suite: SuiteRecord) -> Iterator[Case]:
-    """Yield the tests that did not pass: what failed, what nobody saw the end of, and what does not apply."""
+    """Yield the tests that did not pass: failed, of unknown result, or skipped."""
     for end in ("failed", "unknown", "skipped"):
         for one in getattr(suite.outcomes, end):
             known = end == "failed" and one.name in suite.known
-            yield Case("failed, as known" if known else end, one.name, one.reason)
+            yield Case("failed, as expected" if known else end, one.name, one.reason)
 
 
 def counts(suite: SuiteRecord) -> str:
-    """Say how many tests ended how."""
+    """Return the numbers of tests by result."""
     ends = ("passed", "failed", "skipped", "unknown")
     said = [f"{count(number_of)} {end}" for end in ends if (number_of := len(getattr(suite.outcomes, end)))]
     return ", ".join(said) or "nothing ran"
 
 
 def show_suites(record: RunRecord, console: Console) -> None:
-    """Print a line on each suite of a run; without any, nothing."""
+    """Print a line for each suite of a run."""
     for suite in record.suites:
         words = f"{suite.title}: {suite.outcome}: {suite.reason} ({counts(suite)}, {number(suite.seconds)} s)"
         console.print(Text(printable(words)), soft_wrap=not console.is_terminal)
@@ -120,7 +120,7 @@ def show_suites(record: RunRecord, console: Console) -> None:
 
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
-    """Print the table, a line on each cycle, how the run ended, and where the report is."""
+    """Print the tables, a line for each crash test, the run's outcome, and the path of the report."""
     if record.plan is not None:
         show_cells(record, console)
         show_cuts(record, console)
@@ -137,7 +137,7 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
 
 
 def show_cuts(record: RunRecord, console: Console) -> None:
-    """Print what the power cuts of a plan cost, and a line on each that did not pass."""
+    """Print the losses by the power cuts of a plan, and a line for each that did not pass."""
     if not record.cycles:
         return
     console.print(Text("Power cuts", style="bold"))
@@ -151,7 +151,7 @@ def show_cuts(record: RunRecord, console: Console) -> None:
 
 
 def show_cycles(record: RunRecord, console: Console) -> None:
-    """Print how each row ended and whether it is safe, then what was measured, then a line on each row."""
+    """Print the outcome and safety of each crash test, the measured values, and a line for each crash test."""
     console.print(ends_table(record, console.width))
     for columns in packed(record, [column for column in all_columns() if column.group != SETTING], console.width):
         console.print()
@@ -160,14 +160,14 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     for place, cycle in enumerate(record.cycles, start=1):
         console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
     for caveat, rows in caveats(record.cycles).items():
-        if len(rows) < len(record.cycles):  # what holds for some rows makes them different from the others
+        if len(rows) < len(record.cycles):  # a caveat of all rows makes no difference between them
             said = f"only {', '.join(map(str, rows))}: {printable(caveat)}"
             console.print(Text(said), soft_wrap=not console.is_terminal)
     console.print()
 
 
 def ends_table(record: RunRecord, width: int) -> Table:
-    """Return what was set, whether the test of it is valid, and whether it is safe: beside each other at any width."""
+    """Return the table of settings, verdict and safety, side by side at any width."""
     settings = [column for column in all_columns() if column.group == SETTING]
     cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in settings}
     answers = [str(safety_in(record, cycle)) for cycle in record.cycles]
@@ -175,7 +175,7 @@ def ends_table(record: RunRecord, width: int) -> Table:
     titles = [printable(cycle.title) for cycle in record.cycles]
     wishes = [max(map(len, [*texts, "safety"])) for texts in (titles, answers)]
     room = width - sum(fixed) - len(fixed) - 1
-    # Gaps are 2 wide where that breaks no cell.
+    # Gaps are 2 wide where no cell is broken by that.
     gap = 2 if room - len(fixed) - 1 >= sum(wishes) else 1
     row_width, safety_width = shares(wishes, room - (gap - 1) * (len(fixed) + 1))
     drawn = framed(gap)
@@ -192,7 +192,7 @@ def ends_table(record: RunRecord, width: int) -> Table:
 
 
 def packed(record: RunRecord, columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
-    """Yield columns in as few tables as are no wider than asked; a group is not divided."""
+    """Yield the columns of as few tables as possible that are at most ``width`` wide; groups are not divided."""
     table: list[Column] = []
     used = 0
     for _, grouped in groupby(columns, key=lambda column: column.group):
@@ -206,9 +206,9 @@ def packed(record: RunRecord, columns: Sequence[Column], width: int) -> Iterator
 
 
 def figures_table(record: RunRecord, columns: Sequence[Column], width: int) -> Table:
-    """Return some of what was measured, a row a cycle, by its number."""
+    """Return a table of measured values with a numbered row for each crash test."""
     cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in columns}
-    # Rich crops what does not fit: the widths are ours.
+    # Set the widths here, as Rich crops what does not fit.
     widths = [narrowest(column, cells[column]) for column in columns]
     number_width = len(str(len(record.cycles)))
     drawn = framed(2 if number_width + sum(widths) + 2 * len(widths) <= width else 1)
@@ -221,30 +221,30 @@ def figures_table(record: RunRecord, columns: Sequence[Column], width: int) -> T
 
 
 def framed(gap: int) -> Table:
-    """Return an empty table whose columns stand so far apart."""
+    """Return an empty table with this gap between columns."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
 
 
 def header(column: Column) -> str:
-    """Return the words and the unit of a column; stages of the recovery mean nothing without that word."""
+    """Return the title and the unit of a column; the titles of recovery stages get their group's name."""
     title = f"{column.group} {column.title}" if column.group == "recovery" else column.title
     return f"{title}\n[{column.unit}]" if column.unit else title
 
 
 def narrowest(column: Column, cells: Sequence[str]) -> int:
-    """Return the width that breaks neither a word of the header nor a cell."""
+    """Return the least width that breaks neither a word of the header nor a cell."""
     return max(map(len, [*header(column).split(), *cells]))
 
 
 def verdict_cell(record: RunRecord, cycle: CrashTestRecord) -> Text:
-    """Return an outcome with what has to stand beside it."""
+    """Return the outcome of a crash test with its remark."""
     cell = verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)
     remark = note(record, cycle)
     return cell.append(f"\n{remark}", style="not bold default") if remark else cell
 
 
 def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
-    """Say how a cycle ended and why, whom to blame, and what is gone."""
+    """Return the outcome of a crash test with its reason, blame and losses."""
     remark = note(record, cycle)
     said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")
     said.append_text(verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)).append(
@@ -259,19 +259,19 @@ def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
 
 
 def verdict_text(outcome: Outcome, *, loses: bool = False) -> Text:
-    """Return an outcome in its colour; a PASS of what loses data has none, for green would say that it is safe."""
+    """Return an outcome in its colour; a PASS of a configuration that loses data has none, as green means safe."""
     plain = loses and outcome is Outcome.PASS
     return Text(outcome.value, style="bold" if plain else f"bold {COLOURS[outcome]}")
 
 
 def safety_text(safety: Safety) -> Text:
-    """Return whether a configuration is safe, its word in its colour."""
+    """Return the safety of a configuration, with the verdict word in its colour."""
     said = Text(safety.word.value, style=f"bold {SAFETY_COLOURS[safety.word]}")
     return said.append(f": {printable(safety.size)}" if safety.size else "", style="not bold default")
 
 
 def safety_line(record: RunRecord) -> Text:
-    """Return how many configurations of a run are safe, lose data, or were not shown to be either, and name some."""
+    """Return the configurations of a run by safety verdict, with some of their names."""
     said = Text("safety: ")
     for place, (word, names) in enumerate(by_safety(record).items()):
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""

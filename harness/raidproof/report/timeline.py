@@ -1,4 +1,4 @@
-"""The timeline of a crash test: acknowledgements over time, with the instants that matter marked."""
+"""The timeline of a crash test: a chart of acknowledgements over time with marks at important instants."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from raidproof.report.words import number, plural
 WIDE = Frame("wide", width=960, height=240, left=76, right=924, top=54, bottom=196)
 NARROW = Frame("narrow", width=400, height=220, left=48, right=388, top=54, bottom=176)
 LEAST_BAR = 2.0
-"""Pixels: bins are joined when their bars would be narrower."""
+"""Least width of a bar in pixels; bins are joined if their bars would be narrower."""
 LEAST_HEIGHT = 1.5
-"""Pixels: a single operation is to be seen beside thousands."""
+"""Least height of a bar in pixels, so that a single operation is visible beside thousands."""
 LABEL_ROW = 16.0
 CHARACTER = 7.0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bin, or some joined."""
+    """The bar of one bin or of several joined bins."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment: a vertical line with its name above."""
+    """An instant: a vertical line with a label above."""
 
     x: float
     kind: str
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Moments:
-    """Everything that the template draws."""
+    """A laid-out timeline chart for the template."""
 
     number: int
     title: str
@@ -55,20 +55,20 @@ class Moments:
     bars: list[Bar]
     marks: list[Mark]
     doubtful: tuple[float, float] | None
-    """Where acknowledged work was lost, in pixels."""
+    """Zone in which acknowledged operations were lost, in pixels."""
     silent: tuple[float, float] | None
-    """Where nobody was served, in pixels."""
+    """Zone without service, in pixels."""
     description: str
     frame: Frame = WIDE
 
     @property
     def id(self) -> str:
-        """What identifies the chart on the page."""
+        """Id of the chart on the page."""
         return f"timeline-{self.number}{self.frame.suffix}"
 
 
 def span(cycles: Sequence[CrashTestRecord]) -> tuple[float, float]:
-    """Return the seconds that hold all timelines, so that they can be compared."""
+    """Return the common time range of all timelines in seconds, so that they can be compared."""
     timelines = [cycle.timeline for cycle in cycles if cycle.timeline]
     begins = [timeline.begin_s for timeline in timelines]
     ends = [timeline.begin_s + len(timeline.acknowledged) * timeline.bin_ms / 1000 for timeline in timelines]
@@ -76,10 +76,10 @@ def span(cycles: Sequence[CrashTestRecord]) -> tuple[float, float]:
 
 
 def timelines(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> list[Moments]:
-    """Lay out the timelines of all cycles that have one, on the same seconds and the same scale of counts."""
+    """Lay out the timelines of all crash tests that have one, with common axes."""
     limits = span(cycles)
     known = [cycle.timeline for cycle in cycles if cycle.timeline]
-    # The highest bar of each decides: of small counts beside large ones, a row of their own would show no difference.
+    # The highest bar of each timeline sets the scale.
     highest = [max(count for _, count in join(one, joined_bins(one, limits, frame))) for one in known]
     y = Axis.from_zero(highest, frame.bottom, frame.top)
     laid = (moments(place, cycle, limits, y, frame) for place, cycle in enumerate(cycles, start=1))
@@ -87,7 +87,7 @@ def timelines(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE) -> list[Mo
 
 
 def joined_bins(timeline: Timeline, limits: tuple[float, float], frame: Frame) -> int:
-    """Return how many bins make a bar."""
+    """Return the number of bins per bar."""
     most = int((frame.right - frame.left) / LEAST_BAR)
     return max(1, -(-int((limits[1] - limits[0]) * 1000 / timeline.bin_ms) // most))
 
@@ -95,7 +95,7 @@ def joined_bins(timeline: Timeline, limits: tuple[float, float], frame: Frame) -
 def moments(
     place: int, cycle: CrashTestRecord, limits: tuple[float, float], y: Axis, frame: Frame = WIDE
 ) -> Moments | None:
-    """Lay a cycle's timeline out on the given axes; None where nothing was acknowledged or nothing broke."""
+    """Lay out a crash test's timeline on the given axes; None without acknowledgements or without a fault."""
     timeline = cycle.timeline
     if timeline is None:
         return None
@@ -120,7 +120,7 @@ def moments(
 
 
 def join(timeline: Timeline, each: int) -> list[tuple[float, int]]:
-    """Return the begin and the sum of every so many bins; a joined bin never reaches across the fault."""
+    """Return begin (seconds) and sum of each group of ``each`` bins; no group extends across the fault."""
     sums: dict[int, int] = {}
     first = round(timeline.begin_s * 1000 / timeline.bin_ms)
     for place, count in enumerate(timeline.acknowledged, start=first):
@@ -129,7 +129,7 @@ def join(timeline: Timeline, each: int) -> list[tuple[float, int]]:
 
 
 def bar(begin_s: float, count: int, width_s: float, timeline: Timeline, x: Axis, y: Axis) -> Bar:
-    """Return one bar; the bin of the last durable point holds lost work already."""
+    """Return one bar; the bin with the last durable point counts as lost."""
     last = timeline.last_durable_s
     fate = "after" if begin_s >= 0 else "doubtful" if last is not None and begin_s + width_s > last else "kept"
     left, right, top = x.at(begin_s), x.at(begin_s + width_s), min(y.at(count), y.start - LEAST_HEIGHT)
@@ -138,7 +138,7 @@ def bar(begin_s: float, count: int, width_s: float, timeline: Timeline, x: Axis,
 
 
 def marks(cycle: CrashTestRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE) -> list[Mark]:
-    """Return the moments in their order, with labels in rows of their own where they would touch."""
+    """Return the marks in order of time, with labels in separate rows where they would overlap."""
     wanted = [("fault", 0.0, happening(cycle))]
     if timeline.last_durable_s is not None:
         last = timeline.last_durable_s
@@ -160,10 +160,10 @@ def marks(cycle: CrashTestRecord, timeline: Timeline, x: Axis, frame: Frame = WI
 
 
 def describe(cycle: CrashTestRecord, timeline: Timeline) -> str:
-    """Return the timeline in words, for those who do not see it."""
+    """Return a text alternative for the chart."""
     before = sum(count for begin, count in join(timeline, 1) if begin < 0)
     parts = [f"{plural(before, 'operation')} acknowledged in the {number(-timeline.begin_s)} s before: {cycle.fault}"]
     last, served = timeline.last_durable_s, timeline.served_again_s
     parts.append("all of it survived" if last is None else f"all of it survived up to {number(-last)} s before")
-    parts.append("nobody served afterwards" if served is None else f"served again {number(served)} s after")
+    parts.append("no service afterwards" if served is None else f"served again {number(served)} s after")
     return "; ".join(parts)

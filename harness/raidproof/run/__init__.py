@@ -1,1 +1,1 @@
-"""What carries out a crash test, a plan, a comparison, a demo."""
+"""Execution of crash tests, plans, comparisons, suites and the demo."""

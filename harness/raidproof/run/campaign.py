@@ -1,4 +1,4 @@
-"""A run from its beginning to its report: labs and crash tests one after the other, all of it recorded."""
+"""A run from its beginning to its report: labs, and crash tests in sequence, with their record."""
 
 import os
 import platform
@@ -31,20 +31,20 @@ from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_crash_test
 
 PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
-"""How the names of packages begin that take part beside those of the file systems' tools; nfs-utils is called so by
-Fedora, and nfs-common by Debian."""
+"""Prefixes of the names of relevant packages, beside the file systems' tools. Fedora's nfs-utils is nfs-common in
+Debian."""
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
 
 
 UNSEEN_REPLIES = (
-    "a reply that is given milliseconds too early does not show: an acknowledgement is dated when the client's report "
-    "of it arrives, not when the server's reply is on the wire"
+    "a reply that is milliseconds too early is not detected: an acknowledgement has the time at which the client's "
+    "report arrives, not the time of the server's reply on the wire"
 )
 
 
 def environment_of(lab: Lab) -> Environment:
-    """Read it from the host and from every machine, once."""
+    """Read the environment from the host and from every machine."""
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     return Environment(
         raidproof=raidproof.__version__,
@@ -60,18 +60,18 @@ def environment_of(lab: Lab) -> Environment:
 
 
 def unseen_replies(lab: Lab) -> list[str]:
-    """Say what goes unnoticed where the server's replies are not captured."""
+    """Return the limitation that applies if the server's replies cannot be captured."""
     why = why_no_capture(lab)
     return [] if why is None else [f"{UNSEEN_REPLIES} ({why})"]
 
 
 def version_of(program: Sequence[str]) -> str:
-    """Return what a program of this host says of its version."""
+    """Return the version that a program of this host prints."""
     return command.succeed([*program, "--version"]).splitlines()[0]
 
 
 def machine_record(machine: Machine) -> MachineRecord:
-    """Read what a machine is and runs."""
+    """Return the record of a machine: its hardware and effective software."""
     software = software_of(machine)
     found = read_files(machine, [_CPUS, _NODES, _BUILD])
     return MachineRecord(
@@ -82,26 +82,26 @@ def machine_record(machine: Machine) -> MachineRecord:
         build=found.get(_BUILD, ""),
         packages=of_interest(software.packages),
         cpus=count_of(found[_CPUS]) if _CPUS in found else 1,
-        # A kernel without NUMA has one node and does not say so.
+        # A kernel without NUMA does not list its single node.
         numa_nodes=count_of(found[_NODES]) if _NODES in found else 1,
         boot_s=machine.boot_s,
     )
 
 
 def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
-    """Keep the packages that take part in what is tested."""
+    """Return only the relevant packages."""
     begins = (*PACKAGES, *(name for _, kind in FILESYSTEMS.items() for name in kind.packages))
     return {name: version for name, version in packages.items() if name.startswith(begins)}
 
 
 def count_of(ranges: str) -> int:
-    """Count what a list of the kernel's names, as ``0-3,8``."""
+    """Return the number of elements in a list in the kernel's format, such as ``0-3,8``."""
     pairs = [(first, last or first) for first, _, last in (part.partition("-") for part in ranges.split(","))]
     return sum(int(last) - int(first) + 1 for first, last in pairs)
 
 
 class Campaign:
-    """A run. A context manager: leaving it writes the report, whatever has happened, and ends the lab."""
+    """A run, as a context manager; on exit it always writes the report and ends the lab."""
 
     def __init__(
         self, what: str, results: Path, topology: Topology, *, keep: bool = False, resumed: RunStore | None = None
@@ -120,7 +120,7 @@ class Campaign:
             self.record = resumed.load()
             self.record.ended = self.record.ended_early = None
         self.report: Path | None = None
-        """The page that a person opens, once it is written."""
+        """Path of the report's page, once written."""
         self._lab: Lab | None = None
         self._labs = len(list(self.store.path.glob("lab*")))
         self._no_lab: str | None = None
@@ -134,7 +134,7 @@ class Campaign:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with self._undo:
             try:
-                # A run that was interrupted leaves nothing behind, whatever was asked.
+                # An interrupted run leaves no lab behind, even with --keep.
                 self.discard_lab(keep=self.keep and error is None)
             finally:
                 conclude_run(self.record)
@@ -165,7 +165,7 @@ class Campaign:
         return self._lab
 
     def discard_lab(self, *, keep: bool = False) -> None:
-        """End the lab: after an error nobody knows its state."""
+        """End the lab, whose state is unknown after an error."""
         lab, self._lab = self._lab, None
         if lab is None:
             return
@@ -178,7 +178,7 @@ class Campaign:
             )
 
     def cycle(self, spec: CrashTestSpec) -> CrashTestRecord:
-        """Carry out one cycle, save what was seen, and judge it. An error of the rig ends in the record.
+        """Run one crash test, save its observations, and judge it. Errors of the rig are recorded.
 
         Raises:
             RequestError: the lab has not the disks for it, or there is no such fault; nothing is recorded.
@@ -220,7 +220,7 @@ class Campaign:
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
             judge_crash_test(record, self.store.path)
-            # The next cycle must not find a stack, or a write log, that this one has left.
+            # The next crash test must not find a stack or a write log of this one.
             self.discard_lab()
             raise
         finally:
@@ -231,13 +231,13 @@ class Campaign:
 
 
 def command_line(arguments: list[str]) -> list[str]:
-    """Return what a user types to have the same run again."""
+    """Return the command line that repeats the run."""
     program, *rest = arguments
     return ["./raidproof", *rest] if Path(program).name == "__main__.py" else [Path(program).name, *rest]
 
 
 def write_report(record: RunRecord, store: RunStore) -> Path:
-    """Write record, page and JUnit XML; return the page."""
+    """Write record, page and JUnit XML; return the path of the page."""
     page = store.path / "report.html"
     store.save(record)
     write_html(record, page)

@@ -1,4 +1,4 @@
-"""`raidproof ab`: one plan on two sides that differ in their software, visited in turn, so that drift hits both."""
+"""`raidproof ab`: run one plan alternately on two sides with different software, so that drift affects both."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -24,9 +24,9 @@ ROLES = ("server", "clients")
 
 
 def side_of(words: Iterable[str], common: Platform) -> Platform:
-    """Return a side's platform: what its words say, and elsewhere what both sides have in common.
+    """Return a side's platform: the software from its command line words over the common software of both sides.
 
-    ``kernel=debian/sid`` is said of all machines, ``server.kernel=debian/sid`` of the server alone.
+    ``kernel=debian/sid`` applies to all machines, ``server.kernel=debian/sid`` to the server only.
 
     Raises:
         RequestError: a word has another form, or the machines are not ours to choose software for.
@@ -39,7 +39,7 @@ def side_of(words: Iterable[str], common: Platform) -> Platform:
     said: dict[str, list[str]] = {role: [] for role in ("", *ROLES)}
     for word in words:
         role, dot, rest = word.partition(".")
-        # A dot may also stand in a value, or in a package's name.
+        # A dot may also be in a value or in a package's name.
         if dot and role in ROLES:
             said[role].append(rest)
         else:
@@ -53,12 +53,12 @@ def side_of(words: Iterable[str], common: Platform) -> Platform:
 
 
 def in_turn(round_: int, index: int) -> tuple[int, int]:
-    """Return the order of the two sides in one visit: each cell begins on the other side in the next round."""
+    """Return the order of the two sides in one repetition: each cell changes the first side every round."""
     return (0, 1) if (round_ + index) % 2 else (1, 0)
 
 
 def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
-    """Say what the two sides are asked to run, and what it takes to have both."""
+    """Return lines about the requested software of the two sides, and the resources that both need."""
     expected = expect(matrix)
     alike = ["both sides are asked to run the same: an A/A run, which shows what chance does"] if base == new else []
     return [
@@ -72,7 +72,7 @@ def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
 def run_ab(
     matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
 ) -> tuple[ComparisonRecord, Path]:
-    """Carry out a plan on two sides, and return the comparison and its page. Each side is a run of its own too.
+    """Run a plan on two sides, each a run with a record; return the comparison and the path of its page.
 
     Interrupted, it keeps what was measured, compares that, and ends both labs.
 
@@ -107,7 +107,7 @@ def run_ab(
 
 
 def measure(executions: Sequence[PlanRunner]) -> None:
-    """Make every visit on both sides, side by side, then the cuts of one side and of the other.
+    """Make every repetition on both sides alternately, then the power cuts of one side and of the other.
 
     Nothing is measured where there is nothing to compare: that is known as soon as both labs have booted.
 
@@ -135,7 +135,7 @@ def measure(executions: Sequence[PlanRunner]) -> None:
 
 
 def said_of(name: str, action: Callable[[], T]) -> T:
-    """Do something for a side; what goes wrong names it.
+    """Execute the body for a side; errors get the side's name.
 
     Raises:
         RequirementMissing: as the action does.

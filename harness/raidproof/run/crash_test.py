@@ -1,4 +1,4 @@
-"""One crash test: build the stack, let clients work, inject the fault, recover, observe what is left."""
+"""One crash test: build the stack, run the clients, inject the fault, recover, observe the result."""
 
 import json
 from collections import Counter
@@ -40,7 +40,7 @@ NO_FAULT = "none"
 LEDGER_DIRECTORY = "ledger"
 RESUME_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 60.0
-"""Both beyond the time that NFS itself may take; see `protocol_s`."""
+"""Both deadlines are in addition to the time that NFS may take; see `protocol_s`."""
 CLIENT_RECORDS = "/var/lib/nfs"
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 FIO_DEADLINE_S = 300.0
@@ -50,11 +50,11 @@ for _ in range(int(sys.argv[2])):
     threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
 """
 MEASUREMENTS = 3
-"""Of a cycle's sequential write: one alone wavers with whatever else the host does."""
+"""Number of measurements of the sequential write, as a single one varies with other load of the host."""
 
 
 class CrashTestSpec(BaseModel):
-    """What one cycle is to be."""
+    """The specification of one crash test."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -63,31 +63,31 @@ class CrashTestSpec(BaseModel):
     stack: StackSpec
     cache_mode: CacheMode = CacheMode.VOLATILE
     fault: str | SkipValidation[Fault] = PowerCut.name
-    """A fault, or the name of one that needs nothing but ``policy`` and ``seed``; ``none`` is none."""
+    """A fault, or the name of a fault that needs only ``policy`` and ``seed``; ``none`` is no fault."""
     during: tuple[SkipValidation[Fault], ...] = ()
-    """What is wrong before the clients begin and stays so through the fault: a member that is missing, a rebuild."""
+    """Faults in effect from before the clients begin until after the main fault: a missing member, a rebuild."""
     policy: CutPolicy = CutPolicy.DROP
     cache_mode_of: tuple[str, ...] | None = None
-    """Serials of the disks whose cache is of that mode; the others' is volatile. None is all of them."""
+    """Serials of the disks with ``cache_mode``, the others being volatile; None: all disks."""
     seed: int = 1
     ledger: LedgerSpec = LedgerSpec()
     ledger_seconds: float = 3.0
     fio: FioSpec | None = None
     capture: bool = False
-    """Whether NFS is looked at on the wire too while the ledger runs, and judged."""
+    """Whether to capture and judge NFS traffic while the ledger runs."""
     control: ControlSpec | None = None
 
     @property
     def fault_name(self) -> str:
-        """What the fault is called."""
+        """The fault's name."""
         return self.fault if isinstance(self.fault, str) else self.fault.name
 
 
 def fault_of(spec: CrashTestSpec) -> Fault | None:
-    """Return the fault that a cycle asks for.
+    """Return the fault that a crash test requests; None for no fault.
 
     Raises:
-        RequestError: there is none of that name, or it needs more than ``policy`` and ``seed``.
+        RequestError: the name is unknown, or the fault needs more than ``policy`` and ``seed``.
     """
     if not isinstance(spec.fault, str):
         return spec.fault
@@ -99,7 +99,7 @@ def fault_of(spec: CrashTestSpec) -> Fault | None:
 
 
 class CrashTestFiles:
-    """The directory of one cycle's raw observations."""
+    """The directory of one crash test's raw observations."""
 
     def __init__(self, run: Path, name: str) -> None:
         self._run = run
@@ -107,45 +107,45 @@ class CrashTestFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> Path:
-        """Return where a file goes."""
+        """Return the path of a file."""
         return self._directory / name
 
     def entry(self, name: str) -> str:
-        """Return what a record calls a file: its path relative to the run's directory."""
+        """Return the path of a file relative to the run's directory, as in a record."""
         return str(self.path(name).relative_to(self._run))
 
     def write(self, name: str, content: str) -> str:
-        """Write a file, and return what a record calls it."""
+        """Write a file and return its path relative to the run's directory."""
         self.path(name).write_text(content)
         return self.entry(name)
 
 
 class MemberWatch:
-    """Notes in a record which disk belonged where, and what was wrong with the array from before the clients began."""
+    """Records the members' metadata, and the faults of the array in effect from before the clients began."""
 
     def __init__(self, context: FaultContext, record: CrashTestRecord) -> None:
         self.context = context
         self.record = record
         self.seen = MembersSeen()
         self._conditions: list[tuple[Fault, Moment]] = []
-        """What is wrong, and where in the server's kernel log it began."""
+        """The faults in effect, each with the position in the server's kernel log at its beginning."""
 
     def begin(self, condition: Fault) -> None:
-        """Let something be wrong from now on."""
+        """Inject a fault that stays in effect."""
         begun = moment(self.context.lab.server)
         self.record.during.append(self._said_of(condition))
         self._conditions.append((condition, begun))
 
     def start(self) -> None:
-        """Note what every disk says before the fault."""
+        """Record every disk's metadata before the fault."""
         self.record.observed.members = self.seen
         self.seen.start = self._array.identities(online=True)
 
     def before_assembly(self) -> None:
-        """Note what the disks say after the fault, and make sure that what had to be wrong still was when it came.
+        """Record the disks' metadata after the fault, and verify that earlier faults were in effect until then.
 
         Raises:
-            RigError: something had ended before the fault.
+            RigError: an earlier fault had ended before the main fault.
         """
         members = self.seen.before = self._array.identities(online=False)
         self.seen.bitmaps = self._array.bitmaps()
@@ -155,17 +155,17 @@ class MemberWatch:
             self.record.during[number].lasted = condition.lasted(self.context, members, said)
 
     def after_assembly(self) -> None:
-        """Note which members md works with, before anything could be rebuilt."""
+        """Record the members that md uses, before any rebuild."""
         found = [member for md in self._array.state().devices for member in md.members]
         self.seen.active = [serial_of(member.device) for member in found if "in_sync" in member.state]
 
     def heal(self) -> None:
-        """Put right what was wrong, the last first."""
+        """Undo the faults, the last first."""
         for condition, _ in reversed(self._conditions):
             condition.heal(self.context)
 
     def end(self, scrubbed: Scrub) -> ArraySeen:
-        """Note what every disk says at the end; return what a scrub found, and what md knows that it cannot read."""
+        """Record every disk's metadata at the end; return the results of the scrub and md's bad blocks."""
         devices = self._array.state().devices
         self.seen.end = self._array.identities(online=True)
         self.seen.renewed = sorted(self._array.expected_deviation.renewed)
@@ -195,11 +195,11 @@ class MemberWatch:
 
 
 def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
-    """Carry out a cycle and fill its record; raw observations go to ``directory / spec.name``.
+    """Run a crash test and fill in its record; raw observations go to ``directory / spec.name``.
 
     Raises:
-        RequestError: the stack or the fault cannot be.
-        RequirementMissing: a machine lacks a program that the cycle needs.
+        RequestError: the stack or the fault is impossible.
+        RequirementMissing: a machine lacks a program that the crash test needs.
         NotRecovered: array or file system do not come back after the fault.
         RigError: the rig failed; the record holds what was seen until then.
         NotEffective: the stack is not what was asked for.
@@ -208,7 +208,7 @@ def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, direc
 
 
 class CrashTest:
-    """The steps of one cycle, in their order."""
+    """The steps of one crash test, in order."""
 
     def __init__(self, lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
         self.lab = lab
@@ -223,7 +223,7 @@ class CrashTest:
         self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
-        """Go through all steps. After an error the lab is of no more use; what was seen until then is kept."""
+        """Execute all steps. After an error the lab is unusable; the record keeps the observations so far."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
         self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
@@ -233,7 +233,7 @@ class CrashTest:
             if self.spec.fio is not None:
                 self._provision()
                 self._measure(self.spec.fio)
-            # From blank disks on, or no crash state of it could be rebuilt.
+            # Log from blank disks on, as crash states could not be rebuilt otherwise.
             self.record.files.write_log = self.files.entry("write.log")
             self.lab.disks.log_start(self.files.path("write.log"))
             self._provision()
@@ -242,16 +242,16 @@ class CrashTest:
         finally:
             self._enter_replies()
             for name, since in begun.items():
-                # One that is dead may have no console to read; that must not cost what the others said.
+                # A failed machine may have no readable console; still read the others.
                 with suppress(RigError):
                     said = said_since(self.lab.machines[name], since)
                     self.record.files.consoles[name] = self.files.write(f"console.{name}.log", said)
 
     def _old(self) -> tuple[str, ...]:
-        """Return the disks that hold old data where nothing was written."""
+        """Return the serials of the disks that hold old data in unwritten places."""
         offered = {disk.serial for disk in self.lab.topology.disks if disk.old_data}
         holders = holders_of_old_data(self.stack.spec.array)
-        # Without one of them the others' parity is not zero.
+        # All of them or none, as parity would not match otherwise.
         old = tuple(holders) if offered.issuperset(holders) else ()
         self.record.observed.old_data = list(old)
         return old
@@ -265,7 +265,7 @@ class CrashTest:
         self.record.effective = self.stack.activate().model_dump(mode="json")
 
     def _measure(self, fio: FioSpec) -> None:
-        """Measure on a stack of its own: to log every byte would be part of what was measured."""
+        """Measure the sequential write on a separate stack, as the write log would distort the result."""
         self._say("sequential write")
         client = self.lab.clients[0]
         path = f"{self._mount_point}/throughput"
@@ -288,9 +288,9 @@ class CrashTest:
     def _promise_and_break(self) -> None:
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
-        # Only now: of a disk that lied from the start, no array would be left to lose anything.
+        # Set the mode only now: with disks that lied from the start, no array would survive.
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
-        # A block of an earlier cycle must not pass for one of this.
+        # The seed depends on the name, so that blocks of an earlier crash test are not mistaken for current ones.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
         self.record.workload["left_out"] = left_out
@@ -315,7 +315,7 @@ class CrashTest:
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
-            # What an administrator changed meanwhile nobody would see after a reboot.
+            # Read the options now: a reboot would hide changes made meanwhile.
             observed.export = list(self.stack.export.applied())
             before = {client.name: moment(client) for client in self.lab.clients}
             if self.fault is not None:
@@ -323,7 +323,7 @@ class CrashTest:
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
             ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
-            # Each client was served again, or it would not have come to its end.
+            # All clients finished, so service has resumed for each of them.
             for name, since in before.items():
                 said = said_since(self.lab.machines[name], since)
                 self.record.files.away[name] = self.files.write(f"away.{name}.log", said)
@@ -337,23 +337,23 @@ class CrashTest:
         self.members.heal()
 
     def _end_lockd_grace(self) -> None:
-        """Let clients take locks at once: there is no NFSv3 client that has any to reclaim."""
+        """End lockd's grace period, as no NFSv3 client has locks to reclaim."""
         if self.spec.stack.mount.vers != "3":
             self.stack.export.end_lockd_grace()
 
     def _calls(self) -> dict[str, Counter[str]]:
-        """Return how often each client that had no power cut has sent each call on its mount."""
+        """Return the number of calls on the mount of each client that had no power cut, by call."""
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
     def _endured(self) -> tuple[int, ...]:
-        """Return the errors at which the ledger goes on: those of which clients may be told."""
+        """Return the errors (errno) after which the ledger continues, as the faults allow them."""
         told = (one.effects(self.spec.stack).errors for one in self.spec.during)
         return tuple(sorted(self.record.effects.errors.union(*told)))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
-        """Capture what goes over the wire meanwhile, if that is asked."""
+        """Capture NFS traffic while the body runs, if requested."""
         if not self.spec.capture:
             yield
             return
@@ -430,7 +430,7 @@ class CrashTest:
         return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
     def _rouse_clients(self) -> None:
-        """Let every client ask for something new.
+        """Make every client send a new request.
 
         One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
         on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
@@ -452,7 +452,7 @@ class CrashTest:
         self.record.files.on_server = self.files.write("on-server.json", json.dumps(found))
 
     def _look_through_client(self, ledger: Ledger) -> None:
-        """Read everything through the last client, whose cache a new mount has emptied."""
+        """Scan the ledger through the last client, after a new mount that empties its cache."""
         self._say("reading back through a client")
         client = self.lab.clients[-1]
         mount = self.stack.mounts[client.name]
@@ -472,7 +472,7 @@ class CrashTest:
         self.stack.filesystem.deactivate()
         self.record.observed.filesystem = self.stack.filesystem.check()
         self.record.observed.array = self.members.end(self.stack.array.scrub())
-        # The machine stays up: the next cycle must not find this one's knobs.
+        # The machine stays up: reset its tunables for the next crash test.
         self.stack.tuning.deactivate()
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
@@ -480,7 +480,7 @@ class CrashTest:
 
 
 def rousing_command(directory: str, connections: int) -> list[str]:
-    """Ask something new of a mount, on each of its connections.
+    """Return a command that sends new requests on each connection of a mount.
 
     With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
     it while others are busy. This sends as many requests at once as the mount has connections.
@@ -491,7 +491,7 @@ def rousing_command(directory: str, connections: int) -> list[str]:
 
 
 def protocol_s(effective: Mapping[str, Any]) -> float:
-    """Return for how long NFSv4 may keep a client waiting after its server has restarted.
+    """Return for how long (seconds) NFSv4 may keep a client waiting after its server has restarted.
 
     The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of
     the grace period, which NFSv4.0 clients cannot shorten.
@@ -500,7 +500,7 @@ def protocol_s(effective: Mapping[str, Any]) -> float:
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Do something and return how many seconds it took."""
+    """Execute an action and return its duration in seconds."""
     begun = now_ns()
     action()
     return (now_ns() - begun) / 1e9

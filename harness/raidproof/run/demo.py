@@ -1,4 +1,4 @@
-"""The demo: one stack, four cycles, and the difference between being told and being safe."""
+"""The demo: four crash tests of one stack, which show that acknowledged operations need not be durable."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from raidproof.storage.tuning import TuningSpec
 from raidproof.workload.fio import FioSpec
 
 EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
-"""Linux writes dirty data back after 30 s: in a shorter ledger an async export loses all, and how much shows not."""
+"""Write-back takes 30 s in Linux: in a shorter ledger an async export loses everything, whatever the delay."""
 ASYNC_LEDGER_S = 5.0
-"""Longer than write-back takes, so that a part of it survives."""
+"""Longer than write-back takes, so that a part of the operations survives."""
 
 
 def demo_topology(platform: Platform | None = None) -> Topology:
@@ -34,8 +34,8 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
     """Return the demo's stack: RAID5 with chunks of 64 KiB, XFS, NFSv4.2."""
     return StackSpec(
         array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
-        # Without delegations: under one, `close` promises nothing, and when both clients come back to a file that they
-        # share, the server lends it to the first and then waits out its grace period (docs/findings.md).
+        # Without delegations: under one, `close` promises nothing; and when both clients return to a shared file,
+        # the server delegates it to the first and then waits for the end of its grace period (docs/findings.md).
         export=ExportSpec(sync=sync, delegations=False),
         mount=MountSpec(vers="4.2"),
         tuning=tuning or TuningSpec(),
@@ -43,7 +43,7 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
 
 
 def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
-    """Return the four rows: two to compare, whose speed is measured, and two that decide whether they count."""
+    """Return the four crash tests: two to compare, whose speed is measured, and two controls."""
     fio = FioSpec(size=64 * MIB)
     early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
     return (
@@ -77,7 +77,7 @@ def run_demo(
     seed: int = 1,
     keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
-    """Run the demo and return its record and its report.
+    """Run the demo and return its record and the path of its report.
 
     Raises:
         RequestError: there is no such kernel or image.
@@ -85,7 +85,7 @@ def run_demo(
     """
     require_host()
     with progress("preparing kernel and image"):
-        # Before there is a run: what is not to be had makes none.
+        # Prepare before the run is created, so that a failure here leaves no run.
         topology = demo_topology(platform)
         prepare(topology)
         with Campaign("demo", results, topology, keep=keep) as campaign:

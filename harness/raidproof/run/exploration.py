@@ -1,4 +1,4 @@
-"""The exploration of a stored crash test: source of its states, record and page, single states again."""
+"""The exploration of a stored crash test: source of states, record and page, replay of single states."""
 
 import math
 import shlex
@@ -54,24 +54,24 @@ ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or re
 STEM = "explore-"
 STATES = "states.jsonl"
 RESULTS = Path("results")
-"""Where runs are kept if nothing else is said."""
+"""Default directory of runs."""
 EXACT_BELOW = 10**9
-UNDATED = "Acknowledgements are dated by the clients' reports: a reply given milliseconds too early does not show"
+UNDATED = "Acknowledgements have the times of the clients' reports: a reply milliseconds too early is not detected"
 INTERRUPTED = "interrupted; the same command with --resume goes on"
 LIMITS = (
     "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
-    "Of the subsets of what the disks' caches may have kept, a sample drawn from the seed is looked at, not all.",
-    "What the clients would have done in another order or at another speed is another run.",
-    "The disks keep or lose what was not flushed, whole or torn at whole units; they do not change what they hold.",
-    f"States are read before any resync begins; of the different ones one in {NFSD_EVERY} through nfsd, too.",
-    f"The file system's own checker looks at one in {FSCK_EVERY} of the different ones, and at each that is broken.",
+    "Only a random sample (by the seed) of the possible subsets of surviving requests is checked.",
+    "Other orders or speeds of the clients' operations need another recorded run.",
+    "The disks keep or lose unflushed requests, whole or torn at multiples of a unit; they corrupt no content.",
+    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is read through nfsd, too.",
+    f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
 )
 MOST_WRITES = 20
 
 
 @dataclass(frozen=True)
 class Source:
-    """One cycle of a stored run."""
+    """One crash test of a stored run, as the source of crash states."""
 
     store: RunStore
     run: RunRecord
@@ -81,7 +81,7 @@ class Source:
     topology: Topology
     stack: StackSpec
     starts_dirty: bool = False
-    """Whether checkers let md start an array that is dirty and degraded, which it refuses by itself."""
+    """Whether checkers make md start arrays that are dirty and degraded, which md refuses by default."""
 
     @property
     def log(self) -> Path:
@@ -90,30 +90,30 @@ class Source:
 
     @property
     def first(self) -> int:
-        """The first cut that is looked at: when array and file system were there, and clients began."""
+        """The first cut to explore: array and file system exist, and the clients begin."""
         return self.recording.place(self.oracle.created_ns)
 
     @property
     def orders(self) -> dict[str, Any]:
-        """What the ledger's scan takes."""
+        """The arguments of the ledger's scan."""
         return scan_orders(self.cycle)
 
     def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
-        """Return a checker, not booted yet; its console logs go to a folder of its own."""
+        """Return a checker, not booted yet; its console logs go to a subfolder of ``logs``."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
         return Checker(self.topology, self.stack, self.orders, folder, starts_dirty=self.starts_dirty)
 
     def boots(self, logs: Path) -> Factory:
-        """Return what boots checkers."""
+        """Return the factory of checkers."""
         return partial(self.checker, logs=logs)
 
 
 def recorded(cycle: CrashTestRecord) -> str:
-    """Return the path of a cycle's write log in the directory of its run.
+    """Return the path of a crash test's write log, relative to the run's directory.
 
     Raises:
-        RequestError: it has none.
+        RequestError: the crash test has no write log.
     """
     if cycle.files.write_log is None:
         raise RequestError(f"{cycle.name} cannot be explored: it has no write log", remedy=ANOTHER)
@@ -121,17 +121,17 @@ def recorded(cycle: CrashTestRecord) -> str:
 
 
 def scan_orders(cycle: CrashTestRecord) -> dict[str, Any]:
-    """Return what the ledger's agent takes to read everything back on the server."""
-    # As `raidproof.run.crash_test` seeds it: a block of an earlier cycle must not pass for one of this.
+    """Return the arguments with which the ledger's agent scans the server."""
+    # The seed as in `raidproof.run.crash_test`: blocks of an earlier crash test must not be mistaken for current ones.
     seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())
     return {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
 
 
 def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
-    """Return a cycle of a stored run, the only one that can be explored where none is named.
+    """Return a crash test of a stored run by name, or the only one that can be explored.
 
     Raises:
-        RequestError: there is no such cycle, or it cannot be explored; with the reason.
+        RequestError: there is no such crash test, or it cannot be explored; with the reason.
     """
     run = store.load()
     topology = Topology.model_validate(run.topology)
@@ -163,7 +163,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
 
 
 def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
-    """Return the cycle of this name, or the only one that can be explored.
+    """Return the crash test of this name, or the only one that can be explored.
 
     Raises:
         RequestError: there is none, or more than one, or it cannot be explored.
@@ -186,12 +186,12 @@ def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecor
 
 
 def said(reasons: Mapping[str, str | None]) -> str:
-    """Return the reasons in words; empty without any."""
+    """Return the reasons as a suffix of a message; empty without any."""
     return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
 
 
 def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
-    """Return why a cycle cannot be explored, as far as its record tells; None if it can."""
+    """Return why a crash test cannot be explored, judging by its record; None if it can."""
     if reason := cycle.requirement_missing or cycle.not_effective:
         return f"it did not take place: {reason}"
     for what, path in (("write log", cycle.files.write_log), ("history", cycle.files.history)):
@@ -206,25 +206,25 @@ def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
 
 @dataclass(frozen=True)
 class Options:
-    """How a cycle is explored."""
+    """Options of an exploration."""
 
     budget: Budget = field(default_factory=Budget)
     seed: int = 1
     tear: int = 512
-    """Bytes that a disk writes whole."""
+    """Unit of atomic writes of a disk, in bytes."""
     checkers: int = 2
     resume: bool = False
     at_replies: bool = False
-    """Whether the power goes only at instants of acknowledgements, and the caches keep nothing."""
+    """Whether to cut only at instants of acknowledgements, with all volatile caches dropped."""
 
 
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
-    """Explore a cycle; return the record and the page.
+    """Explore a crash test; return the record and the path of the page.
 
     Raises:
-        RequestError: it is to be gone on with, and cannot be.
+        RequestError: the exploration cannot be resumed.
         RigError: no checker boots.
-        KeyboardInterrupt: record and page of what was looked at until then are written.
+        KeyboardInterrupt: after writing record and page of the states checked so far.
     """
     stem = stem_of(source, resume=options.resume)
     begun = Begun(
@@ -234,7 +234,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         tear=options.tear,
         starts_dirty=source.starts_dirty,
     )
-    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests, and proposing states")
+    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests and choosing states")
     choices = Choices(
         source.recording,
         options.seed,
@@ -251,7 +251,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     with ExitStack() as undo:
         undo.callback(journal.close)
         exploration = Exploration(choices, tally, journal, source.boots(folder), checkers=options.checkers)
-        # Of the states that a killed attempt has left, nobody knows how long they took.
+        # The time spent on states of a killed attempt is not known.
         untimed = tally.judged - timed
         try:
             with exploration:
@@ -275,10 +275,10 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
 
 
 def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
-    """Explore a cycle of a run, go on with it, or return what came of it already.
+    """Explore a crash test of a run, resume its exploration, or return the existing result.
 
     Raises:
-        RequestError: it cannot be explored.
+        RequestError: the crash test cannot be explored.
     """
     path = store.path / f"{STEM}{cycle}.json"
     record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
@@ -292,24 +292,24 @@ def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
 
 
 def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
-    """Look at states until the budget is used up, and note why it ended before all were."""
+    """Check states until the budget is used up; record the reason if the time is up before all are checked."""
     exploration.run(budget)
     if exploration.out_of_time:
-        kept = ", a third of them kept for what broke" if exploration.tally.broken else ""
+        kept = ", one third of it reserved for shrinking failures" if exploration.tally.broken else ""
         record.stopped_by = StoppedBy.TIME
         record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
 
 
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
-    """Repeat, shrink and name the failures that were found; what is known of them is in the record at any time."""
+    """Repeat, shrink and explain the failures; the record has the partial results at any time."""
     replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
     belongs = WriteOwners(exploration.benches[0], exploration.cursor)
     explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
-    """Return what gives the command that shows a state of this name."""
-    # By its name it is found in the default place alone.
+    """Return a function from a state's name to the command that shows the state."""
+    # A run is found by name only in the default directory.
     path = source.store.path
     run = source.run.run if path.parent == RESULTS else str(path)
     words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
@@ -318,10 +318,10 @@ def replay_of(source: Source) -> Callable[[str], list[str]]:
 
 
 def stem_of(source: Source, *, resume: bool) -> str:
-    """Return the name of an exploration's files: a new one, or the newest that there is.
+    """Return the stem of an exploration's files: a new one, or the newest existing one if ``resume``.
 
     Raises:
-        RequestError: there is none to go on with.
+        RequestError: there is no exploration to resume.
     """
     before = ""
     for attempt in count(1):
@@ -335,7 +335,7 @@ def stem_of(source: Source, *, resume: bool) -> str:
 
 
 def spent_before(source: Source, stem: str) -> tuple[float, int]:
-    """Return the seconds that earlier attempts of an exploration have told of, and the states judged in them."""
+    """Return the recorded seconds of earlier attempts of an exploration, and the number of states judged in them."""
     path = source.store.path / f"{stem}.json"
     if not path.is_file():
         return 0.0, 0
@@ -377,7 +377,7 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
 
 
 def acknowledged_at(source: Source) -> dict[str, list[int]]:
-    """Return when the operations of each kind were acknowledged, up to the last instant of the write log."""
+    """Return the acknowledgement times (nanoseconds) by kind, up to the end of the write log."""
     instants: dict[str, list[int]] = {}
     for one in source.oracle.history.acknowledged(source.recording.end_ns):
         if one.promised_ns is not None:
@@ -386,7 +386,7 @@ def acknowledged_at(source: Source) -> dict[str, list[int]]:
 
 
 def undated(source: Source) -> list[str]:
-    """Say what goes unnoticed where the server's replies were to be captured, and it did not come to that."""
+    """Return the limitation that applies if the requested capture of the server's replies failed."""
     replies = source.cycle.observed.replies
     if replies is None or replies.why_not is None or source.cycle.files.replies is not None:
         return []
@@ -394,16 +394,14 @@ def undated(source: Source) -> list[str]:
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:
-    """Enter what was looked at, and how it ended."""
+    """Fill in the results and the outcome of an exploration."""
     tally = exploration.tally
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
     record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
     record.undecided, record.tested = tally.undecided, dict(sorted(tally.tested.items()))
     record.through_nfsd, record.filesystems = tally.through_nfsd, tally.filesystems
-    record.notes = [
-        f"A look came to no good end for no known reason, and was taken once more: {one}" for one in tally.hung
-    ]
+    record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in tally.hung]
     record.redundancy = tally.redundancy
     record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(tally.policies.items()))
@@ -422,19 +420,19 @@ def _log10(value: int) -> float:
 
 
 class Replayed(NamedTuple):
-    """What came of it."""
+    """The result of the replay of a state."""
 
     state: CrashState
     judgements: tuple[Judgement, ...]
     lines: tuple[str, ...]
-    """What to tell the user."""
+    """Lines to print for the user."""
 
 
 def find(source: Source, name: str) -> CrashState:
     """Return the state of this name from the explorations of a cycle.
 
     Raises:
-        RequestError: none of them has it.
+        RequestError: no exploration has the state.
     """
     run, stem = source.store.path, f"{STEM}{source.cycle.name}"
     paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{STATES}"))]
@@ -448,13 +446,13 @@ def find(source: Source, name: str) -> CrashState:
 
 
 def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, keep: bool = False) -> Replayed:
-    """Show a state so many times, each judged; with ``keep``, the lab goes on with it on its disks.
+    """Check and judge a state ``times`` times; with ``keep``, keep the lab with the state on its disks.
 
     Raises:
-        RigError: the checker does not boot, or failed.
+        RigError: the checker does not boot, or fails.
     """
     tally, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
-    step(f"going to cut {state.cut} of {len(source.recording.records):,}")
+    step(f"preparing cut {state.cut} of {len(source.recording.records):,}")
     cursor.go(state.cut)
     held: Held | None = None
     judgements = []
@@ -472,13 +470,13 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
 
 
 def said_of(source: Source, state: CrashState, tally: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
-    """Return the state in words, and what it was judged to be."""
+    """Return a description of a state and its verdict."""
     first = judgements[0]
     alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)
     again = f", {alike} of {len(judgements)} times" if len(judgements) > 1 else ""
     lines = [
-        f"state {state.name}: power gone {tally.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
-        f"of what nobody had waited for, {len(state.survivors):,} requests survived"
+        f"state {state.name}: power cut {tally.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
+        f"{len(state.survivors):,} unflushed requests survived"
     ]
     lines += [
         f"  {write(piece.record(source.recording, {}))}" for piece in pieces_of(source.recording, state)[:MOST_WRITES]
@@ -490,7 +488,7 @@ def said_of(source: Source, state: CrashState, tally: ExplorationStats, judgemen
 
 
 def told_to(held: Held | None) -> list[str]:
-    """Return what can be done in a lab that was kept."""
+    """Return instructions for a kept lab."""
     if held is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""`raidproof run`: every cell measured once in each round, then controls, power cuts, and the report."""
+"""`raidproof run`: measure every cell once in each round, then run controls and power cuts."""
 
 import re
 from collections import Counter
@@ -50,7 +50,7 @@ from raidproof.workload.ledger import LedgerSpec
 from raidproof.workload.workload import CLIENTS
 
 GIVE_UP_AFTER = 3
-"""Failed visits after which a cell is not visited again, unless the run is resumed."""
+"""Number of failed repetitions after which a cell is skipped, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
@@ -77,7 +77,7 @@ OPTIONS = (
 
 
 class PlanRunner:
-    """The cells of a plan in one campaign; what an earlier campaign has measured of them is not measured again."""
+    """Runs the cells of a plan; repetitions that a resumed run has already measured are skipped."""
 
     def __init__(self, matrix: Matrix, campaign: Campaign) -> None:
         self.plan = plan = matrix.plan
@@ -93,7 +93,7 @@ class PlanRunner:
         self.forecast = self._expected(matrix)
 
     def _expected(self, matrix: Matrix) -> Forecast:
-        """Return what is to come, as it is expected before anything has been measured."""
+        """Return the initial forecast of the remaining parts."""
         forecast = Forecast()
         for (round_, name), overhead in visit_overheads(matrix).items():
             if not self._visited(round_, name):
@@ -110,7 +110,7 @@ class PlanRunner:
         return forecast
 
     def run(self) -> None:
-        """Make every visit that has not been made, then every cut.
+        """Make every remaining repetition, then every power cut.
 
         Raises:
             RequirementMissing: a machine lacks the program of a workload; no visit has been made.
@@ -121,7 +121,7 @@ class PlanRunner:
         self.finish()
 
     def begin(self) -> list[tuple[int, str]]:
-        """Boot the lab if there is anything left to visit; return what is, by round and cell, in its order.
+        """Boot the lab if repetitions remain; return them in order, by round and cell.
 
         Raises:
             RequirementMissing: a machine lacks the program of a workload; no visit has been made.
@@ -130,14 +130,14 @@ class PlanRunner:
         record = self.campaign.record.plan
         assert record is not None  # noqa: S101  whoever makes a campaign for a plan puts it in
         record.order = self.order
-        # From here on there is something to go on with, whatever happens.
+        # Save now, so that the run can be resumed from here on.
         self._save()
         left = [(round_, name) for round_, name in self.order if not self._visited(round_, name)]
         self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
         return left
 
     def turn(self, round_: int, name: str, *, who: str = "", left: str = "") -> None:
-        """Make one visit of the order, unless its cell has been given up; say so, and for whom, and what is left.
+        """Make one repetition, unless its cell is skipped; show progress with prefix ``who`` and suffix ``left``.
 
         Raises:
             RigError: the lab does not boot.
@@ -152,12 +152,12 @@ class PlanRunner:
         self.forecast.ended(VISIT, (round_, name), (now_ns() - begun) / 1e9)
 
     def finish(self) -> None:
-        """Make every cut, if the plan asks for cuts."""
+        """Make every power cut, if the plan requests power cuts."""
         if self.plan.run.cut is not None:
             self._cut_all()
 
     def _require_programs(self, cells: list[Cell]) -> None:
-        """Ask for all programs before the first visit: what is missing would else be found hours later."""
+        """Check all programs before the first repetition, so that a missing one is found at once."""
         for cell in cells:
             deployer = self.deployer()
             machines = deployer.lab.clients[: cell.clients] if cell.on == CLIENTS else (deployer.lab.server,)
@@ -166,7 +166,7 @@ class PlanRunner:
                     deployer.require(machine, program)
 
     def _visited(self, round_: int, name: str) -> bool:
-        """Whether nothing is left to do for a cell in a round."""
+        """Return whether a cell needs no repetition in a round."""
         record = self.records[name]
         return (
             any(repeat.round == round_ and repeat.rig_error is None for repeat in record.repeats)
@@ -175,13 +175,13 @@ class PlanRunner:
         )
 
     def visit(self, round_: int, cell: Cell) -> None:
-        """Visit a cell once; whatever comes of it is in its record, which is saved.
+        """Make one repetition of a cell and save the record, whatever the result.
 
         Raises:
-            RigError: the lab does not boot. What fails in the lab ends the lab, and the next visit has a new one.
+            RigError: the lab does not boot. An error in the lab ends the lab, and the next repetition gets a new one.
         """
         mine, repeat = self.records[cell.name], Repetition(round=round_)
-        # Not part of what a visit takes, nor of what may fail in it: no other visit would do better.
+        # Boot outside of the repetition: neither its duration nor a failure of booting belongs to the repetition.
         deployer = self.deployer()
         begun = now_ns()
         try:
@@ -198,7 +198,7 @@ class PlanRunner:
                 logger.exception("visit to %s", cell.name)
                 repeat.rig_error = said
                 self._failed[cell.name] += 1
-            # What was found before it failed is no measurement.
+            # A value from before the failure does not count.
             repeat.value = None
             self._discard()
         repeat.visit_s = (now_ns() - begun) / 1e9
@@ -213,7 +213,7 @@ class PlanRunner:
         self._save()
 
     def measure(self, cell: Cell, repeats: int = 1) -> CellRecord:
-        """Visit a cell so many times more, outside of the plan's order; return its record, judged.
+        """Make ``repeats`` more repetitions of a cell, outside of the plan's order; return its judged record.
 
         Raises:
             RequirementMissing: a machine lacks the program of its workload.
@@ -237,7 +237,7 @@ class PlanRunner:
         self.campaign.store.save(self.campaign.record)
 
     def deployer(self) -> StackDeployer:
-        """What stands in the lab, which is booted if there is none."""
+        """Return the deployer of the lab, which is booted if there is none."""
         lab = self.campaign.lab
         if self._deployer is None or self._deployer.lab is not lab:
             self._deployer = StackDeployer(lab)
@@ -248,12 +248,12 @@ class PlanRunner:
         self.campaign.discard_lab()
 
     def _cut_all(self) -> None:
-        """Cut the power of every configuration once, whatever workloads it has."""
+        """Cut the power of every configuration once; cells that differ only in the workload share the cut."""
         if self._deployer is not None:
             self._deployer.teardown()
             self._deployer = None
         run = self.campaign.record
-        # What the rig or an interruption broke off says nothing of the configuration.
+        # Crash tests that ended in ERROR (rig failure, interruption) prove nothing: repeat them.
         run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
         made = {cycle.name for cycle in run.cycles}
         by_stack: dict[str, str] = {}
@@ -282,9 +282,10 @@ class PlanRunner:
             self._save()
 
     def _controls_behave(self, cells: list[Cell]) -> bool:
-        """Run the controls that have not been run; return whether none of them has misbehaved.
+        """Run the remaining controls; return whether none has misbehaved.
 
-        What the rig broke off, or these disks cannot show, does not misbehave: how the run ends says it.
+        Controls with rig errors, or that these disks do not support, do not count as misbehaving; the run's outcome
+        reports them.
         """
         made = {cycle.title for cycle in self.campaign.record.cycles if cycle.control is not None}
         for spec in controls_of(self.plan, stack_of_controls(cells)):
@@ -302,9 +303,9 @@ class PlanRunner:
         return made
 
     def _explored(self, name: str) -> Explored | None:
-        """Look at the crashes that a cut could have been; of what the rig broke off there is nothing to look at.
+        """Explore the crash states of a cut; return None if the crash test ended in ERROR.
 
-        Nor is there of a cut that did not take place: that is said, and the others are explored.
+        If a cut cannot be explored, the result has the reason, and the others are explored all the same.
         """
         if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
             return None
@@ -316,13 +317,13 @@ class PlanRunner:
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
 
     def _free_name(self, stem: str) -> str:
-        """Return a name under which nothing was observed yet: what an earlier attempt has left stays as it is."""
+        """Return an unused name for a crash test; files of an earlier attempt are not changed."""
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
         return next(name for name in names if not (self.campaign.store.path / name).exists())
 
 
 def record_of(matrix: Matrix, path: Path) -> PlanRecord:
-    """Return the record of a plan that nothing was done for yet."""
+    """Return the initial record of a plan."""
     run = matrix.plan.run
     return PlanRecord(
         path=str(path),
@@ -337,7 +338,7 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
-    """Return the cycle that shows what a configuration loses."""
+    """Return the crash test that shows the loss of a configuration by a power cut."""
     return CrashTestSpec(
         name=name,
         title=cell.name,
@@ -350,22 +351,22 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
 
 
 def key_of(cell: Cell) -> str:
-    """Return what cells have in common that share their power cut."""
+    """Return a key that is equal for cells that share their power cut."""
     return cell.stack.model_dump_json()
 
 
 def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
-    """Return the configuration that controls are run on: one of the plan's, with a `sync` export.
+    """Return the configuration for the controls: one of the plan's, with a `sync` export and without delegations.
 
-    An NFSv4.0 one is the last choice: it would wait for its grace period. Without delegations: under one, `close`
-    promises nothing, and a control has to be sure of each promise.
+    NFSv4.0 is the last choice, as its clients wait for the grace period. Under a delegation `close` promises nothing,
+    but a control has to be certain of every promise.
     """
     stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
     return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
 
 
 def controls_of(plan: Plan, stack: StackSpec) -> tuple[CrashTestSpec, CrashTestSpec]:
-    """Return the cycles whose ends are known beforehand: a loss that must be seen, and none."""
+    """Return the controls: a crash test that must show a loss, and one that must show none."""
     ledger = LedgerSpec(seed=plan.run.seed)
     lying = CrashTestSpec(
         name="control-lying-disks",
@@ -392,7 +393,7 @@ def controls_of(plan: Plan, stack: StackSpec) -> tuple[CrashTestSpec, CrashTestS
 
 
 def new_record(cell: Cell) -> CellRecord:
-    """Return the record of a cell that was not visited yet."""
+    """Return the initial record of a cell."""
     return CellRecord(
         name=cell.name,
         settings={name: write_value(name, value) for name, value in cell.settings.items()},
@@ -405,7 +406,7 @@ def new_record(cell: Cell) -> CellRecord:
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
-    """Yield what has happened, where several things have."""
+    """Yield the single errors of an error that may be a group."""
     if isinstance(error, ExceptionGroup):
         for one in error.exceptions:
             yield from _causes(one)
@@ -422,12 +423,12 @@ def run_plan(
     resumed: RunStore | None = None,
     keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
-    """Carry out a plan, or the rest of one, and return its record and its report.
+    """Run a plan, or resume one, and return its record and the path of its report.
 
-    ``platform`` takes the place of the plan's own.
+    ``platform`` overrides the plan's platform.
 
     Raises:
-        RequestError: the run to go on with was made of another plan.
+        RequestError: the run to resume is of another plan.
         RequirementMissing: this host cannot run a lab.
     """
     require_host()
@@ -449,10 +450,10 @@ def run_plan(
 
 
 def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:
-    """Make sure that a stored run was made of this very plan, on machines like these.
+    """Verify that a stored run is of the same plan and on equal machines.
 
     Raises:
-        RequestError: it was not.
+        RequestError: the plan or the machines differ.
     """
     record = store.load()
     if record.plan is None:
@@ -473,9 +474,9 @@ def newest_of(name: str, results: Path) -> RunStore:
     """Return the newest stored run of a plan.
 
     Raises:
-        RequestError: there is none.
+        RequestError: there is no run.
     """
-    # A plan's name may be the end of another's.
+    # A plan's name may be a suffix of another plan's name.
     named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
     runs = [
         (found[1], int(found[2] or 1), path)

@@ -1,4 +1,4 @@
-"""From options and plan to the platform: how the machines come to be, and what they run."""
+"""The platform of a run (provider and software) from command line options and the plan."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Pl
 
 
 def platform_for(asked: Mapping[str, Any], run: RunSpec | None = None) -> Platform:
-    """Return the platform that options ask for, on which everything can be done that a plan asks.
+    """Return the platform from the options, which must support everything that a plan requests.
 
     Raises:
         RequestError: it cannot be, something that it names does not exist, or it cannot do that.
@@ -64,7 +64,7 @@ def _software(words: Sequence[str] | None, both: SoftwareSpec, planned: Software
 
 
 def refuse_unknown(platform: Platform) -> None:
-    """Do nothing if everything that is named exists; nothing is fetched.
+    """Verify that everything named exists, without fetching anything.
 
     Raises:
         RequestError: there is no such provider, kernel or image.
@@ -82,7 +82,7 @@ def refuse_unknown(platform: Platform) -> None:
 
 
 def words_of(topology: Topology) -> list[str]:
-    """Return the options that ask for a topology's platform."""
+    """Return the command line options for a topology's platform."""
     words = [f"--provider={topology.provider}"]
     words += [f"--inventory={topology.inventory}"] if topology.inventory else []
     for role, machine in (("server", topology.server), ("clients", topology.clients[0])):

@@ -1,4 +1,4 @@
-"""One repetition of a cell: deploy its configuration, run its workload, and find what limited it."""
+"""One repetition of a cell: deploy its configuration, run its workload, and find its bottleneck."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -28,11 +28,11 @@ from raidproof.workload.regime import Memory, Route, find_steady, regime_of
 from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload
 
 START_UP_S = 2.0
-"""What a tool may take to start and to end; what is left beyond is work that it does not time."""
+"""Longest time in seconds for a tool to start and end; a longer remainder is work that it does not time."""
 
 
 def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | None:
-    """Return what a cell should give, with the formula and its source; None where no formula is honest.
+    """Return the expected value of a cell, with the formula and its source; None where no formula applies.
 
     Units whose names end in ``mb_s`` and ``iops`` have one; counts of transactions or files have none.
     """
@@ -51,7 +51,7 @@ def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | N
 
 
 def hardware_of(topology: Topology) -> Hardware:
-    """Return the disks of a topology as the formulas take them."""
+    """Return the disks of a topology in the form that the formulas need."""
     members = {}
     for disk in topology.disks:
         profile = load_profile(disk.profile or NO_MECHANICS)
@@ -61,10 +61,10 @@ def hardware_of(topology: Topology) -> Hardware:
 
 
 def run_within(workload: Workload, place: Place, seconds: float | None) -> Sample:
-    """Run the timed part of a workload. One that takes longer goes on until its lab ends, which has to follow.
+    """Run the timed part of a workload, for at most ``seconds`` (None: no limit).
 
     Raises:
-        DeadlineExceeded: it took longer; None is no limit.
+        DeadlineExceeded: the workload took longer. It continues until the caller ends the lab.
     """
     if seconds is None:
         return workload.run(place)
@@ -79,9 +79,9 @@ def run_within(workload: Workload, place: Place, seconds: float | None) -> Sampl
 
 
 def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> EngineUse:
-    """Return the engine's use between two looks.
+    """Return the disk engine's utilization between two samples.
 
-    ``working_s`` is for how long of that the tool worked: if the rest is but its start, shares are of this time.
+    ``working_s``: how long the tool worked, in seconds. If the rest is only its start, shares refer to this time.
     """
     wall_ns, disks_ns = max(1, ended.at_ns - begun.at_ns), max(1, ended.disks_ns - begun.disks_ns)
     if only_starts(wall_ns / 1e9, working_s):
@@ -98,12 +98,12 @@ def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> Engine
 
 
 def only_starts(wall_s: float, working_s: float | None) -> bool:
-    """Whether a tool did nothing but start and end, where it did not do what it timed."""
+    """Return whether the time outside of the tool's work is only its start and end."""
     return working_s is not None and 0 < working_s < wall_s <= working_s + START_UP_S
 
 
 def trimmed(recordings: Mapping[str, Recording], seconds: float, working_s: float) -> dict[str, Recording]:
-    """Return what was recorded in the last ``seconds``: not the start of a tool, nor its warming up."""
+    """Return the recordings of the last ``seconds``, without a tool's start and warm-up."""
     return {
         name: _last(one, seconds) if only_starts(one.seconds, working_s) else one for name, one in recordings.items()
     }
@@ -116,7 +116,7 @@ def _last(recording: Recording, seconds: float) -> Recording:
 
 
 def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict[str, float]:
-    """Shares of the time; what began before the first look may end after it, so they are bounded."""
+    """Return shares of the time, at most 1, as work may have begun before the first sample."""
     return {
         after.name: min(1.0, (after.busy_ns - before.busy_ns) / disks_ns)
         for before, after in zip(begun, ended, strict=True)
@@ -126,10 +126,10 @@ def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict
 def visit(
     deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
 ) -> None:
-    """Measure a cell once; what was seen goes into its record, the tools' own output into the directory.
+    """Measure a cell once; observations go into its record, the tools' output into the directory.
 
     Raises:
-        NotEffective: the configuration is not what was asked.
+        NotEffective: the effective configuration differs from the request.
         RequirementMissing: a machine lacks the workload's program.
         RigError: the rig failed.
     """
@@ -171,14 +171,14 @@ def visit(
 def measure(
     deployer: StackDeployer, cell: Cell, workload: Workload, max_seconds: float | None = None
 ) -> tuple[Sample, EngineUse | None]:
-    """Prepare without the disks' time, then run with it."""
+    """Prepare a workload with disk timing off, then run it with disk timing on."""
     lab, place = deployer.lab, deployer.place(cell.clients)
     for machine in place.machines:
         for program in workload.programs:
             deployer.require(machine, program)
     try:
         workload.prepare(place)
-        # What a workload has read to be read again is to stay where it is.
+        # A warm workload needs the caches that its preparation filled.
         if not cell.workload.work().warm:
             empty_caches(lab.server)
         with deployer.monitor.running():
@@ -193,21 +193,21 @@ def measure(
 
 
 def working_s(cell: Cell, sample: Sample) -> float:
-    """Return for how long a tool worked: warming up, and what it timed."""
+    """Return how long a tool worked, in seconds: warm-up and timed part."""
     return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
 def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived | None:
-    """Return what the monitors saw of the last run."""
+    """Return the monitored values of the last run."""
     seen: Monitor = deployer.monitor
-    # Where no client stands between, only the workload knows what it did.
+    # Without clients, only the workload knows the amounts that it read and wrote.
     own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
     recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
     return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
 
 
 def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:
-    """Enter what a tool measured, in the time of the disks."""
+    """Fill in the measured values, converted from slow motion to the disks' time."""
     repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
     repeat.value = repeat.values[sample.primary]
     by = slow_motion ** power_of(sample.primary)
@@ -217,14 +217,14 @@ def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:
 
 
 def power_of(name: str) -> int:
-    """Return with which power of the slow motion a value grows, by the unit at the end of its name."""
+    """Return the exponent of the slow-motion factor for a value, by the unit at the end of its name."""
     if name.endswith(("_s", "_iops")):
         return 1
     return -1 if name.endswith(("_ms", "_us")) else 0
 
 
 def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
-    """Write what tools and monitors printed; return the files, relative to the run, by what they are."""
+    """Write the output of tools and monitors to files; return their paths, relative to the run, by title."""
     files = {}
     for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
         for machine, text in output.items():
@@ -235,7 +235,7 @@ def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
 
 
 def memory_of(topology: Topology, cell: Cell) -> Memory:
-    """Return what there is to cache in, between a workload and the disks that it reaches."""
+    """Return the sizes of all caches between a workload and the disks that it uses."""
     reached = [disk for disk in topology.disks if disk.serial in ({cell.on} if _on_a_disk(cell) else cell.stack.disks)]
     behind = {disk.controller for disk in reached}
     profiles = [load_profile(disk.profile or NO_MECHANICS) for disk in reached]
@@ -250,7 +250,7 @@ def memory_of(topology: Topology, cell: Cell) -> Memory:
 
 
 def link_bytes_s(link: LinkSpec) -> float | None:
-    """Return a link's rate in bytes a second and one direction; None if it has none."""
+    """Return a link's rate in bytes per second and direction; None without a limit."""
     return link.rate / 8 if link.rate else None
 
 

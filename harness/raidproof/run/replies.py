@@ -39,7 +39,7 @@ def replied(
     addresses: Mapping[str, str],
     replies: Iterable[Reply],
 ) -> Replied:
-    """Find the reply with which the server acknowledged each operation that ended well.
+    """Find the reply with which the server acknowledged each successful operation.
 
     A worker has one operation under way, and its RPCs carry a group of its own. So it is the last reply that arrived
     before the client's report, to a call that came after the operation had begun. A reply whose caller is not known
@@ -67,7 +67,7 @@ def replied(
 
 
 def _apart(workers: Sequence[WorkerSpec]) -> Iterator[WorkerSpec]:
-    """Yield the workers that share no file with another one of their client, whose RPCs may carry either's group."""
+    """Yield the workers that share no file with another worker of their client, so that RPCs are attributable."""
     users = Counter((one.client, one.path) for one in workers)
     yield from (one for one in workers if users[one.client, one.path] == 1)
 
@@ -77,12 +77,12 @@ def _when(reply: Reply) -> int:
 
 
 def _begun(operation: Operation) -> int:
-    """Return an instant before which no RPC of an operation was sent. Its client's clock may drift a little."""
+    """Return a time before which no RPC of an operation was sent, allowing for drift of the client's clock."""
     return operation.issued_ns if operation.begun_ns is None else min(operation.begun_ns, operation.issued_ns)
 
 
 def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
-    """Yield each of a worker's operations that ended well, and an instant by which it certainly had.
+    """Yield each successful operation of a worker, with a time by which it had certainly ended.
 
     By this host's clock alone: an instant that is too early would hide the reply that counts.
     """
@@ -92,7 +92,7 @@ def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
 
 
 def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | None:
-    """Return the last reply in the time of an operation, of a call in it."""
+    """Return the last reply within the time of an operation to a call that was sent within this time."""
     for place in range(bisect_left(replies, until_ns, key=_when) - 1, -1, -1):
         reply = replies[place]
         if reply.replied_ns < begun_ns:
@@ -103,13 +103,13 @@ def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | Non
 
 
 class ReplyWatch:
-    """Captures the server's replies while the ledger runs, and dates its operations beside what comes next."""
+    """Captures the server's replies while the ledger runs, and dates the operations in the background."""
 
     def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
         self.seen = RepliesSeen()
-        """For the record: how many operations were dated, of how many, and WRITEs by stability; or why nothing."""
+        """Counts for the record: operations, dated ones, WRITEs by stability; or the reason why there are none."""
         self.found: Path | None = None
-        """The file with the instants, once there is one."""
+        """The file with the reply times, once written."""
         self._lab = lab
         self._workers = workers
         self._folder = folder
@@ -117,7 +117,7 @@ class ReplyWatch:
 
     @contextmanager
     def watching(self, history: Path) -> Iterator[None]:
-        """Capture while the body runs; what it leaves at ``history`` is dated afterwards, in the background."""
+        """Capture while the body runs; then date the operations of the file ``history`` in the background."""
         tap = self._begin()
         if tap is None:
             yield
@@ -149,7 +149,7 @@ class ReplyWatch:
         return tap
 
     def finish(self) -> None:
-        """Wait until all is dated. That it cannot be is in ``seen``: the clients' reports count then."""
+        """Wait until all operations are dated; on failure ``seen`` has the reason, and the clients' times are used."""
         if self._work is not None:
             try:
                 self._work.result()
@@ -173,7 +173,7 @@ class ReplyWatch:
 
 
 def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> RepliesSeen:
-    """Return how many operations were dated, and how much later the clients' reports arrived."""
+    """Return the number of dated operations, and the delay of the clients' reports."""
     done = [one for one in operations if one.ended is Ended.OK and one.ended_ns is not None]
     keys = ((one.ended_ns, dated.get((one.worker, one.sequence))) for one in done)
     later_ms = sorted((ended - at) / 1e6 for ended, at in keys if ended is not None and at is not None)

@@ -1,4 +1,4 @@
-"""A person's way into a machine of a lab that was kept: a terminal, or a script on standard input."""
+"""Shells in machines of kept labs: an interactive terminal, or a script on standard input."""
 
 import os
 import select
@@ -25,12 +25,12 @@ from raidproof.provider.vagrant import box
 
 LOGIN_DEADLINE_S = 10.0
 GONE_MS = 10_000
-"""After this long without an acknowledgement, a machine has gone."""
+"""Time without an acknowledgement after which a connection breaks."""
 
 
 @dataclass(frozen=True)
 class KeptLab:
-    """A lab that outlived the run that made it."""
+    """A lab that was kept after its run."""
 
     directory: LabDirectory
     entry: LabEntry
@@ -42,7 +42,7 @@ class KeptLab:
 
 
 def kept_labs() -> list[KeptLab]:
-    """Return the labs that were kept and still run."""
+    """Return the kept labs that still run."""
     found = []
     for directory in all_labs():
         with suppress(RigError):  # of another version: not for this one to enter
@@ -81,7 +81,7 @@ def machine_of(lab: KeptLab, name: str) -> MachineSpec:
 
 
 def enter(machine: str, lab: str | None = None) -> int:
-    """Open a shell in a machine of a kept lab, on this process's terminal or standard input; return how it ended.
+    """Open a shell in a machine of a kept lab, on this process's terminal or standard input; return its status.
 
     Raises:
         RequestError: there is no such lab or machine.
@@ -121,7 +121,7 @@ def enter(machine: str, lab: str | None = None) -> int:
 
 
 def _watched(connection: socket.socket) -> socket.socket:
-    """Make a connection break when the machine goes, so that nobody sits before a dead terminal."""
+    """Make a connection break when the machine ends, so that the terminal does not hang."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_MS)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
@@ -131,7 +131,7 @@ def _watched(connection: socket.socket) -> socket.socket:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Pass each key on as it is, Ctrl-C too."""
+    """Set the terminal to raw mode while the body runs, so that all keys, also Ctrl-C, reach the machine."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
@@ -165,7 +165,7 @@ def _converse(channel: paramiko.Channel, where: str, resized: int | None = None)
     pending, more = b"", True
     channel.setblocking(0)
     while True:
-        # Ask before draining: what is said before the end is in the buffers once the end is known.
+        # Read the status before draining: all output is in the buffers once the end is known.
         over = channel.exit_status_ready() or channel.closed
         _show(channel)
         if over and channel.eof_received and channel.exit_status_ready():
@@ -181,7 +181,7 @@ def _converse(channel: paramiko.Channel, where: str, resized: int | None = None)
         sources = [] if channel.eof_received else [channel.fileno()]
         sources += [resized] if resized is not None else []
         sources += [keyboard] if more and not pending else []
-        # The channel's descriptor does not tell of an exit status, nor of room to send.
+        # The channel's descriptor does not signal an exit status or room to send.
         ready, _, _ = select.select(sources, [], [], 0.01 if pending or not more else 0.1)
         if keyboard in ready:
             pending = os.read(keyboard, CHUNK)

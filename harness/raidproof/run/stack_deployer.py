@@ -1,4 +1,4 @@
-"""What stands in a lab between the cells of a plan: only the layers that differ are built anew."""
+"""Deployment of the stacks of a plan's cells in a lab: only layers that differ are rebuilt."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from raidproof.workload.workload import CLIENTS, SERVER, Place
 
 NOTHING = "nothing"
 MD_SAFE_MODE_DELAY_S = 0.2
-"""md's own default (drivers/md/md.c)."""
+"""md's default of safe_mode_delay in seconds (drivers/md/md.c)."""
 FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
-"""Parts of a stack that are taken down and built whole."""
+"""Layers of a stack that are only built and taken down as a whole."""
 
 
 class StackDeployer:
-    """The stack of a lab, changed from one configuration to the next; disks take no time while it changes."""
+    """The deployed stack of a lab, changed from one configuration to the next with disk timing off."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -27,7 +27,7 @@ class StackDeployer:
         self.stack: Stack | None = None
         self._programs: set[tuple[str, str]] = set()
         self._on: str | None = None
-        """For workloads that run here it stands: no further than they need it."""
+        """The place of the workload for which the stack is built, which decides how many layers it has."""
 
     def deploy(self, spec: StackSpec, on: str = CLIENTS) -> tuple[dict[str, Any], str]:
         """Make a configuration stand for a workload that runs there; return it as found, by layer, and what was built.
@@ -38,7 +38,7 @@ class StackDeployer:
         """
         self.disable_timing()
         spec = on_disks(slowed(spec, self.lab.topology.slow_motion), zeroed=self.lab.disks.zeroed)
-        # What was written to the bare array has no file system on it any more.
+        # A workload on the bare array has overwritten the file system.
         same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
         built = lowest_difference(same.spec if same else None, spec)
         if built != NOTHING:
@@ -52,29 +52,29 @@ class StackDeployer:
             self._slow_md(new)
         else:
             new = Stack(spec, self.lab.server, self.lab.clients)
-            # They remember what they found, to put it back.
+            # The tunables remember the original values, to restore them.
             new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
-            # Until it stands again, nothing does.
+            # If the deployment fails, no stack is deployed.
             self.stack = None
             found = _rebuild(same, new, built, on)
         self.stack, self._on = new, on
         return found, built
 
     def _slow_md(self, stack: Stack) -> None:
-        """Let md wait as much longer before it marks an idle array clean: it would be idle between slow requests."""
+        """Scale md's safe_mode_delay by the slow motion, else md would mark the array clean between slow requests."""
         delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
         if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists("/sys/block/md0"):
             files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
             self.lab.server.put_all(dict.fromkeys(files, f"{delay_s:.3f}"))
 
     def _keep_no_notes(self) -> None:
-        """Spare the engine the notes of what a power cut would take: none comes while something is measured."""
+        """Stop the disk engine from tracking volatile data: there are no power cuts while a workload is measured."""
         volatile = [one.serial for one in self.lab.disks.describe().members if one.mode is CacheMode.VOLATILE]
         if volatile:
             self.lab.disks.set_mode(CacheMode.PROTECTED, volatile)
 
     def place(self, clients: int) -> Place:
-        """Where a workload finds what stands."""
+        """Return the paths and devices of the deployed stack for a workload."""
         assert self.stack is not None  # noqa: S101  the caller has let it stand
         server = [self.lab.server]
         match self._on:
@@ -89,7 +89,7 @@ class StackDeployer:
                 return Place(server, "/dev", disk_path(serial or ""))
 
     def require(self, machine: Machine, program: str) -> None:
-        """Make sure that a machine has a program; it is asked once.
+        """Require a program on a machine; each is checked once.
 
         Raises:
             RequirementMissing: it has not.
@@ -113,18 +113,18 @@ class StackDeployer:
                 try_all((stack.tuning.deactivate, stack.array.deactivate), "the array did not go offline")
 
     def disable_timing(self) -> None:
-        """Let the disks answer at once: what is not measured need not wait for them."""
+        """Turn disk timing off, so that disks answer at once."""
         if self.lab.topology.timed:
             self.lab.disks.set_timing(False)
 
     def enable_timing(self) -> None:
-        """Let the disks take their time, from idle and with empty caches."""
+        """Turn disk timing on, with idle disks and empty caches."""
         if self.lab.topology.timed:
             self.lab.disks.set_timing(True)
 
 
 def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:
-    """Return a stack whose links are slower by the factor by which its disks are."""
+    """Return a stack whose links are slowed down by the slow-motion factor of the disks."""
     changes = {
         name: link.model_copy(
             update={
@@ -140,7 +140,7 @@ def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:
 
 
 def lowest_difference(old: StackSpec | None, new: StackSpec) -> str:
-    """Return the lowest layer that has to be built anew to come from one configuration to another."""
+    """Return the lowest layer that must be rebuilt to change from one configuration to another."""
     if old is None or any(getattr(old, part) != getattr(new, part) for part in FROM_THE_GROUND):
         return "array"
     if old.export != new.export:
@@ -181,9 +181,9 @@ def _state_on_server(stack: Stack) -> dict[str, Any]:
 
 
 def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
-    """Build what is above a layer that stays."""
+    """Rebuild the layers above an unchanged layer."""
     if on == SERVER:
-        # Its own directory does not depend on export and mount.
+        # A workload in the server's directory does not depend on export and mount.
         return _state_on_server(new)
     if built == "export":
         try_all((old.deactivate_clients, old.export.deactivate), "the old export did not go offline")

@@ -1,4 +1,4 @@
-"""A peer's suite on a stack in a lab, from blank disks to a judged record."""
+"""The execution of an external test suite on a stack in a lab, from blank disks to a judged record."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -29,14 +29,14 @@ _ERRORS: dict[Outcome, type[RaidproofError]] = {
 
 
 class SuiteEnded:
-    """A suite that has ended, and what a scenario may claim about it."""
+    """The result of a suite, with assertions for scenarios."""
 
     def __init__(self, record: SuiteRecord, run: Path) -> None:
         self.record = record
         self.run = run
 
     def must_pass(self) -> Self:
-        """Claim that every test passed that applies here, but for failures that are known.
+        """Assert that every applicable test passed, except known failures.
 
         Raises:
             ProductError: a test failed, or a layer is not what was asked.
@@ -50,7 +50,7 @@ class SuiteEnded:
         return self
 
     def must_fail(self) -> Self:
-        """Claim that a test failed: of a suite that is shown something broken.
+        """Assert that a test failed, for a suite on a deliberately broken stack.
 
         Raises:
             Inconclusive: all passed; and all that `must_pass` raises but for the failure.
@@ -60,7 +60,7 @@ class SuiteEnded:
             raise self._as(Inconclusive, f"nothing failed: {self.record.reason}")
         if not self.record.outcomes.failed:
             raise self._as(_ERRORS[self.record.outcome], self.record.reason)
-        # What had to fail is no failure of the run.
+        # An expected failure is no failure of the run.
         self.record.known = sorted({*self.record.known, *(case.name for case in self.record.outcomes.failed)})
         judge_suite_record(self.record)
         return self
@@ -70,7 +70,7 @@ class SuiteEnded:
 
 
 class Suites:
-    """Runs suites for one scenario, under its name, each on a new stack on blank disks."""
+    """Runs suites for one scenario, under the scenario's name, each on a new stack on blank disks."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Suites:
         keep: Callable[[SuiteRecord], None] = lambda _: None,
         paths: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the lab, the run's directory, and where suites are; ``keep`` puts a record into the run's."""
+        """Set the lab, the run's directory and the suites' paths; ``keep`` adds a record to the run's record."""
         self._lab = lab
         self._run = run
         self._name = name

@@ -1,1 +1,1 @@
-"""Judgement: observations in, verdicts out. Nothing here touches a machine."""
+"""Verdicts computed from recorded observations, without access to machines."""

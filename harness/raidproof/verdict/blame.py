@@ -1,4 +1,4 @@
-"""Which losses lying disks explain: an acknowledged flush covers what had reached that disk before it."""
+"""Attribution of losses to disks that lied: an acknowledged flush covers all earlier writes to that disk."""
 
 import json
 from bisect import bisect_left
@@ -25,9 +25,9 @@ CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
 OF_BLOCKS = frozenset({"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append"})
-"""Kinds of operation whose blocks lie on whole pages, so that they can be found in the data of writes."""
+"""Kinds of operation whose blocks are page-aligned, so that write requests can be searched for them."""
 BEGUN_LATE_NS = 1_000_000_000
-"""An operation may have begun so much earlier than its stamp says, which is that of its arrival."""
+"""Greatest delay of an operation's time stamp, in nanoseconds: the stamp is taken when the report arrives."""
 
 Requests = Sequence[Record]
 Block = tuple[int, int]
@@ -36,37 +36,37 @@ Block = tuple[int, int]
 Disks = Mapping[str, Mapping[str, Any]]
 """The engine's counters, by serial."""
 SYNCED = frozenset(KINDS) - {*METADATA} | {"append"}
-"""Kinds of operation of which each needs a flush of every member that was written to."""
+"""Kinds of operation each of which needs a flush of every member that was written to."""
 LEAST_SYNCS = 10
-"""Acknowledged ones without which nothing can be said: the first of them may still be under way on some members."""
+"""Least number of acknowledged syncs for a verdict: the first ones may be in progress on some members."""
 LOGGED = ("journal", "ppl")
-"""Policies under which md itself decides when which member is flushed."""
+"""Consistency policies under which md decides when it flushes which member."""
 SPOILS = {DiskFaultKind.MISDIRECTED.value: "put elsewhere", DiskFaultKind.LOST_WRITES.value: "never done"}
 
 
 class Lies:
-    """The lies in a write log, up to one place in it. It goes forward, and for an earlier place begins anew.
+    """The acknowledged but volatile requests in a write log up to one position, which `go` moves.
 
-    ``records``: changes, flushes and changes of a cache's mode in the order in which they took effect; a request is
-    named by its place among them.
+    ``records``: changes, flushes and changes of the cache mode in the order of effect; a request is identified by its
+    index in them.
     """
 
     def __init__(self, records: Requests, members: Sequence[MemberInfo]) -> None:
         self.records = records
         self.members = members
         self.told = any(record.flags & Flag.LIED for record in records)
-        """Whether there are any."""
+        """Whether the log contains any lie."""
         self._begin()
 
     def _begin(self) -> None:
         self.cut = 0
-        # By member: what may be lost, in the order of completion, and when its latest lie was issued and completed.
+        # By member: requests that may be lost, in the order of completion; issue and completion time of the last lie.
         self._loose: list[dict[int, int]] = [{} for _ in self.members]
         self._latest: list[tuple[int, int]] = [(0, 0) for _ in self.members]
         self._loses = [info.mode.loses for info in self.members]
 
     def go(self, cut: int) -> None:
-        """Go to a place: so many records have taken effect."""
+        """Move to the position after the first ``cut`` records; a move backwards starts again at the beginning."""
         if cut < self.cut:
             self._begin()
         for number in range(self.cut, min(cut, len(self.records))):
@@ -97,17 +97,17 @@ class Lies:
 
     def _lie(self, flush: Record) -> None:
         self._latest[flush.member] = flush.issued_ns, flush.completed_ns
-        # A part of what it owed it may have made durable.
+        # A lying flush may have made a part of the requests durable.
         for sequence in kept_by(flush):
             place = bisect_left(self.records, sequence, key=lambda one: one.sequence)
             self._loose[flush.member].pop(place, None)
 
     def lost(self, kept: Collection[int] = ()) -> "Lost":
-        """Return what of it was lost if the power went here and these requests survived whole."""
+        """Return the requests lost by lies if the cut is at this position and the requests in ``kept`` survived."""
         return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))}, kept)
 
     def _lost_by(self, member: int, kept: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Yield each lost request of a member that was acknowledged as durable, and until when that was done."""
+        """Yield each lost request of a member that was acknowledged as durable, and when (nanoseconds)."""
         issued, completed = self._latest[member]
         for number, done_ns in self._loose[member].items():
             if number in kept:
@@ -118,12 +118,12 @@ class Lies:
                 yield number, done_ns
 
     def holds(self, number: int) -> bool:
-        """Return whether a request is on its disk for good."""
+        """Return whether a request is durable on its disk."""
         return number not in self._loose[self.records[number].member]
 
     @cached_property
     def blocks(self) -> dict[Block, list[tuple[int, int]]]:
-        """For each block of the ledger the writes that carry it: the request, and the block's generation."""
+        """For each block of the ledger the write requests that carry it, with the block's generation."""
         found: dict[Block, list[tuple[int, int]]] = defaultdict(list)
         for number, record in enumerate(self.records):
             if record.kind is Kind.WRITE and not record.flags & Flag.ZEROES:
@@ -136,7 +136,7 @@ class Lies:
 
 
 class Lost:
-    """What disks that lied have lost of what they had acknowledged as durable, when the power went at one place."""
+    """Requests that lying disks had acknowledged as durable and lost at one cut."""
 
     def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]], kept: Collection[int]) -> None:
         self._lies = lies
@@ -144,14 +144,14 @@ class Lost:
         self._requests = {number for lost in by_member.values() for number in lost}
         self._until_ns = max((until for lost in by_member.values() for until in lost.values()), default=None)
         self.disks = tuple(lies.members[member].serial for member, lost in sorted(by_member.items()) if lost)
-        """Serials of those that lost something so."""
+        """Serials of the disks that lost such a request."""
 
     def explains(self, operation: Operation, worker: WorkerSpec) -> bool:
-        """Return whether a lie explains that an acknowledged operation is not there.
+        """Return whether a lie of a disk explains the loss of an acknowledged operation.
 
-        A block that reached no disk, or only caches that nobody flushed, was lost by somebody else. One that is on its
-        disk may be missing because of what leads to it; so may a change of a name. There a lie explains only what was
-        under way when it was told, or done before: later ones need a flush of their own.
+        A lie does not explain the loss of a block that reached no disk, or only a cache that was never flushed. A
+        block that is on its disk may be missing because metadata that leads to it was lost; so may a change of a
+        name. Then a lie explains only operations that began before the lie ended: later ones need another flush.
         """
         if self._until_ns is None:
             return False
@@ -165,7 +165,7 @@ class Lost:
         return self._until_ns >= operation.issued_ns - BEGUN_LATE_NS
 
     def _writes_of(self, place: int, least: int, worker: WorkerSpec) -> list[int]:
-        """Return the requests by then that carry a block in a generation, or in a later one."""
+        """Return the requests before the cut that carry a block in generation ``least`` or later."""
         carried = self._lies.blocks.get((worker.file, place * BLOCK), ())
         return [number for number, generation in carried if number < self._lies.cut and generation >= least]
 
@@ -174,9 +174,10 @@ class Lost:
 
 
 def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:
-    """Return conditions in which disks that lied are to blame only for what their lies explain.
+    """Return conditions that blame lying disks only for losses that their lies explain.
 
-    An async export excuses the rest; else one operation that no lie explains is the stack's, whatever disks did.
+    On an async export one explained loss suffices, as the others are excused. Otherwise a single unexplained loss
+    makes the stack responsible, whatever the disks did.
     """
     lying = replace(conditions, lying_disks=lost.disks)
     honest = replace(conditions, lying_disks=())
@@ -188,10 +189,10 @@ def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Condit
 
 
 def read_lies(path: Path) -> Lies:
-    """Read the lies in a stored write log up to its first power cut, at which they are then.
+    """Return the lies in a stored write log, positioned at its first power cut.
 
     Raises:
-        LogError: it is none, or a damaged one.
+        LogError: the file is not a write log, or is damaged.
     """
     log, records = WriteLog(path), []
     for record in log:
@@ -205,10 +206,10 @@ def read_lies(path: Path) -> Lies:
 
 
 def of_lies(cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions) -> Conditions:
-    """Return conditions in which disks that lied are blamed only if their lies explain what the server has lost.
+    """Return conditions that blame lying disks only if their lies explain the server's losses.
 
-    What of its caches survived a cut that kept some of it is not in the log: there all of it may be lost. Without a
-    log nothing can be told apart, and every loss is theirs.
+    The log does not contain which cached requests survived the cut, so all of them count as lost. Without a log every
+    loss is blamed on the lying disks.
     """
     log, found = (directory / (path or "none") for path in (cycle.files.write_log, cycle.files.on_server))
     if not (conditions.lying_disks and log.is_file()):
@@ -216,7 +217,7 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     lost = read_lies(log).lost()
     if cycle.not_recovered is not None:
-        # Nothing is left of anything. What had reached no disk at all is not lost by one.
+        # Everything is lost. A disk cannot have lost what never reached a disk.
         by_number = {worker.number: worker for worker in workers}
         told = history.acknowledged(cycle.fault_at_ns)
         return blamed(conditions, [Loss(one, by_number[one.worker], cycle.not_recovered) for one in told], lost)
@@ -236,45 +237,43 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
 
 
 def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Verdict:
-    """Judge that something between the file system and the disks has not swallowed all flushes of a member.
+    """Judge that each written member received at least one flush, so that no layer above drops them all.
 
-    One is enough to pass: how many a member needs depends on what lies where, and nothing here tells.
+    One flush is enough to pass, as the necessary number depends on the layout of the data, which is not known here.
 
-    ``start`` and ``end``: counters when the clients began, and when the power went or their work ended; ``synced``:
-    how many operations of the kinds `SYNCED` were acknowledged in between.
+    ``start`` and ``end``: counters when the clients began, and at the cut or the end of their work; ``synced``: count
+    of operations of the kinds `SYNCED` that were acknowledged in between.
     """
     checker = "flushes reach the disks"
     begun = {serial: start.get(serial, Counters(serial)) for serial in end}
     grown = {serial: flushes_of(now) - begun[serial].flushes - begun[serial].fua for serial, now in end.items()}
     written = {serial: now.get("writes", 0) - begun[serial].writes for serial, now in end.items()}
     if not any(written.values()):
-        return Verdict(
-            checker=checker, outcome=Outcome.PASS, reason="nothing was written to a disk whose flushes count"
-        )
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason="no member disk received a write")
     if synced < LEAST_SYNCS:
-        reason = f"{synced} operations were acknowledged as synced: too few to tell"
+        reason = f"{synced} synced operations were acknowledged: too few to judge"
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason, of_the_stack=True)
     if never := sorted(serial for serial, count in written.items() if count and not grown[serial]):
         said = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
-        reason = f"{synced:,} operations were acknowledged as synced, and no flush reached {said}"
-        detail = f"what is above {', '.join(never)} sends no flushes down"
+        reason = f"{synced:,} synced operations were acknowledged, but no flush reached {said}"
+        detail = f"the layer above {', '.join(never)} passes no flushes on"
         blame = Blame(culprit=Culprit.STACK, cause=Cause.NO_FLUSHES_SENT, members=tuple(never), detail=detail)
         return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
-    reason = f"{sum(grown.values()):,} flushes and forced writes for {synced:,} acknowledged operations"
+    reason = f"{sum(grown.values()):,} flushes and FUA writes for {synced:,} acknowledged operations"
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
 
 
 def flushes_of(counters: Mapping[str, Any]) -> int:
-    """Return how often a disk was asked to make something durable."""
+    """Return the number of flushes and FUA writes that a disk received."""
     return int(counters.get("flushes", 0)) + int(counters.get("fua", 0))
 
 
 def spoilt_by(disks: Disks) -> Blame | None:
-    """Say which drives have put writes elsewhere, or lost them, as the engine counted; None if none has."""
+    """Return the blame of drives with misdirected or lost writes, as counted by the disk engine; None without any."""
     said, members = [], []
     for serial, counters in disks.items():
         for struck in counters.get("struck") or ():
-            # An enum's member, or its value where the record was read back.
+            # An enum member, or its value in a record that was read back.
             kind = getattr(struck["kind"], "value", struck["kind"])
             if kind in SPOILS and struck["times"]:
                 members.append(serial)

@@ -1,4 +1,4 @@
-"""Which cells of a plan may be compared and ranked, and which configurations are safe."""
+"""Verdicts on the cells of a plan: outcome, rank, flags, and the safety of configurations."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,33 +17,33 @@ SAYS_NOTHING = {
     Outcome.SKIP: "a requirement is missing",
     Outcome.INVALID: "a control misbehaved",
 }
-"""Ends of a cycle from which nothing follows for its configuration."""
+"""Outcomes of a crash test that prove nothing about its configuration, with the reason."""
 
 
 class SafetyWord(StrEnum):
-    """The answer for one configuration."""
+    """The safety verdict on one configuration."""
 
     SAFE = "SAFE"
-    """The server lost its memory, and every acknowledged operation was there afterwards."""
+    """The server lost its memory, and every acknowledged operation survived."""
     LOSES_DATA = "LOSES DATA"
-    """Something acknowledged was not there afterwards, or was damaged; whether by design makes no difference."""
+    """An acknowledged operation was lost or damaged, whether by design or not."""
     NOT_SHOWN = "NOT SHOWN"
-    """The run cannot say."""
+    """The run proves neither."""
 
 
 class Safety(BaseModel):
-    """The answer for one configuration, with the size of its loss."""
+    """The safety verdict on one configuration, with the size of its loss."""
 
     model_config = ConfigDict(frozen=True)
 
     word: SafetyWord
     lost: int | None = None
-    """Acknowledged operations that are not there; None where they cannot be counted."""
+    """Number of acknowledged operations that were lost; None where they cannot be counted."""
     acknowledged: int | None = None
     seconds: float | None = None
-    """From the earliest lost acknowledgement to the fault."""
+    """Time from the earliest lost acknowledgement to the fault."""
     why: str = ""
-    """What stands in the place of a count."""
+    """Reason, shown in place of counts."""
 
     @property
     def loses(self) -> bool:
@@ -52,7 +52,7 @@ class Safety(BaseModel):
 
     @property
     def size(self) -> str:
-        """What follows the word, in a sentence."""
+        """The text that follows the verdict word: counts or a reason."""
         if self.why or self.lost is None or self.acknowledged is None:
             return self.why
         if not self.lost:
@@ -61,7 +61,7 @@ class Safety(BaseModel):
 
     @property
     def brief(self) -> str:
-        """The same for a narrow column: counts in place of a sentence, and no reason."""
+        """The verdict for a narrow column: counts instead of a sentence, and no reason."""
         if self.lost is None or self.acknowledged is None:
             return f"{self.word}: {self.why}" if self.loses else self.word.value
         if not self.lost:
@@ -77,12 +77,12 @@ class Safety(BaseModel):
 
 
 def not_shown(why: str) -> Safety:
-    """Return the answer of a run that cannot say."""
+    """Return the verdict of a run that proves neither safety nor loss."""
     return Safety(word=SafetyWord.NOT_SHOWN, why=why)
 
 
 def loses_data(why: str) -> Safety:
-    """Return the answer where the loss cannot be counted in operations."""
+    """Return the verdict on a loss that cannot be counted in operations."""
     return Safety(word=SafetyWord.LOSES_DATA, why=why)
 
 
@@ -96,15 +96,15 @@ def judge_safety(
     seconds: float | None = None,
     not_recovered: str | None = None,
 ) -> Safety:
-    """Return whether a configuration is safe, from how its cycle ended and what was seen of it afterwards.
+    """Return the safety of a configuration from the outcome and the evidence of its crash test.
 
-    ``seen`` is the evidence of each place of observation, the server's first; ``memory_lost`` whether the fault took
-    what the server had in its memory: without that, what survived proves nothing.
+    ``seen``: the evidence of each place of observation, the server first; ``memory_lost``: whether the server lost its
+    memory in the fault, without which survival proves nothing.
     """
     if (nothing := SAYS_NOTHING.get(outcome)) is not None:
         return not_shown(nothing)
     if not_recovered is not None:
-        return loses_data("everything, the storage did not come back")
+        return loses_data("everything, the storage did not recover")
     if (loss := next((one for one in seen if one.lost_total), None)) is not None:
         if set(loss.lost) <= {"close"} and outcome is Outcome.INCONCLUSIVE:
             return not_shown(reason)  # under a delegation close promises nothing
@@ -125,7 +125,7 @@ def judge_safety(
 
 
 def safety_of(cycle: CrashTestRecord) -> Safety:
-    """Return whether the configuration of a cycle is safe, by itself."""
+    """Return the safety of the configuration of one crash test, regardless of the rest of the run."""
     return judge_safety(
         cycle.outcome,
         cycle.reason,
@@ -138,14 +138,14 @@ def safety_of(cycle: CrashTestRecord) -> Safety:
 
 
 def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
-    """Return whether a configuration of a run is safe; where a control misbehaved, nothing of the run counts."""
+    """Return the safety of a configuration of a run; NOT SHOWN if the run is INVALID."""
     if record.outcome is Outcome.INVALID:
         return not_shown("the run is INVALID")
     return safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
-    """Return what the power cut of a cell, and the crash states explored from it, say of its safety."""
+    """Return the safety of a cell from its power cut and the crash states explored from it."""
     cycle = next((one for one in record.cycles if one.name == cell.cycle), None)
     if cycle is None:
         return not_shown("no power was cut")
@@ -158,12 +158,12 @@ def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
 
 
 def configurations(record: RunRecord) -> list[CrashTestRecord | CellRecord]:
-    """Return what a run says something about: the cells of a plan, else the cycles that are no controls."""
+    """Return the configurations of a run: the cells of a plan, else the crash tests that are no controls."""
     return [*record.cells] if record.plan else [cycle for cycle in record.cycles if cycle.control is None]
 
 
 def by_safety(record: RunRecord) -> dict[SafetyWord, list[str]]:
-    """Return the names of a run's configurations by the answer for each, in the order of the answers."""
+    """Return the names of a run's configurations by safety verdict, in the order of `SafetyWord`."""
     named: dict[SafetyWord, list[str]] = {word: [] for word in SafetyWord}
     for part in configurations(record):
         name = part.title if isinstance(part, CrashTestRecord) else part.name
@@ -172,25 +172,25 @@ def by_safety(record: RunRecord) -> dict[SafetyWord, list[str]]:
 
 
 def losing(record: RunRecord) -> bool:
-    """Whether any configuration of a run loses data: then its PASS is no good news by itself."""
+    """Return whether any configuration of a run loses data, so that a PASS does not mean safe."""
     return any(safety_in(record, part).loses for part in configurations(record))
 
 
 def judge_cells(record: RunRecord) -> None:
-    """Fill in all that is judged of the cells of a run, and rank those that may be compared."""
+    """Fill in the judged fields of a run's cells, and rank the comparable cells."""
     cycles = {cycle.name: cycle for cycle in record.cycles}
     misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
     for cell in record.cells:
         judge_cell(cell, cycles.get(cell.cycle or ""), misbehaved)
-    # Figures of different workloads cannot be compared.
+    # Values of different workloads are not comparable.
     for workload in {cell.compared_with for cell in record.cells}:
         rank([cell for cell in record.cells if cell.compared_with == workload])
 
 
 def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: CrashTestRecord | None = None) -> None:
-    """Say how a cell ended, what limited it, and whether it may have a rank.
+    """Fill in the outcome of a cell, its limit, and whether it may be ranked.
 
-    A control that misbehaved overrules all else: what it was to vouch for proves nothing.
+    A control that misbehaved makes the cell INVALID, whatever else was observed.
     """
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
@@ -207,7 +207,7 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
 
 
 def most_common_limit(cell: CellRecord) -> tuple[str, str]:
-    """Return what limited most visits, and the sentence of the visit that is nearest to the median."""
+    """Return the most common limit of the repetitions, and the cause in the repetition nearest to the median."""
     worked = [repeat for repeat in cell.repeats if repeat.value is not None]
     if not worked or cell.median is None:
         return "unknown", ""
@@ -220,7 +220,7 @@ def most_common_limit(cell: CellRecord) -> tuple[str, str]:
 
 
 def what_was_lost(cycle: CrashTestRecord) -> str:
-    """Say what a power cut cost."""
+    """Return the loss by a power cut: the counts of lost and acknowledged operations."""
     if cycle.not_recovered is not None:
         return "everything"
     if cycle.on_server is None:
@@ -230,7 +230,7 @@ def what_was_lost(cycle: CrashTestRecord) -> str:
 
 
 def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outcome, str]:
-    """Return how a cell ended: measured, and with its promises kept as far as they were tested."""
+    """Return the outcome of a cell and the reason: PASS if it was measured and no tested promise was broken."""
     if cell.not_effective is not None:
         return Outcome.FAIL, cell.not_effective
     if cycle is not None and cycle.outcome is not Outcome.PASS:
@@ -241,12 +241,12 @@ def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outc
     if not cell.measured:
         return (Outcome.ERROR, failed[0]) if failed else (Outcome.INCONCLUSIVE, "not measured")
     if failed:
-        return Outcome.PASS, f"measured {len(cell.measured)} times; visits that failed: {len(failed)}, {failed[0]}"
+        return Outcome.PASS, f"measured {len(cell.measured)} times; failed repetitions: {len(failed)}, {failed[0]}"
     return Outcome.PASS, f"measured {len(cell.measured)} times"
 
 
 def flags(cell: CellRecord) -> list[str]:
-    """Name what is odd about the figure of a cell."""
+    """Return the caveats about the measured value of a cell."""
     said = []
     ratio = cell.ratio
     if ratio is not None and ratio < LEAST_SHARE:
@@ -254,7 +254,7 @@ def flags(cell: CellRecord) -> list[str]:
         likely = f" ({likely_cause(limit)})" if limit else ""
         said.append(f"{ratio:.0%} of what the hardware should give{likely}")
     if cell.unstable:
-        said.append("repeats far apart: the median says little")
+        said.append("repetitions vary widely: the median is unreliable")
     worked = [repeat for repeat in cell.repeats if repeat.value is not None]
     if cached := next((one.regime for one in worked if one.regime and one.regime.get("cache")), None):
         said.append(f"measures the {cached['cache']}")
@@ -267,41 +267,41 @@ def flags(cell: CellRecord) -> list[str]:
 
 
 def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
-    """Return why a cell cannot be compared with others, or None if it can."""
+    """Return why a cell cannot be ranked; None if it can."""
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
     if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
-        return f"does not keep its promises: {what_was_lost(cycle)} acknowledged operations lost"
+        return f"breaks its promises: {what_was_lost(cycle)} acknowledged operations lost"
     if not cell.asked.get("export", {}).get("sync", True):
         return "async export: promises nothing"
     return why_not_of_the_hardware(cell)
 
 
 def why_not_of_the_hardware(cell: CellRecord) -> str | None:
-    """Return why a figure says nothing of the hardware that was asked for, or None if it does."""
+    """Return why a measured value does not reflect the requested hardware; None if it does."""
     cached = next((one.regime for one in cell.repeats if one.regime and not one.regime.get("accepted", True)), None)
     if cached is not None:
         return f"measures a cache: {cached.get('reason', 'the working set fits into it')}"
     if cell.limit in set(Limit) and not Limit(cell.limit).rankable:
-        return f"limited by the {cell.limit} of this machine, not by the hardware that was asked for"
+        return f"limited by the {cell.limit} of this machine, not by the requested hardware"
     return None
 
 
 def rank(cells: Sequence[CellRecord]) -> None:
-    """Number the cells that may be compared, the fastest first."""
+    """Number the comparable cells, the fastest first."""
     comparable = [cell for cell in cells if cell.rankable and cell.median is not None]
     ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
     for place, cell in enumerate(ordered, start=1):
         cell.rank = place
         better = ordered[place - 2] if place > 1 else None
-        # A single visit has no range that could overlap.
+        # A single repetition has no range that could overlap.
         if better and min(len(better.measured), len(cell.measured)) > 1 and max(cell.measured) >= min(better.measured):
-            tie = f"not told apart from rank {place - 1}: the repeats overlap"
+            tie = f"not distinguishable from rank {place - 1}: the ranges overlap"
             cell.flag = f"{cell.flag}; {tie}" if cell.flag else tie
 
 
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
-    """Return how a plan's run ended: by its worst cell that says anything about a promise or the rig."""
+    """Return the outcome and the reason of a plan's run: of its worst cell, or of a control that did not pass."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
     for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
@@ -313,7 +313,7 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
         return unsure.outcome, f"{unsure.title}: {unsure.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
-        return Outcome.INCONCLUSIVE, "no cell can be ranked; the table says why of each"
+        return Outcome.INCONCLUSIVE, "no cell can be ranked; the table gives the reason for each"
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
     )
@@ -321,6 +321,6 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:
-    """Say what the controls of a run showed; nothing where there was none."""
+    """Return a summary of a run's controls; empty without controls."""
     missing = [f"{one.title} is not possible here: {one.reason}" for one in controls if one.outcome is Outcome.SKIP]
     return "; ".join(missing) if missing else "the controls behaved" if controls else ""

@@ -1,4 +1,4 @@
-"""Two runs of one plan on two sides, compared: computed from their records alone. No statistics yet: ranges."""
+"""Comparison of two runs of one plan on two sides, from their records alone, by ranges; without statistics."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -16,36 +16,36 @@ COMPARISON_SCHEMA = 1
 
 
 class Finding(StrEnum):
-    """What two sides of a cell show."""
+    """The result of the comparison of a cell's two sides."""
 
     HIGHER = "higher"
-    """All visits of new measured more than any of base."""
+    """Every repetition of new measured more than any of base."""
     LOWER = "lower"
     NONE = "no difference shown"
-    """The ranges of the visits overlap."""
+    """The ranges of the repetitions overlap."""
     SINGLE = "one visit"
-    """A side has no range, so nobody can tell what chance does."""
+    """A side has a single repetition, so that its range is not known."""
     NOT_COMPARABLE = "not comparable"
-    """A side's figure says something of the rig, not of the hardware that was asked for."""
+    """The value of a side reflects the rig, not the requested hardware."""
     ONE_SIDED = "not measured"
-    """At least one side has no figure."""
+    """At least one side has no value."""
 
 
 class SideCell(Strict):
     """A cell on one side."""
 
     values: list[float]
-    """Of all visits that worked."""
+    """The value of each repetition that worked."""
     median: float | None
     spread: tuple[float, float] | None
-    """The least and the greatest."""
+    """The least and the greatest value."""
     failed: int
-    """Visits that the rig broke off."""
+    """Number of repetitions that ended with a rig error."""
     limit: str
     cause: str
     flag: str | None
     lost: str | None
-    """What a power cut cost, in words; None where none was made."""
+    """The loss by a power cut, as text; None without a power cut."""
     outcome: Outcome
     reason: str
 
@@ -55,7 +55,7 @@ class Pair(Strict):
 
     name: str
     workload: str
-    """Cells for which this is the same measure the same thing."""
+    """Cells with the same text measure the same thing."""
     unit: str
     base: SideCell
     new: SideCell
@@ -63,24 +63,24 @@ class Pair(Strict):
     """Median of new over median of base."""
     finding: Finding
     why: str = ""
-    """What keeps the two figures from being compared."""
+    """Why the two values cannot be compared."""
 
 
 class SideCut(Strict):
-    """What a power cut cost on one side."""
+    """The loss by a power cut on one side."""
 
     outcome: Outcome
     reason: str
     lost_words: str
     acknowledged: int | None = None
     lost: int | None = None
-    """Acknowledged operations that were not there afterwards; None if nobody could look."""
+    """Number of acknowledged operations that were lost; None if the storage could not be read."""
     loss_window_s: float | None = None
     recovery_s: float | None = None
 
 
 class CutPair(Strict):
-    """The power cut of one configuration on both sides; None on a side where it was not made."""
+    """The power cut of one configuration on both sides; None on a side without one."""
 
     title: str
     base: SideCut | None
@@ -88,7 +88,7 @@ class CutPair(Strict):
 
 
 class Version(Strict):
-    """What a machine was found to run on each side; None where nobody could tell."""
+    """The effective version of one component of a machine on each side; None if not known."""
 
     machine: str
     what: str
@@ -98,7 +98,7 @@ class Version(Strict):
 
     @property
     def differs(self) -> bool:
-        """Whether the sides differ in it."""
+        """Whether the versions of the sides differ."""
         return self.base != self.new
 
 
@@ -106,9 +106,9 @@ class Side(Strict):
     """One side as a run."""
 
     run: str
-    """The name of its own record and report."""
+    """The name of the side's run, which has a record and a report."""
     asked: dict[str, str]
-    """In the words of the command line, by machine."""
+    """The requested software by machine, as on the command line."""
     outcome: Outcome
     reason: str
     visits_s: float = 0.0
@@ -126,26 +126,26 @@ class ComparisonRecord(Strict):
     base: Side
     new: Side
     alike: bool
-    """Both sides were asked to run the same: what differs then is chance."""
+    """Whether both sides requested the same (A/A run), so that differences are due to chance."""
     versions: list[Version]
     built: list[Built]
-    """What was built otherwise on one side than on the other, of the same request."""
+    """Settings that are effective differently on the two sides, although the request is the same."""
     pairs: list[Pair]
     cuts: list[CutPair]
     notes: list[str] = Field(default_factory=list)
     cannot_prove: list[str] = Field(default_factory=list)
-    """What a run on this provider says nothing about."""
+    """What a run on this provider cannot prove."""
     outcome: Outcome
     reason: str
 
     @property
     def different(self) -> list[Version]:
-        """What the sides were found to differ in."""
+        """The components whose effective versions differ."""
         return [one for one in self.versions if one.differs]
 
 
 def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
-    """Put two runs of one plan side by side, and judge what that shows."""
+    """Return the comparison of two runs of one plan."""
     others = {cell.name: cell for cell in new.cells}
     both = [(cell, others[cell.name]) for cell in base.cells if cell.name in others]
     pairs = [pair_of(*sides) for sides in both]
@@ -171,7 +171,7 @@ def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
 
 
 def side_of(run: RunRecord) -> Side:
-    """Return a side as a run."""
+    """Return the summary of one side's run."""
     return Side(
         run=run.run,
         asked=asked_of(run),
@@ -182,7 +182,7 @@ def side_of(run: RunRecord) -> Side:
 
 
 def asked_of(run: RunRecord) -> dict[str, str]:
-    """Return what each machine was asked to run."""
+    """Return the requested software of each machine."""
     found = {one.name: one.asked for one in run.environment.machines} if run.environment else {}
     return {
         str(machine["name"]): found.get(str(machine["name"])) or "not booted"
@@ -191,12 +191,12 @@ def asked_of(run: RunRecord) -> dict[str, str]:
 
 
 def asked_alike(base: RunRecord, new: RunRecord) -> bool:
-    """Whether both sides were asked to be the same."""
+    """Return whether both sides requested the same."""
     return base.topology == new.topology
 
 
 def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
-    """Yield what every machine was found to run on both sides: its kernel, then each package."""
+    """Yield the effective versions of every machine on both sides: the kernel, then each package."""
     if base.environment is None or new.environment is None:
         return
     others = {machine.name: machine for machine in new.environment.machines}
@@ -206,7 +206,7 @@ def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
 
 
 def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
-    """Yield what one machine was found to run on both sides."""
+    """Yield the effective versions of one machine on both sides."""
     yield Version(machine=base.name, what="kernel", base=base.kernel, new=new.kernel)
     if base.kernel == new.kernel and base.build != new.build:
         yield Version(machine=base.name, what="kernel's build", base=base.build, new=new.build)
@@ -216,22 +216,22 @@ def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
 
 
 def why_nothing_is_compared(base: RunRecord, new: RunRecord) -> str | None:
-    """Return why what is asked of the two sides and what they are found to be make no comparison; None if they do."""
+    """Return why requested and effective versions of the sides allow no comparison; None if they allow one."""
     if base.environment is None or new.environment is None:
         return None
     differs = any(one.differs for one in versions_of(base, new))
     if asked_alike(base, new):
-        return "the sides were asked to run the same, and were found to differ" if differs else None
+        return "both sides requested the same software, but their effective versions differ" if differs else None
     if differs:
         return None
     return (
-        "the sides were asked to differ, and every machine says that it runs the same: nothing was compared "
-        "(a kernel or package of one's own needs a version of its own)"
+        "the sides requested different software, but every machine runs the same versions: nothing was compared "
+        "(a custom kernel or package needs a distinct version)"
     )
 
 
 def pair_of(base: CellRecord, new: CellRecord) -> Pair:
-    """Put the two sides of a cell side by side."""
+    """Return the comparison of the two sides of a cell."""
     finding, why = finding_of(base, new)
     both = base.median is not None and new.median is not None and base.median > 0
     return Pair(
@@ -247,7 +247,7 @@ def pair_of(base: CellRecord, new: CellRecord) -> Pair:
 
 
 def side_cell(cell: CellRecord) -> SideCell:
-    """Return what a comparison needs of a cell."""
+    """Return the values of a cell that a comparison needs."""
     return SideCell(
         values=cell.measured,
         median=cell.median,
@@ -263,7 +263,7 @@ def side_cell(cell: CellRecord) -> SideCell:
 
 
 def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
-    """Say what the two sides of a cell show, and what keeps them from being compared if they cannot be."""
+    """Return the result of the comparison of a cell's two sides, and the reason if they cannot be compared."""
     sides = ((BASE, base), (NEW, new))
     missing = [f"{name}: {why_not_measured(cell)}" for name, cell in sides if not cell.measured]
     if missing:
@@ -278,7 +278,7 @@ def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
         )
         return Finding.NOT_COMPARABLE, "; ".join(said)
     if min(len(base.measured), len(new.measured)) < 2:
-        return Finding.SINGLE, "a single visit has no range"
+        return Finding.SINGLE, "a single repetition has no range"
     if min(new.measured) > max(base.measured):
         return Finding.HIGHER, ""
     if max(new.measured) < min(base.measured):
@@ -287,12 +287,12 @@ def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
 
 
 def why_not_measured(cell: CellRecord) -> str:
-    """Say why a cell has no figure."""
+    """Return why a cell has no value."""
     return f"{cell.outcome.value}, {cell.reason}" if cell.outcome is not Outcome.PASS else "not measured"
 
 
 def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
-    """Put the power cuts of each configuration side by side; cells that differ in the workload alone share theirs."""
+    """Return the pairs of power cuts of each configuration; cells that differ in the workload only share a pair."""
     cuts = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
     others = {cell.name: cell for cell in new.cells}
     pairs: dict[tuple[str | None, str | None], CutPair] = {}
@@ -306,7 +306,7 @@ def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
 
 
 def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
-    """Return what a comparison needs of a power cut."""
+    """Return the values of a power cut that a comparison needs."""
     if cycle is None:
         return None
     seen = cycle.on_server
@@ -322,12 +322,12 @@ def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
 
 
 def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> tuple[Outcome, str]:
-    """Return how a comparison ended: as the worse side, and only if there was something to compare."""
+    """Return the outcome and the reason of a comparison: those of the worse side, if anything was comparable."""
     sides = ((BASE, base), (NEW, new))
     early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
     ends = [(name, cell) for name, run in sides for cell in run.cells]
     if early:
-        # An error of one side ends both, in the same words.
+        # An error of one side ends both sides with the same reason.
         said = f"ended early: {next(iter(early.values()))}"
         broken = next(((name, cell) for name, cell in ends if cell.outcome is Outcome.FAIL), None)
         if broken is not None:

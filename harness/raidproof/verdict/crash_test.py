@@ -1,4 +1,4 @@
-"""The verdicts of a crash test from its observations, for a run that just ended and for a stored one."""
+"""Verdicts on a crash test and a run from recorded observations, of a run that just ended or of a stored one."""
 
 import json
 from collections.abc import Mapping
@@ -39,41 +39,41 @@ from raidproof.workload.history import History, WorkerSpec, read_replies
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
 
 SESSIONS = ("4.1", "4.2")
-"""Versions of NFS that have them."""
+"""NFS versions with sessions."""
 LEASE_S = 90.0
-"""What a server grants by default."""
+"""Default lease time of nfsd, in seconds."""
 _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
 
 
 class Least(NamedTuple):
-    """What a client must at least have fetched."""
+    """The least that a client must have fetched from the server: bytes, and READ calls."""
 
     bytes: int
     calls: int
 
 
 def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
-    """Return what a client must have fetched to find what it found: each block that holds one, and of each file.
+    """Return the least that a client must have fetched to obtain its scan: each written block, one READ a file.
 
-    Holes, short files and what stands in names may need no READ; with read-ahead it is more. No READ is of two files.
-    ``spans``: of workers that write several blocks into each of their files, how many.
+    Holes, short files and names may need no READ; read-ahead fetches more. A READ covers one file only.
+    ``spans``: blocks per file, by the key of workers that write several blocks into each file.
     """
     blocks, files = 0, set()
     for key, one in found.items():
-        # Of a worker that changes names there are only its names, d0, d1 and so on.
+        # The entry of a worker that changes names has only the names d0, d1 and so on.
         if "names" not in one:
             continue
         path, at, _ = key.rpartition("@")
         for place, generation in enumerate(one.get("blocks", one.get("records"))):
             if generation > 0:
                 blocks += 1
-                # With an @ it is a file block by block, maybe shared with other workers, else a file for each.
+                # A key with an @ is one file, possibly shared with other workers; without, each place is a file.
                 files.add((path, None) if at else (key, place // spans.get(key, 1)))
     return Least(BLOCK * blocks, len(files))
 
 
 def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
-    """Judge what the client counted while it read, against what it said that it read."""
+    """Judge that the client fetched what it read from the server, by its counters, and not from its cache."""
     client, fetched, calls = counted.client, counted.bytes, counted.calls
     least = least_of(found, spans)
     said = f"{client} read {least.bytes:,} bytes of {least.calls:,} files and fetched {fetched:,} by {calls:,} READs"
@@ -84,7 +84,7 @@ def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
-    """Judge every cycle from its files, then the run from its cycles."""
+    """Judge every crash test from its files, then the run from its crash tests."""
     for cycle in record.cycles:
         judge_crash_test(cycle, directory)
     for suite in record.suites:
@@ -95,23 +95,23 @@ def judge_run(record: RunRecord, directory: Path) -> None:
 
 
 def conclude_run(record: RunRecord) -> None:
-    """Say how a run ended: by its cycles, or by its cells where it carried out a plan."""
+    """Fill in the outcome and the reason of a run: by its cells if it ran a plan, else by its crash tests."""
     judge_cells(record)
     record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
 
 
 def conclude_early(record: RunRecord, why: str) -> None:
-    """Add to the end of a run that it came too early: an error, unless a promise was seen to be broken before."""
+    """Mark a run as ended early: its outcome is at least ERROR, but a broken promise or an INVALID run stays."""
     early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
     record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
     record.outcome = outcome
 
 
 def history_of(cycle: CrashTestRecord, run: Path) -> History:
-    """Return what the clients did in a stored cycle, dated by the server's replies where they were seen on the wire.
+    """Return the history of a stored crash test, with the times of the server's replies where they were captured.
 
     Raises:
-        RigError: a file is not what it should be, or the clients did not begin.
+        RigError: a file is malformed, or the clients did not begin.
     """
     if cycle.files.history is None:
         raise RigError(f"{cycle.name}: the clients did not begin, so that there is no history")
@@ -120,7 +120,7 @@ def history_of(cycle: CrashTestRecord, run: Path) -> History:
 
 
 def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
-    """Fill in all that is judged of one cycle, from what was recorded of it."""
+    """Fill in the judged fields of one crash test from its recorded observations."""
     if cycle.rig_error is not None:
         judge_broken_off(cycle, directory, cycle.rig_error)
         return
@@ -170,12 +170,12 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
 def judge_what_is_left(
     cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions
 ) -> list[Verdict]:
-    """Hold the ledger against each scan that was made."""
+    """Compare the ledger with each scan, and return the verdicts."""
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-    # The server is read before clients are served again, where the fault took it down: later words say nothing of it.
+    # If the fault stopped the server, the server is scanned before service resumes: later operations do not count.
     seen_ns = cycle.resumed_ns if cycle.recovery.assemble_s is not None else None
     verdicts = []
-    # What a client was told after the fault binds too, but only where it is looked at later: through the clients.
+    # Operations acknowledged after the fault are judged too, but only in the later scan, through the clients.
     for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
         path = cycle.files.on_server if place == "on_server" else cycle.files.on_client
         if path is None:
@@ -207,7 +207,7 @@ def judge_what_is_left(
 
 
 def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
-    """Judge what tells why a stack lost something, also if it never came back; nothing where nobody looked."""
+    """Judge the possible causes of a loss (members, export, flushes), as far as they were observed."""
     verdicts = []
     if (members := cycle.observed.members) is not None:
         verdicts.append(judge_members(members, conditions))
@@ -218,7 +218,7 @@ def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions
     disks = cycle.observed.disks
     if disks is not None and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
         workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-        # Of changes of names alone some need no flush of their own.
+        # Some changes of names need no flush.
         if any(SYNCED & {*worker.kinds} - {"append"} for worker in workers):
             history = history_of(cycle, directory)
             synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
@@ -227,15 +227,15 @@ def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions
 
 
 def cause_in(verdict: Verdict) -> Blame:
-    """Return what a loss is to be blamed on, where one of `judge_causes` has found something."""
+    """Return the blame for a loss from a failed verdict of `judge_causes`."""
     blame = verdict.blame or Blame(culprit=Culprit.STACK)
     return blame if blame.detail else blame.model_copy(update={"detail": f"{verdict.checker}: {verdict.reason}"})
 
 
 def judge_broken_off(cycle: CrashTestRecord, directory: Path, error: str) -> None:
-    """Judge a cycle in which the rig failed: that proves nothing, unless a broken promise had been seen before.
+    """Judge a crash test in which the rig failed: ERROR, unless a broken promise had been observed before.
 
-    A server's kernel that has failed is what broke it off: the rig only saw that nothing went on.
+    If the server's kernel failed, the outcome is FAIL: the failed kernel is the cause of the rig's error.
     """
     cycle.outcome, cycle.reason = Outcome.ERROR, error
     if (wreck := wreck_of(cycle, directory)) is not None:
@@ -256,7 +256,7 @@ def judge_broken_off(cycle: CrashTestRecord, directory: Path, error: str) -> Non
 
 
 def wreck_of(cycle: CrashTestRecord, directory: Path) -> Verdict | None:
-    """Return what the server's console says of a kernel that has failed; None if it says nothing of the kind."""
+    """Return the verdict on a kernel failure in the server's console; None without one."""
     path = directory / cycle.files.consoles.get("server", "no console")
     if not path.is_file():
         return None
@@ -264,12 +264,12 @@ def wreck_of(cycle: CrashTestRecord, directory: Path) -> Verdict | None:
 
 
 def kernel_messages(cycle: CrashTestRecord) -> list[str]:
-    """Return patterns of the lines that the faults of a cycle make kernels say."""
+    """Return patterns of the lines that the faults of a crash test make kernels print."""
     return [pattern for effects in cycle.all_effects for pattern in effects.kernel_messages]
 
 
 def lines_of_waiting(cycle: CrashTestRecord, directory: Path) -> frozenset[str]:
-    """Return the lines by which clients' kernels said that a task waited while the fault kept the server away."""
+    """Return the lines of clients' kernels about tasks blocked while the fault made the server unavailable."""
     if not cycle.effects.server_away:
         return frozenset()
     logs = ((directory / path).read_text(errors="replace") for path in cycle.files.away.values())
@@ -279,9 +279,9 @@ def lines_of_waiting(cycle: CrashTestRecord, directory: Path) -> frozenset[str]:
 def judge_not_recovered(
     cycle: CrashTestRecord, what: str, conditions: Conditions, wreck: Verdict | None = None
 ) -> None:
-    """Judge a cycle after whose fault there was nothing to read: no option of an export excuses that.
+    """Judge a crash test whose storage did not recover after the fault, which no export option excuses.
 
-    ``wreck`` is what the server's console says of a kernel that has failed: it may do so on no disk.
+    ``wreck``: the verdict on a failed server kernel. Its blame takes precedence, as no disk may make a kernel fail.
     """
     blame = fault_of(conditions) if wreck is None or wreck.blame is None else wreck.blame
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
@@ -297,7 +297,7 @@ def judge_not_recovered(
 
 
 def measure_rates(cycle: CrashTestRecord, history: History) -> None:
-    """Fill in what the clients got done a second, from the ledger's beginning to the fault or its own end."""
+    """Fill in the clients' operation rates, from the beginning of the ledger to the fault or the last operation."""
     begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
     told = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
     stamps = [(kind, stamp) for kind, stamp in told if begun is not None and stamp >= begun]
@@ -318,7 +318,7 @@ def measure_rates(cycle: CrashTestRecord, history: History) -> None:
 
 
 def measure_first_io(cycle: CrashTestRecord) -> None:
-    """Take the time to the first success, not to the first answer; after a client's cut the others never waited."""
+    """Fill in the time to the first successful operation; not after a client's cut, as other clients never wait."""
     if cycle.resumed_ns is None or cycle.fault_at_ns is None:
         return
     again = cycle.timeline.served_again_s if cycle.timeline else None
@@ -329,7 +329,7 @@ def measure_first_io(cycle: CrashTestRecord) -> None:
 
 
 def conditions_of(cycle: CrashTestRecord) -> Conditions:
-    """Return under which conditions the clients of a cycle were given their promises."""
+    """Return the conditions under which the promises to the clients of a crash test hold."""
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
@@ -351,10 +351,10 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
 
 
 def exactly_once(cycle: CrashTestRecord) -> bool:
-    """Return whether the server had to know each request that a client sent again.
+    """Return whether the server had to recognize every retransmitted request.
 
-    A session's reply cache does that (RFC 8881, 2.10.6.1), for as long as the server is not restarted and the client's
-    lease does not expire.
+    The reply cache of a session does this (RFC 8881, 2.10.6.1), as long as the server does not restart and the
+    client's lease does not expire.
     """
     mounts = list(cycle.effective.get("mounts", {}).values())
     if cycle.effects.nfsd_restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
@@ -365,19 +365,19 @@ def exactly_once(cycle: CrashTestRecord) -> bool:
 
 
 def mirrors_of(cycle: CrashTestRecord) -> list[str]:
-    """Return the md devices that hold copies."""
+    """Return the md devices that hold copies (RAID1, RAID10)."""
     devices = cycle.effective.get("array", {}).get("devices", ())
     return [one["device"] for one in devices if one["level"] in ("1", "10")]
 
 
 def longest_s(cycle: CrashTestRecord) -> float | None:
-    """Return for how long the server may have had in its memory alone what was never synced; None if not known."""
+    """Return the longest time (seconds) that unsynced data may stay in the server's memory; None if not known."""
     found = cycle.observed.write_back
     return None if found is None else found.longest_s
 
 
 def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outcome, str]:
-    """Return how a cycle ended and why; a control is measured by what it had to show."""
+    """Return the outcome of a crash test and the reason; a control is judged by `conclude_control`."""
     evidence = cycle.on_server
     if evidence is None:
         return Outcome.INCONCLUSIVE, "nothing was observed after the fault"
@@ -398,7 +398,7 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
     if not conditions.export_sync:
         return (
             Outcome.INCONCLUSIVE,
-            f"async export, yet all {told:,} acknowledged operations survived this fault",
+            f"async export, but all {told:,} acknowledged operations survived this fault",
         )
     return Outcome.PASS, f"all {told:,} acknowledged operations are there"
 
@@ -406,7 +406,7 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
 def conclude_control(
     cycle: CrashTestRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
 ) -> tuple[Outcome, str]:
-    """Judge a control: it passes by behaving as it must, and otherwise the campaign is INVALID."""
+    """Return the outcome of a control and the reason: PASS if it showed what it must, else mostly INVALID."""
     assert cycle.control is not None  # noqa: S101  the caller's case
     lost = evidence.lost_total
     if cycle.control.expects_loss:
@@ -421,19 +421,19 @@ def conclude_control(
     wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]
     if lost or wrong:
         why = f"{lost:,} operations lost" if lost else f"{wrong[0].checker}: {wrong[0].reason}"
-        return Outcome.INVALID, f"control: nothing had to go wrong, yet {why}"
+        return Outcome.INVALID, f"control: expected no failure, yet {why}"
     if bad:
-        # It has not shown what it must, and nothing says that it could not.
+        # The control did not show what it must, but also shows no contradiction.
         return Outcome.INCONCLUSIVE, f"control: {bad[0].checker}: {bad[0].reason}"
     return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations are there"
 
 
 def conclude(record: RunRecord) -> tuple[Outcome, str]:
-    """Return how a run ended: a control that misbehaved overrules everything else."""
+    """Return the outcome and the reason of a run: those of its worst part; a misbehaving control overrules all."""
     cycles = record.cycles
     parts: list[CrashTestRecord | SuiteRecord] = [*cycles, *record.suites]
     if not parts:
-        return Outcome.INCONCLUSIVE, "no cycle ran"
+        return Outcome.INCONCLUSIVE, "no crash test ran"
     outcome = worst(part.outcome for part in parts)
     if outcome is Outcome.PASS:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
@@ -444,7 +444,7 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
 
 
 def timeline(history: History, cycle: CrashTestRecord) -> Timeline | None:
-    """Count acknowledgements per bin around the fault."""
+    """Return the number of acknowledgements in each bin of `BIN_MS` around the fault."""
     fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
     stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
     if not stamps or fault_at_ns is None:

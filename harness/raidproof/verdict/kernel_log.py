@@ -1,4 +1,4 @@
-"""What a kernel says on its console that no healthy run says."""
+"""Verdicts on kernel logs: console lines that a healthy run does not print."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -7,8 +7,8 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.filesystem import FILESYSTEMS
 
-# Each with the words that the kernel's own sources print (lib/bug.c, kernel/hung_task.c, block, md). Those of a file
-# system are its kind's.
+# Patterns of messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). Each file system's patterns
+# are in its module.
 CORRUPTION = "corruption"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
@@ -25,13 +25,13 @@ SIGNS: dict[str, re.Pattern[str]] = {
 }
 
 WRECKED = frozenset({"oops", "panic", "hung task"})
-"""Signs of a kernel that has failed, whatever else went wrong."""
+"""Signs of a failed kernel, whatever else went wrong."""
 BLOCKED = re.compile(r"blocked for more than \d+ seconds")
-"""What a client's kernel says of each task that waits for a server which is away (kernel/hung_task.c)."""
+"""A client's kernel prints this line for each task that waits for an absent server (kernel/hung_task.c)."""
 NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
-"""Panics of a kernel to which the rig gave nothing that it could start."""
+"""Panics of a kernel for which the rig provided no init or root file system."""
 TRACED = 8
-"""Functions of a trace that are named."""
+"""Number of functions of a stack trace in a reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
 _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
@@ -46,9 +46,9 @@ def findings(log: str) -> list[tuple[str, str]]:
 
 
 def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | None:
-    """Judge what a server's kernel said before the rig gave it up: None unless it says that the kernel has failed.
+    """Return a FAIL verdict if the server's console shows that its kernel failed, else None.
 
-    ``asked_for``: patterns of the lines that faults make a kernel say.
+    ``asked_for``: patterns of the lines that the faults make a kernel print.
     """
     for sign, line in findings(server):
         asked = any(re.search(pattern, line) for pattern in asked_for)
@@ -60,7 +60,7 @@ def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | Non
 
 
 def trace_of(log: str, line: str) -> str:
-    """Return the functions of the first trace after a line, the innermost first; nothing if there is none."""
+    """Return the functions of the first stack trace after a line, innermost first; empty if there is none."""
     _, _, after = log.partition(line)
     begin = _TRACE.search(after)
     if begin is None:
@@ -70,7 +70,7 @@ def trace_of(log: str, line: str) -> str:
 
 
 def blocked(text: str) -> frozenset[str]:
-    """Return the lines that say that a task waits for too long."""
+    """Return the lines that report a task blocked for too long."""
     return frozenset(line.strip() for line in text.splitlines() if BLOCKED.search(line))
 
 
@@ -82,8 +82,8 @@ def judge_kernel_logs(
 ) -> Verdict:
     """Judge (name, console log) pairs.
 
-    ``asked_for``: patterns of the lines that faults make a kernel say. ``waited``: the very lines by which clients'
-    kernels said that their tasks waited for the server while the fault kept it away.
+    ``asked_for``: patterns of the lines that the faults make a kernel print. ``waited``: lines of clients' kernels
+    about tasks that were blocked while the fault made the server unavailable.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
@@ -95,5 +95,5 @@ def judge_kernel_logs(
         if not any(pattern.search(line) for pattern in excused) and line not in waited
     ]
     if not bad:
-        return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no kernel said anything alarming")
+        return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no suspicious kernel message")
     return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame=KERNEL)

@@ -1,4 +1,4 @@
-"""What is left of each acknowledged operation: the ledger held against what a scan found."""
+"""Comparison of the ledger with a scan: which acknowledged operations are durable, lost or damaged."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -20,16 +20,16 @@ ANY_GENERATION = 1 << 62
 
 
 class Loss(NamedTuple):
-    """An acknowledged operation that is not there."""
+    """An acknowledged operation that is missing after the fault."""
 
     operation: Operation
     worker: WorkerSpec
     what: str
-    """What is there instead."""
+    """What the scan found instead."""
 
     @property
     def bytes(self) -> int:
-        """How much data it was to make durable."""
+        """Size in bytes of the data that the operation had to make durable."""
         return self.worker.bytes_of(self.operation.kind)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Spoilt(NamedTuple):
 
 
 class Balance:
-    """Collects an Evidence worker by worker, and keeps all that it counts as lost or spoilt."""
+    """Counters for an `Evidence`, with every lost operation and every spoilt block."""
 
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
@@ -78,18 +78,18 @@ class Balance:
         self.say(str(self.losses[-1]))
 
     def spoil(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
-        """Keep a block that is in a state that no promise allows."""
+        """Record a block in a state that no promise allows."""
         self.spoilt.append(Spoilt(worker, place, kind))
         self.say(str(self.spoilt[-1]))
 
     def say(self, example: str) -> None:
-        """Keep an example for the report: of many workers a few rather than of one worker many."""
+        """Keep an example for the report, at most `EXAMPLES_EACH` for each worker and `EXAMPLES` in total."""
         mine = example.partition(":")[0] + ":"
         if len(self.examples) < EXAMPLES and sum(one.startswith(mine) for one in self.examples) < EXAMPLES_EACH:
             self.examples.append(example)
 
     def evidence(self) -> Evidence:
-        """Return the sum."""
+        """Return the counters as an `Evidence`."""
         return Evidence(
             acknowledged=dict(self.acknowledged),
             judged=dict(self.judged),
@@ -106,11 +106,11 @@ class Balance:
 
 
 Torn = bool | Collection[tuple[int, int]]
-"""Whether any block that was being overwritten may be torn, or which: file and offset, as the block has them."""
+"""Whether any block under overwrite may be torn, or the (file, byte offset) of those blocks, as in block headers."""
 
 
 class Bounds(TypedDict, total=False):
-    """What of a history counts; see `balance_of`."""
+    """Options that select the operations that count; see `balance_of`."""
 
     before_ns: int | None
     seen_ns: int | None
@@ -124,10 +124,10 @@ class Bounds(TypedDict, total=False):
 def build_evidence(
     workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]
 ) -> Evidence:
-    """Hold a history against a scan: the sum of `balance_of`.
+    """Return the comparison of a history with a scan as an `Evidence`; see `balance_of`.
 
     Raises:
-        RigError: the scan says nothing of a worker.
+        RigError: the scan has no entry for a worker.
     """
     return balance_of(workers, history, found, **bounds).evidence()
 
@@ -145,21 +145,23 @@ def balance_of(
     unheard: Collection[str] = (),
     unsure: Collection[int] = (),
 ) -> Balance:
-    """Hold a history against a scan.
+    """Compare a history with a scan.
 
-    Only what was acknowledged before ``before_ns`` binds. What was begun after ``seen_ns``, when the power went or
-    the scan was made, says nothing about it; what was under way then may be there or not. Losses of what was begun
-    after ``resumed_ns``, when clients were served again, are counted apart too. A `close` that was under way at
-    ``restarted_ns``, when a restarted server answered again, does not bind if it needed a COMMIT: Linux' client does
-    not send again what the server forgot of it (docs/findings.md). ``torn``: the fault may have torn a
-    block that was being overwritten.
+    Times are in nanoseconds:
+    ``before_ns``: only operations that were acknowledged earlier must be durable.
+    ``seen_ns``: the instant of the cut or of the scan. Operations that began later are ignored; operations that were
+    in progress then may be present or not.
+    ``resumed_ns``: when service resumed. Losses of operations that began later are counted separately, too.
+    ``restarted_ns``: when a restarted server answered again. A `close` in progress then is not judged if it needed a
+    COMMIT: the Linux client does not retransmit the data that the server lost (docs/findings.md).
 
-    Clients in ``unheard`` lost their power with words still on the way: anything that they may have done since is
-    allowed, so nothing of theirs counts as invented. What ended with an error of ``unsure`` (errno) may be done all
-    the same: who gave up waiting does not know.
+    ``torn``: whether, or where, the fault may have torn a block that was being overwritten.
+    ``unheard``: clients that lost power before all their reports arrived. They may have done more operations than
+    reported, so nothing of theirs counts as invented.
+    ``unsure``: errors (errno) after which an operation may have been executed all the same, such as a timeout.
 
     Raises:
-        RigError: the scan says nothing of a worker.
+        RigError: the scan has no entry for a worker.
     """
     balance, appending = Balance(resumed_ns), list[Case]()
     by_worker: dict[int, list[Operation]] = defaultdict(list)
@@ -168,7 +170,7 @@ def balance_of(
             by_worker[operation.worker].append(operation)
     for worker in workers:
         if worker.key not in found:
-            raise RigError(f"the scan says nothing of {worker.key}")
+            raise RigError(f"the scan has no entry for {worker.key}")
         operations = by_worker[worker.number]
         across = [
             one
@@ -177,7 +179,7 @@ def balance_of(
         ]
         balance.across_restart += len(across)
         bound = [one for one in operations if one.binds(before_ns) and one not in across]
-        # What was never done is counted, too.
+        # Kinds that were never executed get a count of 0.
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.acknowledged.update(one.kind for one in bound)
@@ -191,40 +193,40 @@ def balance_of(
 
 
 def closes_across(operation: Operation, restarted_ns: int) -> bool:
-    """Return whether an operation is a `close` that was under way when a restarted server answered again."""
+    """Return whether an operation is a `close` in progress at the time when a restarted server answered again."""
     ended = operation.ended_ns
     return operation.kind == "close" and ended is not None and operation.issued_ns < restarted_ns <= ended
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
-    """Return the kinds of operation that a worker does; of a record older than rounds those that it did then."""
+    """Return the operation kinds of a worker; records that lack rounds have the first nine metadata kinds."""
     return METADATA[:9] if worker.kind == "metadata" and not worker.rounds else worker.kinds
 
 
 class Case(NamedTuple):
-    """One worker's part of the whole."""
+    """The operations of one worker and the scan of its files."""
 
     worker: WorkerSpec
     operations: Sequence[Operation]
     bound: Sequence[Operation]
-    """Those that were acknowledged."""
+    """The operations that were acknowledged and must be durable."""
     found: Mapping[str, Any]
     unheard: bool
-    """Whether more may have been done than was reported."""
+    """Whether the client may have done more operations than it reported."""
     torn: Torn
     unsure: Collection[int] = ()
-    """Errors of operations that may be done all the same."""
+    """Errors (errno) after which an operation may have been executed all the same."""
 
     def may_be_torn(self, block: int) -> bool:
-        """Whether a block may be there in part while it is overwritten."""
-        # Of one that straddles two pages the second request does not say whose it is.
+        """Return whether a block may be torn while it is being overwritten."""
+        # For a block that straddles two pages, the second request has no block header that identifies it.
         if isinstance(self.torn, bool) or self.worker.shift % BLOCK:
             return self.torn is not False
         return (self.worker.file, block * BLOCK) in self.torn
 
     def may_be_done(self, operation: Operation) -> bool:
-        """Whether an operation may have been done, whatever was reported of it."""
-        # "It exists" or "it does not" may be the answer to a request that was sent again, after a first that was done.
+        """Return whether an operation may have been executed, whatever result was reported."""
+        # EEXIST or ENOENT may be the reply to a retransmission of a request that was already executed.
         return operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT, *self.unsure}
 
     def blocks_of(self, operation: Operation) -> range:
@@ -255,7 +257,7 @@ def weigh_blocks(case: Case, balance: Balance) -> None:
             if kind in BROKEN:
                 balance.spoil(worker, place, kind)
         if state != ABSENT and (kind is None or state > issued[place]):
-            balance.invented.append(f"{worker.path}: block {place} in a generation that nobody wrote")
+            balance.invented.append(f"{worker.path}: block {place} has a generation that was never written")
     for operation in case.bound:
         balance.judged[operation.kind] += operation.generation == required[operation.place * worker.span]
         for place in case.blocks_of(operation):
@@ -268,7 +270,7 @@ def weigh_blocks(case: Case, balance: Balance) -> None:
 
 
 def weigh_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
-    """Count the files of a worker that are gone, or that nobody made."""
+    """Count the files of a worker that are missing, and list those that were never created."""
     worker, files = case.worker, case.worker.files or case.worker.kind == "close"
     promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
     begun = {f"f{place}" for place in issued} if files else {worker.path}
@@ -285,13 +287,13 @@ SPECIAL = {
     UNREADABLE: BlockClass.UNREADABLE,
     OLD: BlockClass.OLD,
 }
-"""Classes of what is no whole block of this run, in the middle of records."""
+"""Block classes of record codes that are no whole block of this run."""
 
 
 def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:
-    """Return the class of a block, or None for one that was never written, whatever stands there.
+    """Return the class of a block, or None for a block that was never written, whatever its content.
 
-    ``required`` is the newest acknowledged generation, ``issued`` the newest that was begun; 0 is none.
+    ``required``: the newest acknowledged generation; ``issued``: the newest one that was begun; 0 means none.
     """
     if not issued:
         return None
@@ -300,7 +302,7 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
     if state in SPECIAL and state != GARBAGE:
         return SPECIAL[state]
     if state == GARBAGE:
-        # Disks that tear may tear a block that was being overwritten when the power went; others write it whole.
+        # Only disks that tear writes may tear a block that was being overwritten at the cut.
         return BlockClass.UNSYNCED_LOST if torn and issued > required else BlockClass.GARBAGE
     if not required:
         return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
@@ -310,7 +312,7 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
 
 
 def said_of(state: int) -> str:
-    """Return what stands where an operation's block should be."""
+    """Return a description of what is in the place of an operation's block."""
     words = {
         ABSENT: "nothing is there",
         GARBAGE: "garbage",
@@ -322,11 +324,11 @@ def said_of(state: int) -> str:
 
 
 def weigh_records(case: Case, balance: Balance) -> None:
-    """Judge a worker that appends records to a file to which others append, too."""
+    """Judge a worker that appends records to a shared file."""
     worker, records = case.worker, list(case.found["records"])
     bound = {one.place for one in case.bound}
     issued = {one.place for one in case.operations}
-    # What was being appended when the power went may be there in part, behind all others.
+    # A record that was being appended at the cut may be present in part, at the end of the file.
     if records and records[-1] in {GARBAGE, ABSENT}:
         records.pop()
     for place, code in enumerate(records):
@@ -343,17 +345,17 @@ def weigh_records(case: Case, balance: Balance) -> None:
         if operation.place not in mine:
             balance.lose(operation, worker, "the record is not there")
     if mine != sorted(set(mine)):
-        balance.invented.append(f"{worker.path}: records twice, or in another order than they were appended in")
+        balance.invented.append(f"{worker.path}: records are duplicated or out of order")
     if not case.unheard and (more := sorted(set(mine) - issued)):
         balance.invented.append(f"{worker.path}: record {more[0]}, which nobody wrote")
     balance.lost_files += bool(bound and not case.found["names"])
 
 
 def weigh_holes(appending: Sequence[Case], balance: Balance) -> None:
-    """Judge blocks of zeros between the records of a file: each is the place of a record that is not there.
+    """Judge blocks of zeros between the records of a file: each must be the place of a missing record.
 
-    A client appends behind the end of the file that it knows, also after the server has lost that end. Cases of one
-    file are those of its workers; a scan says the same of it for each, but for whose record is at a place.
+    A client appends at the end of file that it knows, even after the server has lost that end. All cases of one file
+    share one scan of it; only the owner of each record differs.
     """
     by_file: dict[str, list[Case]] = defaultdict(list)
     for case in appending:
@@ -367,7 +369,7 @@ def weigh_holes(appending: Sequence[Case], balance: Balance) -> None:
 
 
 def weigh_names(case: Case, balance: Balance) -> None:
-    """Judge a worker that takes small directories through changes of names and attributes."""
+    """Judge a worker that changes names and attributes in small directories."""
     begun: dict[int, list[Operation]] = defaultdict(list)
     for operation in case.operations:
         if case.may_be_done(operation):
@@ -385,7 +387,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
             balance.lost_files += operation.kind == "create"
         balance.invented += [f"{case.worker.path}/d{place}/{one}" for one in seen.odd]
         kinds = tuple(one.kind for one in operations)
-        # The rounds that were recorded before they were noted end so that little of them can be seen.
+        # A record without rounds has the old round, whose end hides most of its operations: count all as judged.
         visible = shown(kinds, place, len(mine)) if case.worker.rounds else (True,) * len(mine)
         for operation, seen_of in zip(mine, visible, strict=True):
             balance.judged[operation.kind] += seen_of
@@ -393,7 +395,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
 
 
 def unheard(case: Case, place: int, reported: int) -> list[Operation]:
-    """Return the changes of a directory that a client may have made behind those that it reported."""
+    """Return the changes of a directory that a client may have made after the reported ones."""
     rounds = case.worker.rounds or (METADATA[:9],)
     steps = rounds[place % len(rounds)][reported:]
     return [

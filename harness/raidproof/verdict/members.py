@@ -1,4 +1,4 @@
-"""Whether file system, array and its members are whole after a fault."""
+"""Verdicts on the integrity of the file system, the array and its members after a fault."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -10,27 +10,27 @@ from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
 
 COPIES = "copies of a mirror"
-"""The class of differences that md allows, and that nothing in a scrub tells from those that it does not."""
+"""Checker name for differing mirror copies: md allows some of them, and a scrub cannot tell which."""
 
 Identities = Mapping[str, Identity]
-"""What each disk said of the array that it belongs to, by its serial."""
+"""The array metadata (md superblock) of each disk, by serial."""
 
 
 def judge_filesystem(check: FilesystemCheck | None, conditions: Conditions) -> Verdict:
-    """Judge what `xfs_repair -n` or `e2fsck -fn` found."""
+    """Judge the result of `xfs_repair -n` or `e2fsck -fn`."""
     name = "file system"
     if check is None:
         return Verdict(checker=name, outcome=Outcome.INCONCLUSIVE, reason="not checked")
     if check.outcome == "clean":
-        return Verdict(checker=name, outcome=Outcome.PASS, reason="its own checker finds nothing")
+        return Verdict(checker=name, outcome=Outcome.PASS, reason="its own checker found no damage")
     reason = f"its own checker says {check.outcome}: {'; '.join(check.reasons[:3])}"
     return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
 
 
 def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collection[str] = ()) -> Verdict:
-    """Judge what a scrub after the resync found; levels without redundancy have nothing to compare.
+    """Judge the result of a scrub after the resync; levels without redundancy have nothing to compare.
 
-    ``mirrors``: the devices of which each holds copies, and no parity.
+    ``mirrors``: the md devices that hold copies and no parity (RAID1, RAID10).
     """
     name = "array"
     if check is None:
@@ -39,10 +39,10 @@ def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collec
         reason = f"members missing: {missing}"
         return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     if unreadable := check.bad_blocks:
-        # Neither degraded nor mismatch_cnt tells of them: a check leaves out what cannot be read.
+        # Neither `degraded` nor `mismatch_cnt` shows these blocks: a check skips what it cannot read.
         words = "; ".join(f"{serial}: {where}" for serial, where in unreadable.items())
-        reason = f"md knows of blocks that it cannot read (first sector, count): {words}"
-        # They were made unreadable on purpose: that md knows of them is then what it owes.
+        reason = f"md lists bad blocks (first sector, count): {words}"
+        # If the fault made the blocks unreadable, md must list them.
         outcome = Outcome.PASS if conditions.unreadable_blocks else Outcome.FAIL
         return Verdict(checker=name, outcome=outcome, reason=reason, blame=fault_of(conditions))
     if differing := {device: count for device, count in check.mismatch_cnt.items() if count}:
@@ -50,8 +50,8 @@ def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collec
         if left := check.repaired:
             reason += f"; after a repair: {left}"
             if conditions.content_changed and not any(left.values()):
-                # It was made to differ, so that this is what a scrub is for. A power cut or a panic is no excuse: what
-                # differs after it the resync puts right, which has ended when the check begins (`Array.scrub`).
+                # The fault made the stripes differ, and the scrub repaired them. After a power cut or a panic the
+                # resync corrects all differences before the check begins (`Array.scrub`): these faults are no excuse.
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=f"found and repaired: {reason}")
             if set(differing) <= set(mirrors) and not any(left.values()) and not conditions.broken_drives:
                 reason = f"{reason}; md allows copies to differ where a page changed under write-back (md(4))"
@@ -62,14 +62,14 @@ def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collec
 
 
 def fault_of(conditions: Conditions) -> Blame:
-    """Return whom to blame for damage below the export: no export option excuses that."""
+    """Return the blame for damage below the export, which no export option excuses."""
     return conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
 
 
 def judge_members(seen: MembersSeen, conditions: Conditions) -> Verdict:
-    """Judge that the same array came back, each member in its place and none of them an old one."""
+    """Judge that the same array was assembled, each member in its slot and none of them stale."""
     start, before, end = seen.start, seen.before, seen.end
-    # What the legs of a nested array carry can be read only while they are online.
+    # The metadata on the legs of a nested array is readable only while the legs are online.
     legs = [name for name in start or {} if name.startswith("/dev/")]
     absent = [*(seen.absent or ()), *legs]
     wrong = [f"{reason}, seen before assembly" for reason in changes(start, before, absent=absent)]
@@ -79,8 +79,8 @@ def judge_members(seen: MembersSeen, conditions: Conditions) -> Verdict:
         reason = "; ".join(wrong[:5])
         return Verdict(checker="members", outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
     if not start or end is None:
-        return Verdict(checker="members", outcome=Outcome.INCONCLUSIVE, reason="not looked at before and after")
-    return Verdict(checker="members", outcome=Outcome.PASS, reason="the same array, each member in its place")
+        return Verdict(checker="members", outcome=Outcome.INCONCLUSIVE, reason="not read both before and after")
+    return Verdict(checker="members", outcome=Outcome.PASS, reason="the same array, each member in its slot")
 
 
 def changes(
@@ -90,7 +90,7 @@ def changes(
     renewed: Sequence[str] = (),
     absent: Sequence[str] = (),
 ) -> list[str]:
-    """Say in what the metadata of disks differs from what it was, where it must not; nothing if nobody looked."""
+    """Return the forbidden changes of the disks' metadata; empty if the metadata was not read at both times."""
     if start is None or later is None:
         return []
     owners = {one.device_uuid: serial for serial, one in start.items()}
@@ -106,13 +106,13 @@ def changes(
         elif now.device_uuid != was.device_uuid and serial not in renewed:
             wrong.append(f"the metadata of {serial} was written anew")
         elif was.slot is not None and now.slot not in {None, was.slot}:
-            # A spare may become a member, and a member fall out; none takes the place of another.
+            # A spare may become a member, and a member may fail; no member may change its slot.
             wrong.append(f"serials swapped: {serial} was {was.role} and is {now.role}")
     return wrong
 
 
 def taken_in(before: Identities, active: Sequence[str]) -> list[str]:
-    """Say which members were taken as current although their metadata, read before, lagged behind."""
+    """Return the active members whose metadata had an old event count before assembly."""
     behind = stale(before)
     return [
         f"stale member taken in as current: {serial}, {behind[serial]} events behind"

@@ -1,4 +1,4 @@
-"""What the end of a peer's suite means: one failure fails, and what nobody saw the end of has not passed."""
+"""Verdict on an external test suite: one unexpected failure fails; a test of unknown end makes it inconclusive."""
 
 from collections.abc import Collection
 
@@ -11,13 +11,13 @@ _SHOWN = 5
 
 
 def judge_suite(outcome: SuiteOutcome, known: Collection[str] = ()) -> Verdict:
-    """Judge all tests of a run; ``known`` are tests by name whose failure is expected, and said."""
+    """Judge all tests of a run; ``known``: names of tests whose failure is expected, which the reason lists."""
     counted = f"{len(outcome.passed)} of {outcome.total} passed"
     fresh = [case for case in outcome.failed if case.name not in known]
     if fresh:
         return Verdict(checker=CHECKER, outcome=Outcome.FAIL, reason=f"{counted}; {_named('failed', fresh)}")
     if outcome.unknown:
-        reason = f"{counted}; {_named('nobody knows of', outcome.unknown)}"
+        reason = f"{counted}; {_named('unknown result', outcome.unknown)}"
         return Verdict(checker=CHECKER, outcome=Outcome.INCONCLUSIVE, reason=reason)
     if not (outcome.passed or outcome.failed):
         reason = _named("nothing ran; skipped", outcome.skipped) if outcome.skipped else "nothing ran"
@@ -27,7 +27,7 @@ def judge_suite(outcome: SuiteOutcome, known: Collection[str] = ()) -> Verdict:
     if outcome.skipped:
         said.append(f"{len(outcome.skipped)} skipped")
     if outcome.failed:
-        said.append(f"{len(outcome.failed)} failed as is known: {', '.join(case.name for case in outcome.failed)}")
+        said.append(f"{len(outcome.failed)} failed as expected: {', '.join(case.name for case in outcome.failed)}")
     return Verdict(checker=CHECKER, outcome=Outcome.PASS, reason=", ".join(said))
 
 
@@ -38,7 +38,7 @@ def _named(what: str, cases: Collection[CaseResult]) -> str:
 
 
 def judge_suite_record(record: SuiteRecord) -> None:
-    """Judge a record, also one that is read again."""
+    """Fill in the verdict of a suite's record."""
     if record.rig_error is not None:
         record.outcome, record.reason = Outcome.ERROR, record.rig_error
     elif record.not_effective is not None:

@@ -1,7 +1,7 @@
-"""What a directory of the ledger holds after so many of its changes, held against what a scan found of it.
+"""Model of a ledger directory after each of its changes, and the comparison of the model with a scan.
 
-The changes of one directory are done one after the other, so a crash leaves the state after one of them: after the
-last that was acknowledged, or after the one that was under way. `ledger_writer.Directory` carries them out.
+The changes of a directory are made one at a time. A crash must leave the state after the last acknowledged change, or
+after the change that was in progress. `ledger_writer.Directory` makes the changes.
 """
 
 import stat
@@ -29,21 +29,21 @@ from raidproof.workload.history import Operation
 
 Value = str | int | bool | None | tuple[str, ...]
 Fields = dict[tuple[str, str], Value]
-"""Values by what they are of, and field. What is not there has none; the directory itself has an empty name."""
+"""Values by (name or file number, field); the directory itself has an empty name. Missing objects have none."""
 Entries = Mapping[str, Sequence[Any]]
-"""What a scan says of each name in a directory; see `raidproof.guest.ledger_reader.names`."""
+"""The scan's entry for each name in a directory; see `raidproof.guest.ledger_reader.names`."""
 
 THERE = "there"
 BLOCK_FIELD, BLOCKS = "block ", "blocks"
 LOOSE = frozenset({"create", "append", "pages", "allocate", "punch", "copy", "clone"})
-"""Kinds of several steps: while one is under way, what it changes may have any value. The others are atomic.
+"""Kinds of operation with several steps: while one is in progress, the fields that it changes may have any value.
 
-`create` is one by RFC 8881, 18.16.3: after an exclusive one a client may need a SETATTR.
+All other kinds are atomic. `create` is not: after an exclusive create a client may need a SETATTR (RFC 8881, 18.16.3).
 """
 
 
 class File(NamedTuple):
-    """A regular file, by whatever names."""
+    """A regular file, whatever its names."""
 
     mode: int = CREATED
     size: int = 0
@@ -52,7 +52,7 @@ class File(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A directory: the names in it, and the files that they are names of, in the order in which those were made."""
+    """A directory: its names, its symlinks, and its files in the order of creation; names refer to files by number."""
 
     there: bool = False
     names: Mapping[str, int] = {}
@@ -60,7 +60,7 @@ class Content(NamedTuple):
     files: tuple[File, ...] = ()
 
     def by_name(self) -> Fields:
-        """Return the fields of each name, as a scan sees them."""
+        """Return the fields of each name, as in a scan."""
         found: Fields = {("", THERE): self.there}
         for name, target in self.symlinks.items():
             found |= {(name, THERE): "symlink", (name, "held"): target}
@@ -69,7 +69,7 @@ class Content(NamedTuple):
         return found
 
     def by_file(self) -> Fields:
-        """Return which names there are, and the fields of each file that has one."""
+        """Return the existing names, and the fields of each file that has a name."""
         found: Fields = {("", THERE): self.there}
         found |= {("name", name): "symlink" for name in self.symlinks} | {
             ("name", name): "file" for name in self.names
@@ -80,30 +80,30 @@ class Content(NamedTuple):
         return found
 
     def links(self, number: int) -> int:
-        """Return how many names a file has."""
+        """Return the number of names of a file (its link count)."""
         return sum(one == number for one in self.names.values())
 
     def make(self, name: str, file: File | None = None) -> "Content":
-        """Return this with one file more."""
+        """Return a copy with one more file."""
         names = {**self.names, name: len(self.files)}
         return self._replace(names=names, files=(*self.files, file or File()))
 
     def change(self, name: str, **fields: Any) -> "Content":
-        """Return this with a changed file."""
+        """Return a copy with changed fields of a file."""
         number = self.names[name]
         changed = self.files[number]._replace(**fields)
         return self._replace(files=(*self.files[:number], changed, *self.files[number + 1 :]))
 
     def rename(self, old: str, new: str | None) -> "Content":
-        """Return this with another name for a file, or without its name."""
+        """Return a copy in which a file is renamed, or loses the name if ``new`` is None."""
         names = {name: number for name, number in self.names.items() if name != old}
         return self._replace(names=names if new is None else {**names, new: self.names[old]})
 
     def after(self, kind: str, number: int) -> "Content":
-        """Return what one change makes of the directory that has a number.
+        """Return the state after one change of the directory with this number.
 
         Raises:
-            RigError: there is no change of that kind.
+            RigError: the kind of change is unknown.
         """
         if kind not in CHANGES:
             raise RigError(f"no rule for an operation of kind {kind!r}")
@@ -115,13 +115,13 @@ class Content(NamedTuple):
         return held if isinstance(held, tuple) else ()
 
     def blocks(self, name: str, held: Iterable[str]) -> "Content":
-        """Return this with other blocks in a file."""
+        """Return a copy with other blocks in a file."""
         blocks = tuple(held)
         return self.change(name, size=len(blocks) * BLOCK, held=blocks)
 
 
 def apart(file: File) -> dict[str, Value]:
-    """Return the fields of a file, each of its blocks one: no operation answers for blocks that others wrote."""
+    """Return the fields of a file, with a field for each block, as different operations may write its blocks."""
     fields: dict[str, Value] = file._asdict()
     if isinstance(file.held, tuple):
         fields |= {"held": BLOCKS} | {f"{BLOCK_FIELD}{place}": held for place, held in enumerate(file.held)}
@@ -148,24 +148,24 @@ CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
     "copy": lambda old, _: old.make("b").blocks("b", old.held("a")[:COPIED]),
     "clone": lambda old, _: old.make("c").blocks("c", old.held("a")),
 }
-"""What each kind of operation makes of a directory that has a number."""
+"""For each kind of operation a function from the state of a directory and its number to the next state."""
 
 
 def file_by_name(name: str, file: File, links: int) -> Fields:
-    """Return the fields of a name of a file."""
+    """Return the fields of a file under one of its names."""
     fields = {THERE: "file", "links": links, **file._asdict()}
     return {(name, field): value for field, value in fields.items()}
 
 
 class Course(NamedTuple):
-    """What a directory holds before its first change, and after each."""
+    """The states of a directory before its first change and after each change."""
 
     contents: tuple[Content, ...]
     by_name: tuple[Fields, ...]
     by_file: tuple[Fields, ...]
 
     def names_of(self, file: str, least: int) -> set[str]:
-        """Return the names that a file ever had, but for those that another one has after so many changes."""
+        """Return the names that a file ever had, except those that another file has after ``least`` changes."""
         number = int(file)
         mine = {name for content in self.contents for name, one in content.names.items() if one == number}
         return {name for name in mine if self.contents[least].names.get(name, number) == number}
@@ -173,7 +173,7 @@ class Course(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def course(kinds: tuple[str, ...], number: int) -> Course:
-    """Return the course that changes of these kinds take."""
+    """Return the states that a sequence of changes produces."""
     contents = [Content()]
     for kind in kinds:
         contents.append(contents[-1].after(kind, number))
@@ -182,7 +182,7 @@ def course(kinds: tuple[str, ...], number: int) -> Course:
 
 @lru_cache(maxsize=1 << 14)
 def shown(kinds: tuple[str, ...], number: int, least: int) -> tuple[bool, ...]:
-    """Return, for each of the first ``least`` changes, whether the directory still shows whether it was done."""
+    """Return, for each of the first ``least`` changes, whether the final state shows that the change was made."""
     ran = course(kinds, number)
     return tuple(
         any(
@@ -194,7 +194,7 @@ def shown(kinds: tuple[str, ...], number: int, least: int) -> tuple[bool, ...]:
 
 
 def directories(found: Entries) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return what a scan says of each directory: of each name in it, and by an empty name of the directory itself."""
+    """Return the scan's entries by directory and name; the entry of the directory itself has an empty name."""
     apart: dict[str, dict[str, Sequence[Any]]] = {}
     for path, entry in found.items():
         directory, _, name = path.partition("/")
@@ -203,14 +203,14 @@ def directories(found: Entries) -> dict[str, dict[str, Sequence[Any]]]:
 
 
 def scanned(entries: Entries) -> Fields:
-    """Return what a scan says of a directory; of what cannot be looked at the error is what is there."""
+    """Return the fields of a scanned directory; the value of an unreadable entry is the error."""
     state: Fields = {("", THERE): False}
     for name, entry in entries.items():
         mode, size, links, held = entry[:4]
         if not name:
             state["", THERE] = stat.S_ISDIR(mode) or str(held)
         elif stat.S_ISREG(mode):
-            # Scans once did not look at what a file holds: then its size tells.
+            # Scans of older records lack the content: then only the size shows whether the file is empty.
             known = "+" if held is None else held
             value = tuple(known) if isinstance(known, list) else known if size else ""
             file = File(stat.S_IMODE(mode), size, value, *entry[4:5])
@@ -223,24 +223,24 @@ def scanned(entries: Entries) -> Fields:
 
 
 class Seen(NamedTuple):
-    """What the history of one directory and the scan of it add up to."""
+    """The result of the comparison of one directory's history with its scan."""
 
     lost: Sequence[tuple[Operation, str]] = ()
-    """Acknowledged changes that are not there, and what is there instead."""
+    """Acknowledged changes that are missing, and a description of what was found instead."""
     odd: Sequence[str] = ()
-    """What none of the changes explains, in words."""
+    """Descriptions of what no change explains."""
 
 
 def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entries) -> Seen:
-    """Hold a directory's changes against a scan of it.
+    """Compare a directory's changes with a scan of the directory.
 
-    ``bound`` were acknowledged; ``begun`` are those and, behind them, what may have been done or not.
+    ``bound``: the acknowledged changes; ``begun``: the same changes, then those that may have been made or not.
     """
     found, least = scanned(entries), len(bound)
     kinds, number = tuple(one.kind for one in begun), begun[0].place if begun else 0
     ran = course(kinds, number)
     if "truncate" in kinds:
-        # ext4 zeroes what a truncate is to cut off before it cuts: that is a file that is not cut (docs/findings.md).
+        # ext4 zeroes the tail before it truncates: such a file counts as not yet truncated (docs/findings.md).
         found = {key: "+" if value == UNCUT else value for key, value in found.items()}
     if found in ran.by_name[least:]:
         return Seen()
@@ -263,35 +263,35 @@ def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entrie
 
 
 def different(one: Fields, other: Fields) -> set[tuple[str, str]]:
-    """Return what differs."""
+    """Return the keys whose values differ."""
     return {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
 
 
 def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) -> set[tuple[str, str]]:
-    """Return what may have any value while what was not acknowledged is under way."""
+    """Return the fields that may have any value as a change in progress writes them."""
     loose: set[tuple[str, str]] = set()
     for place, operation in enumerate(begun[least:], start=least):
         if operation.kind in LOOSE:
             changed = different(states[place], states[place + 1])
-            # Whatever a file holds then, what it held before is not lost by that.
+            # A change of the size also leaves the content undefined; this is no loss of earlier content.
             loose |= changed | {(of, "held") for of, field in changed if field == "size"}
     return loose
 
 
 WRITTEN_FIELDS = frozenset({"size", "held"})
-"""What is not of the operation that makes a file, but of those that write to it."""
+"""Fields that the creation of a file does not set, only writes to the file."""
 
 
 def undone(
     ran: Course, kind: str, place: int, least: int, found: Fields, loose: Collection[tuple[str, str]]
 ) -> str | None:
-    """Return what contradicts an acknowledged change, or None if it is there, or a later one has covered it."""
+    """Return what contradicts an acknowledged change; None if the change, or a later one that covers it, is there."""
     changed = different(ran.by_file[place], ran.by_file[place + 1])
     for key in sorted(changed, key=lambda one: (one[0] not in {"", "name"}, one[1] != THERE, one)):
         wanted, *later = (state.get(key) for state in ran.by_file[place + 1 :])
         if key in loose or (kind == "create" and key[1] in WRITTEN_FIELDS):
             continue
-        # What a later change has set says nothing against this one.
+        # A value that a later change has set does not contradict this change.
         values = values_of(ran, key, least, found)
         if values.isdisjoint({wanted, *later}):
             return contradiction(key, values, wanted)
@@ -299,7 +299,7 @@ def undone(
 
 
 def values_of(ran: Course, key: tuple[str, str], least: int, found: Fields) -> set[Value]:
-    """Return what was found of a field: of a file under each of its names."""
+    """Return the values found for a field, for a file under each of its names."""
     of, field = key
     if not of:
         return {found["", THERE]}
@@ -317,7 +317,7 @@ def values_of(ran: Course, key: tuple[str, str], least: int, found: Fields) -> s
 
 
 def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> str:
-    """Return in words what is there instead of what a change left."""
+    """Return a description of what was found instead of the result of a change."""
     of, field = key
     there = " and ".join(sorted(map(short, values)))
     if not of:
@@ -335,12 +335,12 @@ def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> st
 
 
 def one_block(value: Value) -> Value:
-    """Return a block's signature as blocks are described."""
+    """Return a description of one block, or its signature in a tuple as `short` expects it."""
     return "missing" if value is None else "zero" if value == "-" else (str(value),)
 
 
 def short(value: Value) -> str:
-    """Return a value as a reader needs it; blocks by what is wrong with them, so that like failures look alike."""
+    """Return a value for a report; blocks by their kind of damage, so that equal failures have equal texts."""
     if isinstance(value, tuple):
         strange = {"old": "old data of the disk", "other": "blocks of another file", OTHER_CONTENT: "garbage"}
         return " and ".join(strange[one] for one in strange if one in value) or "other blocks"

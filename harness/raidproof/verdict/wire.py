@@ -1,4 +1,4 @@
-"""What the capture shows: the calls on which promises rest, and the rules about a server's restart."""
+"""Verdicts on captured NFS traffic: the calls that promises need, and the rules for a server's restart."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -11,7 +11,7 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.contract import PROMISES
 
 Calls = Mapping[str, Mapping[str, int]]
-"""How often each client sent each operation while the ledger ran, by the names of /proc/self/mountstats."""
+"""Number of calls by client and NFS operation while the ledger ran, with the names of /proc/self/mountstats."""
 
 WRITE = frozenset({"WRITE"})
 _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -37,33 +37,33 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         "clone": frozenset({"CLONE"}),
     }
 )
-"""Of NFSv4, by the names of its client (nfs4_procedures in fs/nfs/nfs4xdr.c); what is not here needs a WRITE."""
+"""NFSv4 calls by kind, with the client's names (nfs4_procedures in fs/nfs/nfs4xdr.c); other kinds need a WRITE."""
 _CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
     {"mkdir": frozenset({"MKDIR"}), "create": frozenset({"CREATE"}), "rmdir": frozenset({"RMDIR"})}
 )
 
 NFSD = Blame(culprit=Culprit.NFSD)
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
-"""What a server says to a client that it knows no more."""
+"""Errors that a server returns to a client whose state it has lost."""
 NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
 UNSTABLE = 0
-"""In both versions."""
+"""The value of `stable_how` in NFSv3 and NFSv4."""
 CLAIM_PREVIOUS = 1
 LENT = ("1", "2")
 """Read and write delegation."""
 
 
 def calls_of(kind: str, mount: Mapping[str, Any]) -> frozenset[str]:
-    """Return the calls that an operation of a kind needs on a mount, as a record has its specification.
+    """Return the calls that an operation of a kind needs; ``mount``: the specification of the mount in a record.
 
-    On a ``sync`` mount each WRITE is stable by itself.
+    On a ``sync`` mount each WRITE is stable and needs no COMMIT.
     """
     calls = (_CALLS_3 if mount.get("vers") == "3" else {}).get(kind) or _CALLS.get(kind, WRITE)
     return calls - {"COMMIT"} if mount.get("sync") or mount.get("noac") else calls
 
 
 def total(calls: Calls) -> Counter[str]:
-    """Return how often all clients together sent each call."""
+    """Return the number of calls of all clients, by call."""
     counted: Counter[str] = Counter()
     for mine in calls.values():
         counted.update(mine)
@@ -71,12 +71,12 @@ def total(calls: Calls) -> Counter[str]:
 
 
 def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) -> list[Verdict]:
-    """Judge each kind of operation that was acknowledged by the calls that it needs: without one it proves nothing."""
+    """Judge that clients sent the calls that each acknowledged kind needs; without them a kind proves nothing."""
     sent, verdicts = total(calls), []
     for kind in kinds:
         needed = calls_of(kind, mount)
         if missing := sorted(name for name in needed if not sent[name]):
-            reason = f"no client sent a {' or a '.join(missing)}: the server was never to keep this promise"
+            reason = f"no client sent a {' or a '.join(missing)}: the server was never asked to keep this promise"
             verdicts.append(
                 Verdict(checker=f"{PROMISES[kind]}, on the wire", outcome=Outcome.INCONCLUSIVE, reason=reason)
             )
@@ -87,12 +87,12 @@ def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) ->
 
 
 class Fields(NamedTuple):
-    """How tshark calls what a check asks for."""
+    """The tshark field names of one NFS version."""
 
     offset: str
     length: str
     stable: str
-    """Of the reply: how the server has it."""
+    """Stability in the reply."""
     verifier: str
 
 
@@ -100,41 +100,41 @@ FIELDS = {
     "3": Fields("nfs.offset3", "nfs.count3", "nfs.write.committed", "nfs.verifier"),
     "4": Fields("nfs.offset4", "nfs.count4", "nfs.stable_how4", "nfs.verifier4"),
 }
-"""By the version of NFS."""
+"""Field names by NFS version."""
 
 
 class Range(NamedTuple):
-    """Bytes of a file from ``begin`` up to ``end``."""
+    """The bytes of a file from ``begin`` up to, but without, ``end``."""
 
     begin: int
     end: int
 
     @property
     def length(self) -> int:
-        """How many they are."""
+        """Length in bytes."""
         return self.end - self.begin
 
     def without(self, other: "Range") -> list["Range"]:
-        """Return what of it is not in the other."""
+        """Return the parts of this range that are not in the other."""
         parts = (Range(self.begin, min(self.end, other.begin)), Range(max(self.begin, other.end), self.end))
         return [part for part in parts if part.begin < part.end]
 
 
 class Answered(NamedTuple):
-    """A WRITE or COMMIT that was answered well."""
+    """A WRITE or COMMIT that succeeded."""
 
     at_s: float
     client: str
     handle: str
     span: Range
     verifier: str
-    """It is the same for as long as the server holds what it was sent unstable."""
+    """Write verifier: unchanged as long as the server holds all unstable writes."""
     name: str
     unstable: bool
 
 
 def by_client(name: str) -> Blame:
-    """Return the blame of one client."""
+    """Return a blame of one client."""
     return Blame(culprit=Culprit.CLIENT, members=(name,), detail=name)
 
 
@@ -143,11 +143,11 @@ def _of(name: str, reason: str, outcome: Outcome, blame: Blame | None = None) ->
 
 
 def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return when a client was first told that the server does not know it: from then on all are answers of the new
-    one, for it answers nobody before; None if none was.
+    """Return the time of the first reply of a restarted server, in seconds; None if no restart is visible.
 
-    A server of NFSv3 knows no clients. There it is the first answer after all had to connect anew, which is a restart
-    only if whoever asks knows that there was one.
+    NFSv4: the first reply with an error of `FORGOTTEN`; a restarted server sends no other reply before.
+    NFSv3 has no client state: the first reply after all clients reconnected, which is a restart only if the caller
+    knows that there was one.
     """
     told = [
         one.answered_s
@@ -158,11 +158,13 @@ def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
 
 
 def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return when a client was first answered over a new connection, nobody being answered over an older one after
-    that; None if there is no such instant."""
+    """Return the time of the first reply over a new connection after which no old connection gets a reply.
+
+    In seconds; None if there is no such time.
+    """
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for one in exchanges:
-        # NULL is of no file: mount.nfs asks so, over a connection of its own, whether there is a server.
+        # mount.nfs sends NULL over a separate connection to probe the server.
         if one.answered_s is not None and one.operations[0].name != "NULL":
             key = (one.client, one.connection)
             begin, end = spans.get(key, (one.answered_s, one.answered_s))
@@ -173,7 +175,7 @@ def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
 
 
 def failed_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return when a WRITE or COMMIT was first answered with an error of the server's storage; None if none was."""
+    """Return the time of the first WRITE or COMMIT reply with a storage error, in seconds; None without one."""
     failed = [
         one.answered_s
         for name in ("WRITE", "COMMIT")
@@ -184,7 +186,7 @@ def failed_s(exchanges: Sequence[Exchange]) -> float | None:
 
 
 def answered(exchanges: Sequence[Exchange]) -> list[Answered]:
-    """Return the WRITEs and COMMITs that were answered well, in the order of the answers."""
+    """Return the successful WRITEs and COMMITs in the order of the replies."""
     found = []
     for name in ("WRITE", "COMMIT"):
         for one, operation in operations_of(exchanges, name):
@@ -200,9 +202,9 @@ def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
         length = whole(operation.told, fields.length, "WRITE")
         unstable = whole(operation.told, fields.stable, "WRITE") == UNSTABLE
     else:
-        # COMMIT of 0 bytes is of all up to the end.
+        # A COMMIT with a count of 0 covers everything up to the end of the file.
         length, unstable = operation.number(fields.length) or 1 << 64, False
-    # The same eight bytes, which tshark writes as a number or one by one.
+    # tshark prints the eight bytes of a verifier as one number or byte by byte.
     verifier = operation.told.get(fields.verifier, "").removeprefix("0x").replace(":", "")
     return Answered(
         at_s, one.client, operation.handle, Range(begin, begin + length), verifier, operation.name, unstable
@@ -210,9 +212,9 @@ def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
 
 
 def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = None) -> Verdict:
-    """Claim that the write verifier after a restart is none of before: else clients would not send again what is lost.
+    """Judge that the write verifier changed at a restart, so that clients retransmit lost unstable writes.
 
-    ``after_s`` is the instant, where it is another than `restarted_s`.
+    ``after_s``: the time of the change in seconds, if different from `restarted_s`.
     """
     name, told = "write verifier", answered(exchanges)
     at_s = restarted_s(exchanges) if after_s is None else after_s
@@ -222,18 +224,18 @@ def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = Non
     after = {one.verifier for one in told if one.at_s >= at_s}
     if not before or not after:
         when = "before" if not before else "after"
-        return _of(name, f"no WRITE or COMMIT was answered {when} it", Outcome.INCONCLUSIVE)
+        return _of(name, f"no WRITE or COMMIT was answered {when} the restart", Outcome.INCONCLUSIVE)
     if same := before & after:
-        return _of(name, f"still {min(same)}, as before", Outcome.FAIL, NFSD)
+        return _of(name, f"still {min(same)} after the restart", Outcome.FAIL, NFSD)
     if len(after) > 1 and after_s is None:
         return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, NFSD)
     return _of(name, f"{min(before)} before, {min(after)} after", Outcome.PASS)
 
 
 def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
-    """Claim that clients sent again all that the server held unstable when its verifier changed.
+    """Judge that clients retransmitted all data that was unstable on the server when its verifier changed.
 
-    Files that are cut short or removed meanwhile are not for this check.
+    Not for files that were truncated or removed meanwhile.
     """
     name = "unstable writes"
     held: dict[tuple[str, str], list[tuple[Range, str]]] = defaultdict(list)
@@ -267,19 +269,19 @@ def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
 
 
 def judge_restart(exchanges: Sequence[Exchange], *, restarted: bool = False) -> list[Verdict]:
-    """Judge what can be judged of a ledger's cycle: nothing, if the server was not restarted in it.
+    """Return the conclusive verdicts on a restart of the server in a crash test; none without a restart.
 
-    ``restarted``: the fault was such, which NFSv3 does not show.
+    ``restarted``: whether the fault restarted the server, which NFSv3 traffic does not show.
     """
     if restarted_s([one for one in exchanges if restarted or one.version == "4"]) is None:
         return []
     verdicts = (judge_verifier(exchanges), judge_resent(exchanges))
-    # A ledger's writes are small: the client asks for most of them to be stable at once.
+    # Most writes of the ledger are small, and the client requests them stable.
     return [verdict for verdict in verdicts if verdict.outcome is not Outcome.INCONCLUSIVE]
 
 
 class Claim(NamedTuple):
-    """A request for a lock or for an open, and how it ended."""
+    """A lock or open request with its result."""
 
     at_s: float
     client: str
@@ -290,7 +292,7 @@ class Claim(NamedTuple):
 
 
 def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
-    """Return all LOCKs, and those OPENs that reclaim, in the order of the answers."""
+    """Return all LOCKs and LOCKUs, and the OPENs that reclaim, in the order of the replies."""
     found = []
     for name in ("LOCK", "OPEN", "LOCKU"):
         for one, operation in operations_of(exchanges, name):
@@ -307,10 +309,10 @@ def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
 
 
 def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
-    """Claim that whoever held a lock when the server restarted got it back, and nobody else got it before.
+    """Judge that each holder of a lock at the restart reclaimed the lock before another client got one on the file.
 
-    A server that skips its grace period refuses the reclaim, or gives the lock away. Whole files are meant: which
-    bytes of them were locked is not looked at.
+    A server that skips its grace period refuses the reclaim, or grants the lock to another client. Byte ranges are
+    ignored: locks are compared by file.
     """
     name, at_s = "locks in grace", restarted_s(exchanges)
     if at_s is None:
@@ -321,7 +323,7 @@ def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
             (holders[one.handle].discard if one.name == "LOCKU" else holders[one.handle].add)(one.client)
     waiting = {(client, handle) for handle, clients in holders.items() for client in clients}
     if not waiting:
-        return _of(name, "nobody held a lock when the server restarted", Outcome.INCONCLUSIVE)
+        return _of(name, "no client held a lock when the server restarted", Outcome.INCONCLUSIVE)
     count, put_off = len(waiting), 0
     for one in claims(exchanges):
         if one.at_s < at_s:
@@ -333,12 +335,12 @@ def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
         put_off += one.status == "NFS4ERR_GRACE"
     if waiting:
         client, handle = min(waiting)
-        return _of(name, f"{client} never asked for its lock on file {handle} again", Outcome.INCONCLUSIVE)
-    return _of(name, f"{count} reclaimed; {put_off} new ones put off with NFS4ERR_GRACE", Outcome.PASS)
+        return _of(name, f"{client} did not reclaim its lock on file {handle} after the restart", Outcome.INCONCLUSIVE)
+    return _of(name, f"{count} reclaimed; {put_off} new requests got NFS4ERR_GRACE", Outcome.PASS)
 
 
 def _wrong_with(claim: Claim, waiting: Set[tuple[str, str]]) -> str | None:
-    """Say what is wrong with an answer while these clients' files wait to be reclaimed."""
+    """Return what is wrong with the result of a claim while these (client, file) locks are not yet reclaimed."""
     client, handle = claim.client, claim.handle
     if claim.reclaim and (client, handle) in waiting and claim.status != OK:
         return f"{client} held file {handle} locked, and its {claim.name} to reclaim it got {claim.status}"
@@ -350,7 +352,7 @@ def _wrong_with(claim: Claim, waiting: Set[tuple[str, str]]) -> str | None:
 
 
 def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
-    """Claim that a client which came back after the grace period was refused what it tried to reclaim."""
+    """Judge that the server refused every reclaim of a client after the grace period."""
     name = "locks after grace"
     tried = [one for one in claims(exchanges) if one.client == client and one.reclaim]
     if not tried:
@@ -363,7 +365,7 @@ def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
 
 
 def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verdict:
-    """Claim that a file which one client had been lent was opened by another one, once it was given or taken back."""
+    """Judge that a client opened a file delegated to another client only after the delegation was recalled."""
     name = "delegation"
     lent = [
         one
@@ -371,10 +373,10 @@ def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verd
         if one.client == holder and operation.told.get("nfs.open.delegation_type") in LENT
     ]
     if not lent:
-        return _of(name, f"{holder} was lent nothing", Outcome.INCONCLUSIVE)
+        return _of(name, f"{holder} got no delegation", Outcome.INCONCLUSIVE)
     asked = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
     if OK not in asked:
-        return _of(name, f"{other} could not open it: {', '.join(map(str, asked))}", Outcome.FAIL, NFSD)
+        return _of(name, f"{other} could not open the file: {', '.join(map(str, asked))}", Outcome.FAIL, NFSD)
     if asked.index(OK) == 0:
-        return _of(name, f"{other} opened it at once, while {holder} had it", Outcome.FAIL, NFSD)
-    return _of(name, f"{other} opened it after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)
+        return _of(name, f"{other} opened the file at once, while {holder} held its delegation", Outcome.FAIL, NFSD)
+    return _of(name, f"{other} opened the file after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)

@@ -1,4 +1,4 @@
-"""The columns of the table of crash tests. Each file of this folder may add some."""
+"""The columns of the table of crash tests; each module of this package may register columns."""
 
 from raidproof.report.columns.column import COLUMNS, GROUPS, Column, columns
 

@@ -1,4 +1,4 @@
-"""What a column of the table of crash tests is: the same in every form of the report."""
+"""The definition of a column in the table of crash tests, for every form of the report."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from raidproof.core.registry import Registry
 from raidproof.record.run import CrashTestRecord
 
 GROUPS = ("setting", "speed before the fault", "acknowledged work", "recovery")
-"""From left to right; other groups follow in the order of their names."""
+"""Groups of columns from left to right; other groups follow in the order of their names."""
 COLUMNS: Registry["Column"] = Registry("column", "raidproof.report.columns", "raidproof.columns")
-"""Every column by its group and title."""
+"""All columns, by group and title."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One measure of a crash test. Making one adds it to every table of crash tests."""
+    """One column: a measure of a crash test. Creating an instance registers the column."""
 
     group: str
     title: str
     unit: str
-    """Empty for words."""
+    """Unit of the value; empty for text."""
     meaning: str
     value: Callable[[CrashTestRecord], str]
     order: int = 100
-    """Where it stands in its group: the lower, the further left."""
+    """Position in the group: lower is further left."""
 
     def __post_init__(self) -> None:
-        """Add it to the tables."""
+        """Register the column."""
         COLUMNS.add(f"{self.group}: {self.title}", self)
 
 

@@ -1,4 +1,4 @@
-"""The columns that every table of crash tests has."""
+"""The standard columns of the table of crash tests."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,7 +9,7 @@ from raidproof.report.words import UNKNOWN, count, number
 
 
 def export(cycle: CrashTestRecord) -> str:
-    """Return whether the export was asked to be sync or async."""
+    """Return whether the requested export is sync or async."""
     sync = cycle.asked.get("export", {}).get("sync")
     return UNKNOWN if sync is None else ("sync" if sync else "async")
 
@@ -20,7 +20,7 @@ def sequential_write(cycle: CrashTestRecord) -> float | None:
 
 
 def median_and_range(value: float | None, each: Sequence[float]) -> str:
-    """Write a measured rate with how far its measurements are apart: one alone says nothing of that."""
+    """Return a measured rate as text: median, least and greatest of several measurements, or a single value."""
     if value is None:
         return UNKNOWN
     if len(each) < 2:
@@ -53,8 +53,8 @@ Column(
     "setting",
     "export",
     "",
-    "What the NFS server promises. sync: it answers when the data is on its disks. "
-    "async: it answers earlier, which breaks the protocol.",
+    "The export option of exports(5). sync: the server replies after the data is on stable storage. "
+    "async: the server replies earlier, which violates the NFS protocol.",
     export,
     order=1,
 )
@@ -62,8 +62,8 @@ Column(
     "setting",
     "disks' cache",
     "",
-    "volatile: honest, lost with power unless flushed. protected: survives. "
-    "none: every write is durable. lying: says that it flushed, and did not.",
+    "Write cache of the member disks. volatile: lost at a power cut unless flushed. protected: survives a power cut. "
+    "none: every write is durable. lying: acknowledges flushes without executing them.",
     lambda cycle: cycle.cache_mode,
     order=2,
 )
@@ -71,9 +71,9 @@ Column(
     "speed before the fault",
     "sequential write",
     "MB/s",
-    "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes a second. Median, least and "
-    "greatest of n measurements, before the disks begin to lie and without the write log. Rows whose ranges "
-    "overlap are not told apart. Controls are not measured.",
+    "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes per second. Median, least and "
+    "greatest of n measurements, taken with honest disks and without the write log. Rows whose ranges "
+    "overlap show no difference. Controls are not measured.",
     _sequential_write,
     order=3,
 )
@@ -81,8 +81,8 @@ Column(
     "speed before the fault",
     "fsynced 4 KiB writes",
     "1/s",
-    "Acknowledged write + fsync of 4 KiB, all clients together. Median, least and greatest of the n whole "
-    "seconds of the ledger.",
+    "Acknowledged 4 KiB writes with fsync per second, all clients together. Median, least and greatest of the n "
+    "whole seconds of the ledger.",
     _fsyncs,
     order=4,
 )
@@ -90,20 +90,32 @@ Column(
     "acknowledged work",
     "acknowledged",
     "ops",
-    "What clients had been told is done before the fault: data and metadata.",
+    "Data and metadata operations that were acknowledged to clients before the fault.",
     _acknowledged,
     order=5,
 )
 Column(
-    "acknowledged work", "survived", "ops", "How many of those were on the server after the fault.", _survived, order=6
+    "acknowledged work",
+    "survived",
+    "ops",
+    "Acknowledged operations that were on the server after the fault.",
+    _survived,
+    order=6,
 )
-Column("acknowledged work", "lost", "ops", "How many of those were not.", _lost, order=7)
+Column(
+    "acknowledged work",
+    "lost",
+    "ops",
+    "Acknowledged operations that were missing on the server after the fault.",
+    _lost,
+    order=7,
+)
 Column(
     "acknowledged work",
     "work lost",
     "s",
-    "Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault. Where all of the "
-    "ledger is lost, a longer one would have lost more.",
+    "Time from the earliest lost acknowledgement to the fault. If the whole ledger is lost, a longer ledger would "
+    "have lost more.",
     lambda cycle: number(cycle.loss_window_s),
     order=8,
 )
@@ -111,7 +123,7 @@ Column(
     "recovery",
     "boot",
     "s",
-    "From power back to a machine that answers.",
+    "Time from power on until the server answers.",
     lambda cycle: number(cycle.recovery.boot_s),
     order=9,
 )
@@ -119,7 +131,7 @@ Column(
     "recovery",
     "assemble",
     "s",
-    "Until the array is online.",
+    "Time from boot until the array is online.",
     lambda cycle: number(cycle.recovery.assemble_s),
     order=10,
 )
@@ -127,7 +139,7 @@ Column(
     "recovery",
     "mount",
     "s",
-    "Until the file system is mounted.",
+    "Time from assembly until the file system is mounted.",
     lambda cycle: number(cycle.recovery.mount_s),
     order=11,
 )
@@ -135,7 +147,7 @@ Column(
     "recovery",
     "first I/O",
     "s",
-    "From the export's start to the first acknowledgement that a client got.",
+    "Time from the start of the export to the first acknowledgement to a client.",
     lambda cycle: number(cycle.recovery.first_io_s),
     order=12,
 )
