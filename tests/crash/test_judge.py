@@ -93,7 +93,7 @@ def test_each_damage_is_shown_by_lines_of_its_own() -> None:
     assert {one.promise: judged.lines(one) for one in judged.damages} == {
         "write + fsync": ("f: fsync of 0 (generation 1): nothing is there",),
         "mkdir": ("m: mkdir of 0 (generation 1): the directory is not there",),
-        INVENTED: ("f/g, which nobody wrote",),
+        INVENTED: ("f/g, which no client wrote",),
         KERNEL_LOG: (alarm,),
         REDUNDANCY: ("rows differ, and md would not resync them: 1 of 3, the first row 7",),
     }

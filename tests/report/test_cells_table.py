@@ -55,7 +55,7 @@ def test_each_cause_and_each_flag_is_said(plan_run: RunRecord, width: int) -> No
 
 def test_what_the_run_cost_and_what_could_not_be(plan_run: RunRecord) -> None:
     text = shown(plan_run, 80)
-    assert "\nthe harness itself took 36% of the visits' wall time (130 s of 205 s were timed)\n" in text
+    assert "\nthe harness itself took 36% of the repetitions' wall time (130 s of 205 s were timed)\n" in text
     assert "left out, 2 cells: RAID6 needs at least 4 members: 3 are there (level=6 chunk=16KiB export=sync;" in text
     assert "promises of 2 of 11 cells were tested by a power cut" in text
 
@@ -77,7 +77,7 @@ def test_a_plan_without_a_rank_or_a_cell_is_shown(plan_run: RunRecord) -> None:
         cell.rank = None
     assert "No cell has a rank." in shown(plan_run, 80)
     plan_run.cells, plan_run.cycles = [], []
-    assert "0 cells, 0 visits of 33" in shown(plan_run, 80)
+    assert "0 cells, 0 repetitions of 33" in shown(plan_run, 80)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)

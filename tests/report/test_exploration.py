@@ -151,7 +151,7 @@ def parsed(page: str) -> Tags:
 def test_the_page_names_the_failure_its_state_and_the_command() -> None:
     said = " ".join(parsed(render_exploration(exploration())).words.split())
     assert "rename: the new name is not there, or the old one still is" in said
-    assert "client1 had been told 0.0123 s before the cut that rename of client1-4-metadata 3" in said
+    assert "rename of client1-4-metadata 3, generation" in said
     assert "./raidproof explore run --cycle sync --state 9-0badcafe --keep" in said
     assert "disk2 4,096 8 21 XFS log" in said
     assert "a second crash" in said
@@ -274,7 +274,7 @@ def test_failures_shown_in_the_same_state_are_told_in_one_line() -> None:
     assert [words.same_as(record.failures, place) for place in (1, 2, 3, 4)] == [None, 1, None, 1]
     line = (
         "2 write + fsync: nothing is there: in the same state as 1, 17-0badcafe, with a shorter history in "
-        "9-0badcafe; client1 had been told 0.0123 s before the cut"
+        "9-0badcafe; rename of client1-4-metadata"
     )
     screen = StringIO()
     show_exploration(record, Console(file=screen, width=400))

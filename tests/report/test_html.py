@@ -202,7 +202,7 @@ def test_a_plan_begins_with_its_ranking_and_leaves_out_what_is_empty(
     "fact",
     [
         "promises of 2 of 11 cells were tested by a power cut",
-        "the harness itself took 36% of the visits' wall time (130 s of 205 s were timed)",
+        "the harness itself took 36% of the repetitions' wall time (130 s of 205 s were timed)",
         "breaks its promises: 20,047 of 20,183 acknowledged operations lost",
         "measures a cache: 512 MiB fit into the server's 768 MiB of memory",
         "65% of what the hardware should give",
@@ -244,7 +244,7 @@ def test_a_plan_page_holds_together(plan_run: RunRecord) -> None:
 
 def test_a_plan_of_which_nothing_was_visited_is_still_a_page(plan_run: RunRecord) -> None:
     plan_run.cells, plan_run.cycles = [], []
-    assert "No cell was visited." in Page(render(plan_run)).text
+    assert "No cell was measured." in Page(render(plan_run)).text
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)

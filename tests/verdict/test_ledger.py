@@ -142,11 +142,11 @@ def test_a_dead_client_may_have_done_more_than_it_told() -> None:
 def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
     made = {"d0": DIRECTORY, "d0/a": FILE, "d1": DIRECTORY, "d1/a": FILE}
     assert weighed([done("mkdir", 0)], made, unheard=["client1"]).invented == []
-    assert weighed([done("mkdir", 0)], made).invented == ["m/d0/a, which nobody made", "m/d1, which nobody made"]
+    assert weighed([done("mkdir", 0)], made).invented == ["m/d0/a, which no client made", "m/d1, which no client made"]
     odd = {"d0": DIRECTORY, "d1": DIRECTORY, "d1/z": FILE, "other": DIRECTORY}
     assert weighed([done("mkdir", 0)], odd, unheard=["client1"]).invented == [
-        "m/d1/z, which nobody made",
-        "m/other, which nobody made",
+        "m/d1/z, which no client made",
+        "m/other, which no client made",
     ]
 
 

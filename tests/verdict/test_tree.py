@@ -149,7 +149,7 @@ def test_only_changes_of_several_steps_may_be_half_done() -> None:
 def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:
     operations = done(("mkdir", "create"))
     found = entries(course(("mkdir", "create"), 3).contents[-1])
-    assert hold(operations[:1], operations[:1], found).odd == ["a, which nobody made"]
+    assert hold(operations[:1], operations[:1], found).odd == ["a, which no client made"]
     assert not hold(operations[:1], operations, found).odd
 
 

@@ -146,7 +146,7 @@ def visited(record: RunRecord) -> str:
     made = sum(len(cell.repeats) for cell in record.cells)
     measured = sum(len(cell.measured) for cell in record.cells)
     planned = len(record.plan.order) if record.plan else 0
-    said = f"{plural(len(record.cells), 'cell')}, {plural(made, 'visit')}"
+    said = f"{plural(len(record.cells), 'cell')}, {plural(made, 'repetition')}"
     if planned > made:
         said += f" of {planned:,}"
     return said if measured == made else f"{said}, of which {made - measured:,} measured nothing"
@@ -156,9 +156,10 @@ def overhead(record: RunRecord) -> str:
     """Return a sentence on the harness's share of the repetitions' wall time."""
     plan = record.plan
     if plan is None or plan.overhead is None:
-        return "no visit was timed"
+        return "no repetition was timed"
     timed, whole = number(plan.timed_s), number(plan.visits_s)
-    return f"the harness itself took {plan.overhead:.0%} of the visits' wall time ({timed} s of {whole} s were timed)"
+    share = f"{plan.overhead:.0%} of the repetitions' wall time"
+    return f"the harness itself took {share} ({timed} s of {whole} s were timed)"
 
 
 def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:

@@ -85,7 +85,9 @@ def remarks(pair: Pair) -> list[str]:
         said.append(limits(pair))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
              and side.values]  # fmt: skip
-    said += [f"{name}: {plural(side.failed, 'visit')} failed" for name, side in sides if side.failed and side.values]
+    said += [
+        f"{name}: {plural(side.failed, 'repetition')} failed" for name, side in sides if side.failed and side.values
+    ]
     flags = {name: side.flag for name, side in sides if side.flag}
     if len(flags) == 2 and len(set(flags.values())) == 1:
         return [*said, f"! both: {flags[BASE]}"]
@@ -133,7 +135,7 @@ def took(comparison: ComparisonRecord) -> str:
     """Return a sentence on the number and duration of the repetitions of both sides."""
     visits = sum(len(side.values) + side.failed for pair in comparison.pairs for side in (pair.base, pair.new))
     seconds = comparison.base.visits_s + comparison.new.visits_s
-    return f"{plural(len(comparison.pairs), 'cell')}, {count(visits)} visits on both sides in {number(seconds)} s"
+    return f"{plural(len(comparison.pairs), 'cell')}, {count(visits)} repetitions on both sides in {number(seconds)} s"
 
 
 @dataclass(frozen=True)

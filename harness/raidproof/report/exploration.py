@@ -102,8 +102,8 @@ def effort(record: ExplorationRecord) -> str:
 def missing(one: MissingRecord) -> str:
     """Return a sentence about a missing acknowledged operation."""
     return (
-        f"{one.client} had been told {number(one.acknowledged_before_s)} s before the cut that {one.kind} of "
-        f"{one.path} {one.place}, generation {one.generation}, is done: {one.instead}"
+        f"{one.kind} of {one.path} {one.place}, generation {one.generation}, was acknowledged to {one.client} "
+        f"{number(one.acknowledged_before_s)} s before the cut: {one.instead}"
     )
 
 

@@ -23,7 +23,7 @@ class Finding(StrEnum):
     LOWER = "lower"
     NONE = "no difference shown"
     """The ranges of the repetitions overlap."""
-    SINGLE = "one visit"
+    SINGLE = "one repetition"
     """A side has a single repetition, so that its range is not known."""
     NOT_COMPARABLE = "not comparable"
     """The value of a side reflects the rig, not the requested hardware."""
@@ -355,7 +355,7 @@ _WORDS = {
     Finding.HIGHER: "faster on new",
     Finding.LOWER: "slower on new",
     Finding.NONE: "without a difference shown",
-    Finding.SINGLE: "with a single visit",
+    Finding.SINGLE: "with a single repetition",
     Finding.NOT_COMPARABLE: "not comparable",
     Finding.ONE_SIDED: "not measured on both sides",
 }

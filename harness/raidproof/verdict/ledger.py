@@ -278,7 +278,7 @@ def weigh_files(case: Case, required: Collection[int], issued: Collection[int], 
         begun |= {f"f{place}" for place in range(worker.blocks)}
     names = set(case.found["names"] or ())
     balance.lost_files += len(promised - names)
-    balance.invented.extend(f"{worker.path}/{name}, which nobody wrote" for name in sorted(names - begun))
+    balance.invented.extend(f"{worker.path}/{name}, which no client wrote" for name in sorted(names - begun))
 
 
 SPECIAL = {
@@ -347,7 +347,7 @@ def weigh_records(case: Case, balance: Balance) -> None:
     if mine != sorted(set(mine)):
         balance.invented.append(f"{worker.path}: records are duplicated or out of order")
     if not case.unheard and (more := sorted(set(mine) - issued)):
-        balance.invented.append(f"{worker.path}: record {more[0]}, which nobody wrote")
+        balance.invented.append(f"{worker.path}: record {more[0]}, which no client wrote")
     balance.lost_files += bool(bound and not case.found["names"])
 
 
@@ -391,7 +391,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
         visible = shown(kinds, place, len(mine)) if case.worker.rounds else (True,) * len(mine)
         for operation, seen_of in zip(mine, visible, strict=True):
             balance.judged[operation.kind] += seen_of
-    balance.invented += [f"{case.worker.path}/{name}, which nobody made" for name in found]
+    balance.invented += [f"{case.worker.path}/{name}, which no client made" for name in found]
 
 
 def unheard(case: Case, place: int, reported: int) -> list[Operation]:

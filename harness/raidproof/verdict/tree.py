@@ -245,7 +245,7 @@ def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entrie
     if found in ran.by_name[least:]:
         return Seen()
     known = {name for state in ran.by_name for name, field in state if field == THERE}
-    odd = sorted(f"{name}, which nobody made" for name, field in found if field == THERE and name not in known)
+    odd = sorted(f"{name}, which no client made" for name, field in found if field == THERE and name not in known)
     if found["", THERE] is not True and all(content.there for content in ran.contents[least:]):
         said = "the directory is not there" if not found["", THERE] else f"the directory: {found['', THERE]}"
         return Seen([(one, said) for one in bound], odd)
