@@ -80,13 +80,15 @@ def test_only_a_known_loss_costs(plan_run: RunRecord) -> None:
 
 def test_what_the_run_took_and_left_out(plan_run: RunRecord) -> None:
     assert visited(plan_run) == "11 cells, 27 repetitions of 33, of which 1 measured nothing"
-    assert overhead(plan_run) == "the harness itself took 36% of the repetitions' wall time (130 s of 205 s were timed)"
+    assert (
+        overhead(plan_run) == "the harness itself took 36% of the repetitions' wall time (130 s of 205 s were timed)"
+    )
     [(reason, names)] = impossible(plan_run)
     assert reason.startswith("RAID6")
     assert len(names) == 2
     assert plan_run.plan is not None
     plan_run.plan.visits_s = 0
-    assert overhead(plan_run) == "no visit was timed"
+    assert overhead(plan_run) == "no repetition was timed"
 
 
 def test_what_one_visit_did_not_see_is_a_dash(plan_run: RunRecord) -> None:
