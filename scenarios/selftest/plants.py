@@ -206,7 +206,7 @@ PLANTS = (
         "no-flushes",
         "flushes reach the disks",
         "no flush reached",
-        "the stack: what is above disk1",
+        "the stack: the layer above disk1",
     ),
     Plant("parity-not-updated", "parity", "array", "mismatch_cnt", "the disks"),
     Plant("client-cache", "parity", "read back", "the rest is out of its own cache", "the client's cache", "client2"),

@@ -163,11 +163,14 @@ class CrashTestResult:
         return self.record.on_server.acknowledged_total if self.record.on_server else 0
 
     def went_on(self, client: str) -> bool:
-        """Return whether a client got an acknowledgement after the fault."""
+        """Return whether a client began an operation after the fault and got its acknowledgement.
+
+        The report of an earlier acknowledgement may arrive after the fault: a worker sends it with its next operation.
+        """
         history = History.read(self.observations / "history")
         workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
         after = self.record.fault_at_ns or 0
-        return any(one.worker in workers and (one.ended_ns or 0) > after for one in history.acknowledged())
+        return any(one.worker in workers and one.issued_ns > after for one in history.acknowledged())
 
     @property
     def lost(self) -> int:
