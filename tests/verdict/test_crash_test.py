@@ -59,7 +59,7 @@ def lose_a_block(found: dict[str, Any]) -> None:
 def test_judging_again_says_the_same(store: RunStore, run: RunRecord) -> None:
     judge_run(run, store.path)
     # A record of before the field was there has no kind; reasons are texts for people, which may be worded anew.
-    fields = {"cycles": {"__all__": {"reason": True, "verdicts": {"__all__": {"kind", "reason"}}}}}
+    fields: Any = {"cycles": {"__all__": {"reason": True, "verdicts": {"__all__": {"kind", "reason"}}}}}
     again, before = run.model_dump(exclude=fields), store.load().model_dump(exclude=fields)
     assert again["cycles"] == before["cycles"]
     assert run.outcome is Outcome.PASS
