@@ -93,5 +93,6 @@ def test_two_kinds_of_one_name_are_refused() -> None:
 def test_an_entry_point_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("bad", "no_such_module_at_all:kind", "raidproof.shapes")
     monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == "raidproof.shapes" else [])
-    with pytest.raises(RigError, match=r"raidproof.shapes: no_such_module_at_all:kind of an unknown distribution"):
-        KINDS["round"]
+    for _ in range(2):
+        with pytest.raises(RigError, match=r"raidproof.shapes: no_such_module_at_all:kind of an unknown distribution"):
+            KINDS["round"]

@@ -8,10 +8,9 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from pydantic import GetCoreSchemaHandler, TypeAdapter
+from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from raidproof.core.errors import RequestError, RigError, nearest
@@ -77,20 +76,26 @@ class Registry(Generic[T]):
         """
         if self._loaded:
             return
+        # Set first, since a module of the folder may ask for a kind while it is imported.
         self._loaded = True
-        home = importlib.import_module(self.folder)
-        for module in pkgutil.iter_modules(home.__path__, f"{self.folder}."):
-            importlib.import_module(module.name)
-        for point in entry_points(group=self.group):
-            _load(point, self.group)
+        try:
+            home = importlib.import_module(self.folder)
+            for module in pkgutil.iter_modules(home.__path__, f"{self.folder}."):
+                importlib.import_module(module.name)
+            for point in entry_points(group=self.group):
+                _load(point)
+        except BaseException:
+            # Otherwise later requests would go on without the kinds that are missing.
+            self._loaded = False
+            raise
 
 
-def _load(point: EntryPoint, group: str) -> ModuleType | Any:
+def _load(point: EntryPoint) -> None:
     try:
-        return point.load()
+        point.load()
     except Exception as error:
         by = point.dist.name if point.dist is not None else "an unknown distribution"
-        raise RigError(f"{group}: {point.value} of {by} cannot be imported: {error!r}") from error
+        raise RigError(f"{point.group}: {point.value} of {by} cannot be imported: {error!r}") from error
 
 
 class OneOf:
@@ -116,11 +121,7 @@ class OneOf:
             if name is None:
                 valid = ", ".join(self.registry)
                 raise RequestError(f"a {self.registry.what} needs {self.key!r}, which is missing; valid: {valid}")
-            return TypeAdapter(self.registry[str(name)]).validate_python(value)
+            return self.registry[str(name)].model_validate(value)
 
-        return core_schema.no_info_plain_validator_function(
-            parse,
-            serialization=core_schema.wrap_serializer_function_ser_schema(
-                lambda value, ser, _info: ser(value), info_arg=True, schema=core_schema.any_schema()
-            ),
-        )
+        # Without a schema of its own a value is dumped by its actual type.
+        return core_schema.no_info_plain_validator_function(parse)
