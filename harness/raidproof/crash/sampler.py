@@ -11,9 +11,9 @@ from raidproof.crash.states import Caches, CrashState, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
 MOST_SINGLES = 32
-"""Limit of requests of one cut that are left out or kept one by one; of more, so many are drawn."""
+"""Limit of requests of one cut that are left out or kept one by one; of more requests this number is drawn."""
 MOST_CUTS = 10_000
-"""Limit of cuts with proposed states; of more, so many are drawn. If disks lose nothing, each write makes a cut."""
+"""Limit of cuts with proposed states; of more cuts this number is drawn. Each write to lossless disks is a cut."""
 RANDOMS = 8
 """Random subsets per cut, and as many torn ones."""
 

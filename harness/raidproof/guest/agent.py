@@ -177,7 +177,7 @@ class Process:
 
 
 def spawn(words: list[str], streams: tuple[int, int, int], surroundings: dict[bytes, bytes]) -> int:
-    """Start a command without fork(2); return its process id. The shell handles what is not an executable."""
+    """Start a command without fork(2); return its process id. The shell starts files that are not executables."""
     argv = [encoded(word) for word in words]
     options: dict[str, Any] = {
         "file_actions": [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)],

@@ -138,8 +138,8 @@ _ARRAY = (
 )
 _FILESYSTEM = (
     _size("block_size", "filesystem.block_size", "block size of the filesystem"),
-    _size("su", "filesystem.su", "stripe unit that the filesystem is told, against the array's own"),
-    _number("sw", "filesystem.sw", "stripe units in a stripe, as the filesystem is told"),
+    _size("su", "filesystem.su", "stripe unit of the file system, in place of the array's own"),
+    _number("sw", "filesystem.sw", "stripe units in a stripe of the file system"),
     Axis(
         "aligned",
         "filesystem.aligned",

@@ -65,7 +65,7 @@ def uml_command(
 
 
 def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
-    """Return the environment of the kernels' processes, for so many bytes of memory of all machines."""
+    """Return the environment of the kernels' processes, for machines with this much memory in all (bytes)."""
     preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
     return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
 

@@ -454,7 +454,7 @@ class Explored:
         return [line.crash for line in lines if line.crash.name in names]
 
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
-        """Show the smallest state of a failure again, so many times."""
+        """Check the smallest state of a failure again, ``times`` times."""
         dump = failure.shrunk.dump if failure.shrunk is not None else failure.dump
         logs = self.source.store.directory(f"{STEM}{self.record.cycle}")
         return replay(self.source, CrashState.load(dump), logs, times=times).judgements

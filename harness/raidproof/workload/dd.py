@@ -67,7 +67,7 @@ class DdSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access:
-        """Return the storage requests of the timed part, on so many clients."""
+        """Return the storage requests of the timed part, on this number of clients."""
         clients = clients if self.all_machines else 1
         flags = {*self.oflag, *self.iflag}
         return Access(

@@ -240,7 +240,7 @@ class FioSpec(WorkloadSpec):
     direct: bool = False
     sync: Literal["none", "sync", "dsync"] = "none"
     fsync: int = Field(default=0, ge=0)
-    """An fsync after so many writes; 0: none."""
+    """Number of writes between two fsyncs; 0: none."""
     fdatasync: int = Field(default=0, ge=0)
     end_fsync: bool = True
     """Make the data durable inside the timed part; without it a write measures the client's page cache."""
@@ -331,7 +331,7 @@ class FioSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part, on so many clients; None for a job file."""
+        """Return the storage requests of the timed part, on this number of clients; None for a job file."""
         if self.job_file is not None:
             return None
         clients = clients if self.all_machines else 1

@@ -53,7 +53,7 @@ class WorkerSpec(BaseModel):
     span: int = 1
     """Blocks that one operation writes."""
     step: int = 1
-    """One of so many blocks of the file is written."""
+    """One block in this number of blocks of the file is written."""
     shift: int = 0
     """Offset of the first block in the file, in bytes."""
     files: bool = False

@@ -111,7 +111,7 @@ class LedgerSpec(BaseModel):
     endured: tuple[int, ...] = ()
     """Errors (errno) after which a worker continues with the next operation; after any other error it ends."""
     quiet_s: float = 0.0
-    """If not 0: only the first client works, one operation at a time, with a pause of so many seconds after each."""
+    """If not 0: only the first client works, one operation at a time, with a pause of this many seconds after each."""
 
     def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the spec without what NFS version and file system do not support, and the reason for each."""

@@ -171,7 +171,7 @@ class WorkloadSpec(Spec):
         """Return the requests of the timed part that matter to caches."""
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part, on so many clients; None if no formula applies.
+        """Return the storage requests of the timed part, on this number of clients; None if no formula applies.
 
         Tools with files of many sizes, or with phases, have none: their results are only compared with each other.
         """

@@ -77,7 +77,7 @@ class FlashDisk:
             self._accept(self._for_room.popleft(), now)
 
     def _program(self, length: int, now: int) -> int:
-        """Program so many bytes from ``now`` on; return when they are on flash."""
+        """Program bytes from ``now`` on; return when they are on flash."""
         done, left = now, length
         while left > 0:
             piece = min(left, self._page)

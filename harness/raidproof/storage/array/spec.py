@@ -259,7 +259,7 @@ class ArraySpec(Spec):
             raise RequestError(f"bitmap chunk {format_size(chunk)} is not a power of two from {bounds}")
 
     def refuse_size(self, member_size: int) -> None:
-        """Check that the bitmap has room on members of so many bytes.
+        """Check that the bitmap has room on members of this size (bytes).
 
         Raises:
             RequestError: its chunk is too small.

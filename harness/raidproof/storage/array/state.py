@@ -411,7 +411,7 @@ class ExpectedDeviation:
     renewed: frozenset[str] = frozenset()
     """Members whose metadata was rewritten on purpose, so that their Device UUID differs."""
     raid_disks: int | None = None
-    """The array has, or is being reshaped to, so many members instead of the requested number."""
+    """Number of members that the array has, or is being reshaped to, instead of the requested number."""
     starts_dirty: bool = False
     """Permit a start of the dirty and degraded array, which md and mdadm refuse.
 

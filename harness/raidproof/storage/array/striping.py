@@ -392,7 +392,7 @@ def stripe_size(spec: ArraySpec) -> int | None:
 
 
 def member_reads(spec: ArraySpec, request: int) -> MemberRequests:
-    """Return the cost of a read of so many bytes: each chunk is read once, from one of its copies."""
+    """Return the cost of a read of ``request`` bytes: each chunk is read once, from one of its copies."""
     chunk = spec.chunk_size or request
     readers = len(spec.members) if spec.level is Level.RAID10 else data_width(spec)
     width = min(ceil(request / chunk), readers)
@@ -400,7 +400,7 @@ def member_reads(spec: ArraySpec, request: int) -> MemberRequests:
 
 
 def member_writes(spec: ArraySpec, request: int) -> MemberRequests:
-    """Return the cost of a write of so many bytes that begins at a chunk (a large one: at a stripe).
+    """Return the cost of a write of ``request`` bytes that begins at a chunk (a large one: at a stripe).
 
     A mirror writes each copy. Whole stripes are written with their parity, n/(n-1) for RAID5. For a part of k chunks
     md either reads the old data and parity (k + p reads), or the rest of the stripe (d - k), whichever is fewer, and
