@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, UNREADABLE
+from raidproof.guest.ledger_writer import (
+    ABSENT,
+    BLOCK,
+    GARBAGE,
+    METADATA,
+    MISPLACED,
+    OLD,
+    UNREADABLE,
+    WRITTEN,
+    signed,
+)
 from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, build_evidence, classify
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -79,6 +89,38 @@ def test_an_empty_balance_has_lost_nothing() -> None:
     assert (empty.lost_total, empty.lost_bytes, empty.lost_files, empty.lost_after_recovery) == (0, 0, 0, 0)
     assert (empty.acknowledged_total, empty.broken_blocks, empty.across_restart) == (0, 0, 0)
     assert empty.first_lost_ns is None
+
+
+EXTENTS = WorkerSpec(
+    number=1, client="c", kind="extents", path="m", file=1, blocks=4, rounds=(("mkdir", "create", "pages", "clone"),)
+)
+
+
+@pytest.mark.parametrize(("pages_kept", "after_recovery"), [(True, 1), (False, 0)])
+def test_a_clone_made_after_recovery_is_lost_then_only_if_its_source_was_there(
+    pages_kept: bool, after_recovery: int
+) -> None:
+    stamps = {"mkdir": 1, "create": 2, "pages": 3, "clone": 100}
+    operations = [
+        Operation(1, sequence, kind, 0, sequence, at_ns, at_ns, Ended.OK, 0)
+        for sequence, (kind, at_ns) in enumerate(stamps.items(), start=1)
+    ]
+    blocks = [signed(place, 1) for place in range(WRITTEN)] if pages_kept else []
+    left = {"d0": DIRECTORY, "d0/a": [0o100600, len(blocks) * BLOCK, 1, blocks or "+"], "d0/c": [0o100600, 0, 1, "+"]}
+    evidence = build_evidence([EXTENTS], History(operations), {EXTENTS.key: left}, resumed_ns=50)
+    assert evidence.lost["clone"] == 1
+    assert evidence.lost.get("pages", 0) == (not pages_kept)
+    assert evidence.lost_after_recovery == after_recovery
+
+
+@pytest.mark.parametrize(("kind", "invented"), [("copy", []), ("link", ["m/d0/b, which no client made"])])
+def test_a_failed_change_of_several_steps_may_have_made_its_file(kind: str, invented: list[str]) -> None:
+    worker = EXTENTS.model_copy(update={"rounds": (("mkdir", "create", kind),)})
+    operations = [done(one, 0, sequence) for sequence, one in enumerate(("mkdir", "create"), start=1)]
+    failed = Operation(1, 3, kind, 0, 3, 11, 12, Ended.FAILED, EIO)
+    left = {"d0": DIRECTORY, "d0/a": [0o100600, 0, 1, ""], "d0/b": [0o100600, 0, 1, ""]}
+    evidence = build_evidence([worker], History([*operations, failed]), {worker.key: left})
+    assert (evidence.lost_total, evidence.invented) == (0, invented)
 
 
 def test_a_lost_block_is_lost_and_dated() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, TREES, UNREADABLE
 from raidproof.record.run import BROKEN, BlockClass, Evidence
-from raidproof.verdict.tree import directories, hold, shown
+from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
@@ -67,11 +67,19 @@ class Balance:
         self.invented: list[str] = []
         self.examples: list[str] = []
 
-    def lose(self, operation: Operation, worker: WorkerSpec, what: str) -> None:
-        """Count an acknowledged operation as lost."""
+    def after_recovery(self, operation: Operation) -> bool:
+        """Return whether an operation began after service had resumed."""
+        return self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
+
+    def lose(self, operation: Operation, worker: WorkerSpec, what: str, *, builds_on: Operation | None = None) -> None:
+        """Count an acknowledged operation as lost.
+
+        ``builds_on``: the first lost operation of the same directory, whose time counts. For example, the clone of a
+        file that the fault emptied is empty, too.
+        """
         self.lost[operation.kind] += 1
         self.lost_bytes += worker.bytes_of(operation.kind)
-        self.lost_after_recovery += self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
+        self.lost_after_recovery += self.after_recovery(builds_on or operation)
         ended = operation.promised_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
         self.losses.append(Loss(operation, worker, what))
@@ -225,9 +233,12 @@ class Case(NamedTuple):
         return (self.worker.file, block * BLOCK) in self.torn
 
     def may_be_done(self, operation: Operation) -> bool:
-        """Return whether an operation may have been executed, whatever result was reported."""
+        """Return whether an operation, or a step of it, may have been executed, whatever result was reported."""
+        if operation.ended is not Ended.FAILED or operation.kind in LOOSE:
+            # A copy that fails has created its file.
+            return True
         # EEXIST or ENOENT may be the reply to a retransmission of a request that was already executed.
-        return operation.ended is not Ended.FAILED or operation.error in {EEXIST, ENOENT, *self.unsure}
+        return operation.error in {EEXIST, ENOENT, *self.unsure}
 
     def blocks_of(self, operation: Operation) -> range:
         """Return the blocks that an operation wrote."""
@@ -383,7 +394,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
         mine = [one for one in operations if one.sequence in bound]
         seen = hold(mine, operations, found.pop(f"d{place}", {}))
         for operation, instead in seen.lost:
-            balance.lose(operation, case.worker, instead)
+            balance.lose(operation, case.worker, instead, builds_on=seen.lost[0][0])
             balance.lost_files += operation.kind == "create"
         balance.invented += [f"{case.worker.path}/d{place}/{one}" for one in seen.odd]
         kinds = tuple(one.kind for one in operations)
