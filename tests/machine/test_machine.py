@@ -34,6 +34,7 @@ class Computer:
 
     # Power
     poweroff = ("/sbin/raidproof-poweroff",)
+    raid6 = True
     consoles = (Path("/logs/server.console.1.log"), Path("/logs/server.console.2.log"))
 
     def on(self) -> None:
@@ -123,6 +124,18 @@ def test_after_a_crash_it_is_another_boot() -> None:
     assert computer.events == ["on", f"cut {CutPolicy.KEEP} 5", "close", "on"]
     # Nothing ran in it on the way to the cut.
     assert all(BOOT_ID in argv for argv in computer.asked)
+
+
+def test_a_machine_without_raid6_reboots_once_for_it() -> None:
+    computer = Computer(("one", "ready"), ("two", "ready"))
+    computer.raid6 = False
+    machine = machine_on(computer)
+    machine.start()
+    machine.require_raid6()
+    assert computer.raid6
+    assert machine.boot_id == "two"
+    machine.require_raid6()
+    assert computer.events == ["on", "off", "close", "on"]
 
 
 def test_a_crash_that_was_none_is_found_out() -> None:

@@ -41,10 +41,9 @@ def test_the_kernels_own_arguments_come_last() -> None:
     assert command_of("/lab/a")[-1] == "seccomp=on"
 
 
-def test_only_a_client_boots_without_raid6() -> None:
-    client = uml_command(TOPOLOGY.clients[0], KERNEL, IMAGE, Path("/lab"), "tap-client1", [])
-    assert WITHOUT_RAID6 in client
-    assert WITHOUT_RAID6 not in command_of()
+def test_a_machine_boots_without_raid6_unless_it_is_required() -> None:
+    assert WITHOUT_RAID6 in command_of()
+    assert WITHOUT_RAID6 not in uml_command(TOPOLOGY.server, KERNEL, IMAGE, Path("/lab"), "tap", [], raid6=True)
 
 
 def test_a_machine_keeps_its_hardware_address_and_has_it_alone() -> None:

@@ -33,6 +33,16 @@ def test_the_command_on_one_file() -> None:
     assert not any(word.startswith(("--runtime", "--ramp", "--directory", "--status")) for word in command)
 
 
+def test_a_file_is_written_several_times_in_sequence() -> None:
+    command = fio_command(FioSpec(size=MIB), "/mnt/f", times=3)
+    assert [command.count(word) for word in ("fio", "--name=job", "--filename=/mnt/f", "--stonewall=1")] == [
+        1,
+        3,
+        3,
+        3,
+    ]
+
+
 def test_times_are_told_in_milliseconds() -> None:
     words = fio_in_directory(FioSpec(runtime_s=2.5, ramp_s=1), "/mnt/d")
     assert {"--runtime=2500ms", "--time_based=1", "--ramp_time=1000ms", "--directory=/mnt/d"} <= {*words}

@@ -60,6 +60,9 @@ class Machine(Protocol):
     def exists(self, path: str) -> bool:
         """Return whether a path exists."""
 
+    def require_raid6(self) -> None:
+        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+
 
 class Spec(BaseModel):
     """Base of specifications: frozen, without unknown fields; an invalid one raises RequestError with the reason."""

@@ -108,6 +108,9 @@ class Remote:
         """Return whether a path exists."""
         return self._resolve([path]) != [None]
 
+    def require_raid6(self) -> None:
+        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+
     def _read(self, paths: Sequence[str]) -> list[bytes | str]:
         begun = now_ns()
         found = self.transport.read(paths, Deadline.after(DEFAULT_DEADLINE_S))
@@ -149,6 +152,9 @@ class Cut:
 
 class Power(Protocol):
     """The power switch of one machine."""
+
+    raid6: bool
+    """Whether the kernel has a RAID6 algorithm, from the next boot on; only an UML kernel may have none."""
 
     @property
     def consoles(self) -> tuple[Path, ...]:
@@ -302,6 +308,13 @@ class Machine(Remote):
         """
         if not self.run(["which", program]).ok:
             raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
+
+    def require_raid6(self) -> None:
+        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+        if not self.power.raid6:
+            self.power.raid6 = True
+            self.shutdown()
+            self.start()
 
     def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
         """Shut the machine down in good order: file systems unmounted, arrays stopped, caches flushed."""

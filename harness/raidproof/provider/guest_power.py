@@ -21,6 +21,7 @@ class GuestPower:
 
     program_name: ClassVar[str] = "its kernel"
     """The process that ends with the machine, for messages."""
+    raid6 = True
     spec: MachineSpec
     kernel: Kernel
     image: Image

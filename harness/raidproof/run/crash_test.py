@@ -31,7 +31,7 @@ from raidproof.storage.array import Array, holders_of_old_data, serial_of
 from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, on_disks
-from raidproof.workload.fio import FioSpec, fio_command, parse_fio
+from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import Ledger, LedgerSpec
 from raidproof.workload.machines import on_all
 
@@ -268,15 +268,11 @@ class CrashTest:
         """Measure the sequential write on a separate stack, as the write log would distort the result."""
         self._say("sequential write")
         client = self.lab.clients[0]
-        path = f"{self._mount_point}/throughput"
-        rates = []
+        command = fio_command(fio, f"{self._mount_point}/throughput", times=MEASUREMENTS + 1)
+        said = client.succeed(command, deadline_s=FIO_DEADLINE_S)
+        self.record.files.fio.append(self.files.write("fio.json", said))
         # The first measurement is discarded: the engine allocates memory for the first writes to fresh disks.
-        for number in range(MEASUREMENTS + 1):
-            client.succeed(["rm", "-f", path])
-            said = client.succeed(fio_command(fio, path), deadline_s=FIO_DEADLINE_S)
-            if number:
-                self.record.files.fio.append(self.files.write(f"fio-{number}.json", said))
-                rates.append(parse_fio(said).mb_per_s)
+        rates = [one.mb_per_s for one in parse_fio_jobs(said)[1:]]
         self.record.throughput = Throughput(sequential_write_mb_s=median(rates), sequential_write_each=rates)
         self.stack.deactivate()
         self.lab.disks.reset(self._old())

@@ -124,6 +124,20 @@ def parse_fio_reports(text: str) -> tuple[FioResult, ...]:
         raise RigError(f"fio's report cannot be read: {error!r}; it begins {text[:200]!r}") from error
 
 
+def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
+    """Parse the last report of a fio whose jobs ran in sequence; jobs that ran at the same time are one result.
+
+    Raises:
+        RigError: as ``parse_fio``.
+    """
+    parse_fio(text)
+    report = _split(text)[0][-1]
+    groups: dict[int, list[Any]] = {}
+    for job in report["jobs"]:
+        groups.setdefault(job["groupid"], []).append(job)
+    return tuple(_result(report | {"jobs": jobs}) for _, jobs in sorted(groups.items()))
+
+
 def last_report(text: str) -> str:
     """Return fio's output without all reports but the last: each is as large, and the series already contains them."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
@@ -366,9 +380,13 @@ def fio_options(spec: FioSpec) -> dict[str, str]:
     return {name: str(value) for name, value in options.items()}
 
 
-def fio_command(spec: FioSpec, path: str) -> list[str]:
-    """Return the command that works on one file and reports once."""
-    return _words({**fio_options(spec), "filename": path, "output-format": "json+"})
+def fio_command(spec: FioSpec, path: str, *, times: int = 1) -> list[str]:
+    """Return the command that works on one file, several times in sequence, and reports once.
+
+    Each time is a job of its own, on a new file: a start of fio takes longer than what a short job measures.
+    """
+    job = _words({**fio_options(spec), "filename": path, "unlink": "1", "stonewall": "1"})
+    return ["fio", "--output-format=json+", *job[1:] * times]
 
 
 def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> list[str]:

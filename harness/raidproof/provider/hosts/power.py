@@ -41,6 +41,7 @@ class NoPower:
 
     consoles: tuple[Path, ...] = ()
     poweroff = ("false",)
+    raid6 = True
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -463,6 +464,7 @@ class HostPower:
     """
 
     consoles: tuple[Path, ...] = ()
+    raid6 = True
 
     def __init__(self, name: str, switch: Switch, answers: Callable[[], bool]) -> None:
         """Take ``answers``, which returns whether the machine's SSH port answers."""

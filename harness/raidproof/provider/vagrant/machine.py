@@ -213,6 +213,7 @@ class Vagrant:
 class VagrantPower:
     """The power of a machine that Vagrant made."""
 
+    raid6 = True
     guest: Guest
     libvirt: Libvirt
     logs: Path

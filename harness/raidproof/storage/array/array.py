@@ -182,6 +182,7 @@ class Array:
         Raises:
             NotEffective: it is not as requested.
         """
+        self._require_kernel()
         for command in create_commands(self.spec):
             self.machine.succeed(command)
         self.require_effective()
@@ -193,6 +194,7 @@ class Array:
             CommandFailed: mdadm does not start the array.
             NotEffective: the array is not as requested, or a member is unexpectedly not in sync.
         """
+        self._require_kernel()
         if dirty := self.expected_deviation.starts_dirty:
             self.machine.put("1\n", START_DIRTY)
         for md in self.spec.devices:
@@ -201,6 +203,10 @@ class Array:
         if behind := [path for found in state.devices for path in self.expected_deviation.unexpected(found)]:
             raise NotEffective(f"{self.device}: assembled, but not in sync: {', '.join(map(serial_of, behind))}")
         return state
+
+    def _require_kernel(self) -> None:
+        if any(md.level is Level.RAID6 for md in self.spec.devices):
+            self.machine.require_raid6()
 
     def deactivate(self) -> None:
         """Stop the array."""
