@@ -12,8 +12,9 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.fault.effects import FaultEffects
 from raidproof.fault.fault import Fault, FaultContext, FaultEvent
-from raidproof.storage.array import ExpectedDeviation, Identity, Level, stale
+from raidproof.storage.array import LEVELS, ExpectedDeviation, Identity, stale
 from raidproof.storage.array.array import Action, Progress, Upkeep, ended_in
+from raidproof.storage.array.level import listed
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import StackSpec
 
@@ -332,8 +333,9 @@ class Reshaping(_Throttled):
             RequestError: the array has no spare, or md cannot reshape it.
         """
         array, upkeep = context.stack.array, top(context)
-        if upkeep.md.level not in {Level.RAID4, Level.RAID5, Level.RAID6} or not upkeep.md.spares:
-            raise RequestError("only a RAID4, 5 or 6 with a spare can be reshaped to more members")
+        if not LEVELS[upkeep.md.level].parity or not upkeep.md.spares:
+            others = listed(lambda kind: kind.parity > 0, "or")
+            raise RequestError(f"only a RAID{others} with a spare can be reshaped to more members")
         if upkeep.md.consistency_policy in {"ppl", "journal"}:
             raise RequestError(f"md does not reshape an array with consistency policy {upkeep.md.consistency_policy}")
         members = len(upkeep.md.members) + len(upkeep.md.spares)

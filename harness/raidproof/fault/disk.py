@@ -153,7 +153,7 @@ class SecondMemberFails(_Member):
         """
         array = context.stack.array
         broken = [one for one in array.state().devices if one.array_state == "broken" or one.degraded > 1]
-        if broken and str(broken[0].level) not in {"6", "10"}:
+        if broken and broken[0].raid.most_lost < 2:
             said = ", ".join(f"{one.device} {one.array_state}, {one.degraded} members missing" for one in broken)
             raise NotRecovered(f"the array has failed: {said}")
         for serial in (self.other, self.serial):

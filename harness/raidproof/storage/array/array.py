@@ -10,7 +10,8 @@ from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.layer import HOMEHOST, Machine, State, read_files, require_effective
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.storage.array.full_speed import at_full_speed
-from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
+from raidproof.storage.array.level import LEVELS
+from raidproof.storage.array.spec import ArraySpec, Md, disk_path
 from raidproof.storage.array.state import (
     ArrayState,
     ExpectedDeviation,
@@ -70,7 +71,7 @@ def create_commands(spec: ArraySpec) -> list[list[str]]:
     trusted = ["--assume-clean"] if spec.assume_clean else []
     # RAID0 refuses --assume-clean, because it has nothing that could be unclean.
     return [
-        command[:4] + (trusted if md.level is not Level.RAID0 else []) + command[4:]
+        command[:4] + (trusted if LEVELS[md.level].redundant else []) + command[4:]
         for md in spec.devices
         for command in [create_command(md)]
     ]
@@ -361,8 +362,8 @@ def _settled(device: MdState) -> bool:
 
 def why_unchecked(md: Md, found: MdState) -> str | None:
     """Return why md cannot check an array, or None if it can."""
-    if md.level is Level.RAID0:
-        return "RAID0 keeps nothing twice"
+    if not LEVELS[md.level].redundant:
+        return f"RAID{md.level} keeps nothing twice"
     if found.degraded:
         return "degraded: there is nothing to compare with"
     return None
@@ -406,8 +407,10 @@ class Upkeep:
 
     def require_redundancy(self) -> "Upkeep":
         """Raise RequestError if the md device has no redundancy."""
-        if self.md.level is Level.RAID0:
-            raise RequestError(f"{self.md.device} is a RAID0: nothing in it can be missed, resynced or checked")
+        if not LEVELS[self.md.level].redundant:
+            raise RequestError(
+                f"{self.md.device} is a RAID{self.md.level}: nothing in it can be missed, resynced or checked"
+            )
         return self
 
     def take_out(self, serial: str) -> None:
