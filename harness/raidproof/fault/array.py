@@ -10,9 +10,8 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.disk_fault import DiskFaultKind
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent
-from raidproof.storage.array import LEVELS, ExpectedDeviation, Identity, stale
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.storage.array import LEVELS, Array, Identity, stale
 from raidproof.storage.array.array import Action, Progress, Upkeep, ended_in
 from raidproof.storage.array.level import listed
 from raidproof.storage.array.spec import disk_path
@@ -168,6 +167,23 @@ class _Incomplete(Fault):
         explanation = WRITE_HOLE if self.starts_dirty else None
         return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
+    def _upkeep(self, context: FaultContext) -> Upkeep:
+        """Return the md device with the member.
+
+        Raises:
+            RequestError: the array has no such member, or a spare that would replace it at once.
+        """
+        upkeep = Upkeep.with_member(context.stack.array, self.serial)
+        if context.stack.array.spec.spares:
+            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+        return upkeep
+
+    def _expect(self, array: Array, **more: frozenset[str]) -> None:
+        """Expect the array to be as the fault leaves it; ``more`` are serials for its expected deviation."""
+        expected = array.expected_deviation
+        dirty = expected.starts_dirty or self.starts_dirty
+        array.expected_deviation = replace(expected, starts_dirty=dirty).plus(**more)
+
 
 @dataclass(frozen=True)
 class Degraded(_Incomplete):
@@ -181,15 +197,10 @@ class Degraded(_Incomplete):
         Raises:
             RequestError: the array has no such member, or a spare that would replace it at once.
         """
-        array = context.stack.array
-        upkeep = Upkeep.with_member(array, self.serial)
-        if array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="use `Rebuilding`")
+        array, upkeep = context.stack.array, self._upkeep(context)
         upkeep.take_out(self.serial)
         at_ns = now_ns()
-        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
-            absent=frozenset({self.serial})
-        )
+        self._expect(array, absent=frozenset({self.serial}))
         found = next(one for one in array.require_effective().devices if one.device == upkeep.md.device)
         return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
@@ -230,17 +241,12 @@ class Rebuilding(_Incomplete):
         Raises:
             RequestError: the array has no such member, or a spare that would replace it at once.
         """
-        array = context.stack.array
-        upkeep = Upkeep.with_member(array, self.serial)
-        if array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+        upkeep = self._upkeep(context)
         upkeep.throttle(self.kib_s)
         upkeep.take_out(self.serial)
         upkeep.put_in(self.serial)
         mine = frozenset({self.serial})
-        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
-            rebuilding=mine, renewed=mine
-        )
+        self._expect(context.stack.array, rebuilding=mine, renewed=mine)
         return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
 
     def heal(self, context: FaultContext) -> None:
@@ -394,8 +400,3 @@ def not_ended(upkeep: Upkeep, said: str | None) -> str:
     if ended := ended_in(said, upkeep.md):
         raise RigError(f"the fault came too late: {ended.strip()!r}", remedy="throttle it more")
     return f"the kernel log has no message that {upkeep.md.name} was done"
-
-
-def allowed(expected_deviation: ExpectedDeviation, *, starts_dirty: bool) -> ExpectedDeviation:
-    """Return the expected deviation, with ``starts_dirty`` set if it is set here or already."""
-    return replace(expected_deviation, starts_dirty=expected_deviation.starts_dirty or starts_dirty)

@@ -14,9 +14,8 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, failed, slow
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent
-from raidproof.fault.power import CleanReboot
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.fault.machine import CleanReboot
 from raidproof.storage.array.array import SYNC_DEADLINE_S, Upkeep
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import StackSpec
