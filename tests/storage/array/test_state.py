@@ -10,7 +10,7 @@ from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RigError
 from raidproof.core.layer import differences
 from raidproof.storage.array import Array, ArraySpec, MdState, parse_md
-from raidproof.storage.array.full_speed import FULL_SPEED
+from raidproof.storage.array.array import FULL_SPEED
 from raidproof.storage.array.state import asked_of, found_of, state_paths
 from tests.guest_files import FilesByCommands, parse_read
 

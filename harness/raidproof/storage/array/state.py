@@ -11,7 +11,7 @@ from raidproof.core.layer import State, Value, found_in, whole_number
 from raidproof.storage.array.level import LEVELS, Level, Part
 from raidproof.storage.array.spec import ArraySpec, LevelName, Md, disk_path
 from raidproof.storage.array.striping import Assembled, Striping
-from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock
+from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock, by_device
 
 _FILES = (
     "level",
@@ -366,9 +366,8 @@ def parse_examine(text: str) -> dict[str, Identity]:
     Raises:
         RigError: a line is missing, or the output was cut off.
     """
-    parts = re.split(r"^(/\S+):\n", text, flags=re.MULTILINE)[1:]
-    found = zip(parts[::2], parts[1::2], strict=True)
-    return {path: _identity(part, path) for path, part in found if _WHOLE.search(part)}
+    found = by_device(text, r"^(/\S+):\n")
+    return {path: _identity(part, path) for path, part in found.items() if _WHOLE.search(part)}
 
 
 def serial_of(path: str) -> str:
