@@ -270,6 +270,14 @@ class _Throttled(Fault):
 
     kib_s: int
 
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return no effects: copies and parity are consistent in the end."""
+        return FaultEffects()
+
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+        """Return as proof that the kernel log has no message of the end."""
+        return not_ended(top(context), said)
+
     def heal(self, context: FaultContext) -> None:
         """Let the work run at full speed, and wait for its end."""
         top(context).throttle(None)
@@ -283,10 +291,6 @@ class Resyncing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: copies and parity are consistent in the end."""
-        return FaultEffects()
-
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin the resync or repair.
 
@@ -296,10 +300,6 @@ class Resyncing(_Throttled):
         bitmap = top(context).md.consistency_policy == "bitmap"
         return run_in_background(self.name, context, "repair" if bitmap else "resync", self.kib_s)
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof that the kernel log has no message of the end."""
-        return not_ended(top(context), said)
-
 
 @dataclass(frozen=True)
 class Scrubbing(_Throttled):
@@ -308,17 +308,9 @@ class Scrubbing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: a check only reads."""
-        return FaultEffects()
-
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin the check. Raises as `Resyncing`."""
         return run_in_background(self.name, context, "check", self.kib_s)
-
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof that the kernel log has no message of the end."""
-        return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)

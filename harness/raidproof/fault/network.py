@@ -72,14 +72,19 @@ class ClientNetworkCut(NetworkCut):
 
 
 @dataclass(frozen=True)
-class LeaseExpiry(ClientNetworkCut):
-    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
-
-    name: ClassVar[str] = "lease-expiry"
+class _LeaseLost(ClientNetworkCut):
+    """The last client is disconnected until it has lost its locks."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
+
+
+@dataclass(frozen=True)
+class LeaseExpiry(_LeaseLost):
+    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
+
+    name: ClassVar[str] = "lease-expiry"
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let the client take a lock, disconnect it, and wait until another client gets the lock.
@@ -112,14 +117,10 @@ class LeaseExpiry(ClientNetworkCut):
 
 
 @dataclass(frozen=True)
-class MissedGrace(ClientNetworkCut):
+class MissedGrace(_LeaseLost):
     """The last client is disconnected while nfsd restarts, until the grace period ends: it reconnects too late."""
 
     name: ClassVar[str] = "missed-grace"
-
-    def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
-        return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Disconnect the client, restart nfsd, and wait until the grace period ends."""

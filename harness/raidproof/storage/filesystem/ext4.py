@@ -12,15 +12,7 @@ from raidproof.core.layer import Machine, Value, found_in, uuid_of
 from raidproof.core.units import MIB, format_size
 from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
-from raidproof.storage.filesystem.state import (
-    FilesystemCheck,
-    FilesystemState,
-    Mounted,
-    Superblock,
-    few,
-    state_of,
-    superblock_in_blocks,
-)
+from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
 # In blocks, as in mke2fs.
 _LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
@@ -262,7 +254,7 @@ def parse_info(text: str) -> Superblock:
         log_size = block_size * int(found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal"))
     stride = int(_optional(r"^RAID stride:\s+(\d+)$", text, "0"))
     width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text, "0"))
-    return superblock_in_blocks(
+    return Superblock.in_blocks(
         block_size,
         blocks,
         stride,

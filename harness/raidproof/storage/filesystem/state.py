@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from pydantic import ConfigDict
 
@@ -32,6 +32,12 @@ class Superblock(State):
     """ext4 only: the total number; XFS allocates inodes on demand."""
     features: tuple[str, ...] = ()
 
+    @classmethod
+    def in_blocks(cls, block_size: int, blocks: int, unit: int, width: int, **own: Any) -> Self:
+        """Return one whose size, stripe unit and stripe width are given in blocks; ``own`` are its other fields."""
+        sw = width // unit if unit else 0
+        return cls(block_size=block_size, size=block_size * blocks, su=unit * block_size, sw=sw, **own)
+
 
 class Mounted(State):
     """One line of the mount table."""
@@ -52,15 +58,6 @@ class FilesystemState(Superblock, Mounted):
 
     data: str | None = None
     """The data mode of ext4."""
-
-
-def superblock_in_blocks(block_size: int, blocks: int, unit: int, width: int, **own: Any) -> Superblock:
-    """Return a superblock whose size, stripe unit and stripe width are given in blocks; 0 is no alignment.
-
-    ``own`` are its other fields.
-    """
-    sw = width // unit if unit else 0
-    return Superblock(block_size=block_size, size=block_size * blocks, su=unit * block_size, sw=sw, **own)
 
 
 def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = (), **own: Value) -> FilesystemState:

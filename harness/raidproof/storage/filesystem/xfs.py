@@ -26,7 +26,6 @@ from raidproof.storage.filesystem.state import (
     Superblock,
     few,
     state_of,
-    superblock_in_blocks,
 )
 
 SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
@@ -255,7 +254,7 @@ def parse_info(text: str) -> Superblock:
     log_unit = int(found_in(r"^log\s[^\n]*\n\s+=.*?\bsunit=(\d+) blks", text, "xfs_info: sunit of the log"))
     # The last line: if it is there, all before it is complete.
     found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
-    return superblock_in_blocks(
+    return Superblock.in_blocks(
         block_size,
         blocks,
         sunit,
