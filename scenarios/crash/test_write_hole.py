@@ -97,7 +97,7 @@ def test_under_a_partial_parity_log_a_flush_is_acknowledged_before_the_disks_hav
         assert superblock is not None
         striping = Striping.of(superblock)
         offsets = [recording.request(number).offset - superblock.data_offset for number in window.open]
-        rows = [striping.row(offset // striping.chunk_size) for offset in offsets if offset >= 0]
+        rows = [striping.raid.row(offset // striping.chunk_size) for offset in offsets if offset >= 0]
         known = [*rows, *gaps(partial(window.read, state), len(MEMBERS), missing)]
         assert known, f"{state.name} is broken, and no cache holds anything of the array"
         without_log += any(row.p == missing for row in rows)

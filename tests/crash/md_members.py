@@ -6,7 +6,7 @@ from operator import xor
 from pathlib import Path
 from random import Random
 
-from raidproof.storage.array.striping import ROW, Assembled, ReadMember, Striping, syndrome
+from raidproof.storage.array.striping import ROW, Assembled, ReadMember, Striping
 from raidproof.storage.array.superblock import Feature, Superblock, checksum_of
 
 MD = Path(__file__).parents[1] / "data" / "md"
@@ -107,12 +107,13 @@ class Disks:
         self.disks[role][16384 + at : 16384 + at + len(data)] = data
 
     def _seal(self, number: int) -> None:
-        row = self.striping.row(number * ROW // self.striping.chunk_size)
+        row = self.striping.raid.row(number * ROW // self.striping.chunk_size)
         values = [int.from_bytes(self.disks[role][16384 + number * ROW :][:ROW]) for role in range(len(self.disks))]
+        parities = self.striping.raid.parities(row, values)
         assert row.p is not None
-        self.page(row.p, number * ROW, reduce(xor, (values[role] for role in row.data)).to_bytes(ROW))
-        if row.q is not None:
-            self.page(row.q, number * ROW, syndrome(self.striping, row, values).to_bytes(ROW))
+        assert parities[row.p] == reduce(xor, (values[role] for role in row.data))
+        for role, parity in parities.items():
+            self.page(role, number * ROW, parity.to_bytes(ROW))
 
     @property
     def read(self) -> ReadMember:

@@ -6,7 +6,7 @@ import pytest
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash.owner import owner
 from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
-from raidproof.storage.filesystem.owner import UNKNOWN
+from raidproof.storage.filesystem.filesystem import UNKNOWN
 from tests.guest_files import FilesByCommands
 
 TEXTS = Path(__file__).parents[1] / "data"

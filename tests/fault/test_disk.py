@@ -33,7 +33,7 @@ from raidproof.fault.disk import (
 from raidproof.lab.lab import Lab
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import LEVELS, ArraySpec
 from raidproof.storage.array.array import Upkeep
 from raidproof.storage.array.state import ExpectedDeviation
 from raidproof.storage.stack import Stack
@@ -147,7 +147,7 @@ def context(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[Faul
 
 def found_of(server: FakeServer) -> SimpleNamespace:
     degraded = int(server.files["/sys/block/md0/md/degraded"])
-    return SimpleNamespace(device="/dev/md0", array_state="active", degraded=degraded, level="5")
+    return SimpleNamespace(device="/dev/md0", array_state="active", degraded=degraded, raid=LEVELS["5"].of(3, None))
 
 
 def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(context: FaultContext, server: FakeServer) -> None:

@@ -71,5 +71,6 @@ def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None
 
 
 def test_the_grace_period_is_missed_when_the_server_says_that_it_is_over(labs: Any) -> None:
-    labs.server.get.side_effect = ["N\n", "Y\n"]
-    assert "its grace period over" in MissedGrace().inject(context(labs)).proof
+    there = context(labs)
+    there.stack.export.grace_ended.side_effect = [False, True]  # type: ignore[attr-defined]
+    assert "its grace period over" in MissedGrace().inject(there).proof

@@ -3,9 +3,10 @@ from typing import cast
 
 import pytest
 
-from raidproof.core.errors import RigError
-from raidproof.fault import FaultContext, NfsdKilled, ServerRestart
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.fault import Fault, FaultContext, NfsdKilled, NfsdRestart, ServerRestart
 from raidproof.lab.lab import Lab
+from raidproof.storage.server import Export, ExportSpec, Outage, Server, ServerState
 from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 
@@ -14,7 +15,7 @@ IGNORED = "Name:\tnfsd\nSigBlk:\t0000000000000000\nSigIgn:\tffffffffffffffff\nSi
 TAKEN = IGNORED.replace("SigIgn:\tffffffffffffffff", "SigIgn:\tfffffffffffffef8")
 
 
-class Server(FilesByCommands):
+class Machine(FilesByCommands):
     """A server with so many nfsd threads, which end when they are asked to, or by a signal."""
 
     name = "server"
@@ -36,8 +37,9 @@ class Server(FilesByCommands):
         self.done.append("shutdown")
 
 
-def context(server: Server) -> FaultContext:
-    return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace()))
+def context(machine: Machine, export: Server | None = None) -> FaultContext:
+    export = export or Export(ExportSpec(), machine)  # type: ignore[arg-type]
+    return FaultContext(cast("Lab", SimpleNamespace(server=machine)), cast("Stack", SimpleNamespace(export=export)))
 
 
 @pytest.mark.parametrize(
@@ -45,26 +47,84 @@ def context(server: Server) -> FaultContext:
     [(IGNORED, "rpc.nfsd 0", "8 nfsd threads stopped"), (TAKEN, "pkill -KILL --exact nfsd", "8 nfsd threads killed")],
 )
 def test_the_service_is_killed_and_proved_dead(status: str, end: str, said: str) -> None:
-    server = Server(status=status)
+    server = Machine(status=status)
     assert said in NfsdKilled().inject(context(server)).proof
     assert server.done[1:] == ["pkill -KILL --exact nfsdcld", "pkill -KILL --exact rpc.mountd", end]
 
 
-def test_daemons_are_back_before_the_threads() -> None:
-    server = Server()
-    export = SimpleNamespace(restart=lambda: server.done.append("restart"))
-    NfsdKilled().heal(
-        FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(export=export)))
-    )
+def test_daemons_are_back_before_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Machine()
+    monkeypatch.setattr(Export, "restart", lambda _: server.done.append("restart"))
+    NfsdKilled().heal(context(server))
     assert server.done == ["nfsdcld", "rpc.mountd", "restart"]
+
+
+def test_the_threads_go_and_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Machine()
+    monkeypatch.setattr(Export, "restart", lambda _: server.done.append("restart"))
+    fault = NfsdRestart()
+    assert fault.inject(context(server)).proof == "0 nfsd threads, for 0 s"
+    fault.heal(context(server))
+    assert server.done == ["rpc.nfsd 0", "restart"]
 
 
 def test_where_nothing_runs_nothing_can_be_killed() -> None:
     with pytest.raises(RigError, match="no nfsd threads"):
-        NfsdKilled().inject(context(Server(threads=0)))
+        NfsdKilled().inject(context(Machine(threads=0)))
 
 
 def test_a_restart_is_an_orderly_one() -> None:
-    server = Server()
+    server = Machine()
     assert ServerRestart().inject(context(server)).proof == "powered off by itself, for 0 s"
     assert server.done == ["shutdown"]
+
+
+class Unstoppable(Server):
+    """A server that can only be restarted."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def activate(self) -> ServerState:
+        raise NotImplementedError
+
+    def restart(self) -> ServerState:
+        self.machine.done.append("toyd")
+        return cast("ServerState", None)
+
+    end_grace = deactivate = applied = require_effective = activate  # type: ignore[assignment]
+
+
+class Toy(Unstoppable):
+    """A server that can be stopped, too."""
+
+    def halt(self) -> Outage:
+        self.machine.done.append("toyd --stop")
+        return Outage(7, "toyd is stopped")
+
+    def kill(self) -> Outage:
+        self.machine.done.append("pkill -KILL toyd")
+        return Outage(8, "toyd is dead")
+
+
+@pytest.mark.parametrize(
+    ("fault", "how", "at_ns", "proof"),
+    [
+        (NfsdRestart(), "toyd --stop", 7, "toyd is stopped, for 0 s"),
+        (NfsdKilled(), "pkill -KILL toyd", 8, "toyd is dead, for 0 s"),
+    ],
+)
+def test_another_server_gets_the_same_faults(fault: Fault, how: str, at_ns: int, proof: str) -> None:
+    machine = Machine()
+    there = context(machine, Toy(machine))
+    event = fault.inject(there)
+    assert (event.at_ns, event.proof) == (at_ns, proof)
+    fault.heal(there)
+    assert machine.done == [how, "toyd"]
+
+
+def test_a_server_that_cannot_be_stopped_lacks_a_requirement() -> None:
+    machine = Machine()
+    for fault in (NfsdRestart(), NfsdKilled()):
+        with pytest.raises(RequirementMissing, match="Unstoppable has no command"):
+            fault.inject(context(machine, Unstoppable(machine)))

@@ -18,7 +18,6 @@ from raidproof.monitor.disk_model import (
     seek_ms,
 )
 from raidproof.monitor.model import Expected, compare, expected
-from raidproof.storage.array.striping import member_reads, member_writes
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import Access
@@ -107,14 +106,14 @@ def test_an_elevator_gains_from_the_third_request_on() -> None:
     ],
 )  # fmt: skip
 def test_what_a_write_costs(level: str, members: int, size: int, commands: int) -> None:
-    assert member_writes(stack(level, members).array, size).commands == commands
+    assert stack(level, members).array.raid.writes(size, 64 * KIB).commands == commands
 
 
 def test_a_whole_stripe_reads_nothing() -> None:
-    work = member_writes(stack("5", 4).array, 192 * KIB)
+    work = stack("5", 4).array.raid.writes(192 * KIB, 64 * KIB)
     assert not work.modifies
     assert work.traffic(192 * KIB) == pytest.approx(4 / 3)
-    assert member_reads(stack("5", 4).array, 192 * KIB).commands == 3
+    assert stack("5", 4).array.raid.reads(192 * KIB, 64 * KIB).commands == 3
 
 
 def test_a_small_write_to_raid5_of_4_is_a_quarter_of_raid0() -> None:

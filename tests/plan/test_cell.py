@@ -8,7 +8,6 @@ from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
 from raidproof.plan.axes import axes
 from raidproof.plan.cell import matrix_of
-from raidproof.storage.array.spec import Level
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
 from raidproof.storage.stack import StackSpec
@@ -24,7 +23,7 @@ def test_a_cell_is_the_stack_that_its_name_says(make: Make) -> None:
         "level=10 chunk=64KiB wsize=1MiB export=async",
     ]
     stack = matrix.cells[2].stack
-    assert (stack.array.level, stack.array.chunk_size, stack.mount.wsize) == (Level.RAID10, 64 * KIB, 32 * KIB)
+    assert (stack.array.level, stack.array.chunk_size, stack.mount.wsize) == ("10", 64 * KIB, 32 * KIB)
     assert stack.export.sync is False
     assert stack.array.members == ("disk0", "disk1", "disk2", "disk3")
     assert stack.array.assume_clean

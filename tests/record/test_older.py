@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.blame import Blame, Culprit
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
-from raidproof.fault.power import PANIC
+from raidproof.fault.machine import PANIC
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.older import EFFECTS
 from raidproof.report.html import render

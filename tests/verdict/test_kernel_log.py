@@ -1,6 +1,6 @@
 import pytest
 
-from raidproof.fault.power import PANIC
+from raidproof.fault.machine import PANIC
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 import pytest
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.fault.power import PANIC
+from raidproof.fault.machine import PANIC
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome, worst
 from raidproof.storage.filesystem.state import FilesystemCheck

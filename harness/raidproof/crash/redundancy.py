@@ -159,7 +159,7 @@ class Accuracy:
 def judge_marks(array: Assembled, read: ReadMember, differ: Iterable[Difference]) -> Accuracy:
     """Return which of the differing rows md would not resync if it assembled these members."""
     features, found = array.superblock.features, tuple(differ)
-    if array.superblock.level == 0:
+    if not array.striping.raid.redundant:
         return Accuracy("none", unchecked=array.incomplete)
     for logged, word in ((Feature.PPL | Feature.MULTIPLE_PPLS, "ppl"), (Feature.JOURNAL, "journal")):
         if features & logged:
@@ -286,7 +286,7 @@ class Redundancy:
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
         found = judge_marks(array, read, differences(array, read, rows))
-        if not found.unmarked or array.striping.copies == 1:
+        if not found.unmarked or array.striping.raid.copies == 1:
             return found
         changed = changed_under_write_back(array, self.window.recording, self._there(state), state.cut, found.unmarked)
         left = tuple(one for one in found.unmarked if one not in changed)

@@ -1,7 +1,6 @@
 """Faults: each fault can be injected and healed, and proves that it took effect."""
 
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
-from raidproof.fault.clock import ClockStep
 from raidproof.fault.disk import (
     CorruptedAtRest,
     FlushesDropped,
@@ -13,10 +12,9 @@ from raidproof.fault.disk import (
     SilentCorruption,
     SlowMember,
 )
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.fault import FAULTS, Fault, FaultContext, FaultEvent
+from raidproof.fault.fault import FAULTS, Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.fault.machine import CleanReboot, ClientPowerCut, ClockStep, KernelPanic, PowerCut
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
-from raidproof.fault.power import CleanReboot, ClientPowerCut, KernelPanic, PowerCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
 from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
 

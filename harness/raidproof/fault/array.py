@@ -10,10 +10,10 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.disk_fault import DiskFaultKind
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent
-from raidproof.storage.array import ExpectedDeviation, Identity, Level, stale
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.storage.array import LEVELS, Array, Identity, stale
 from raidproof.storage.array.array import Action, Progress, Upkeep, ended_in
+from raidproof.storage.array.level import listed
 from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import StackSpec
 
@@ -167,6 +167,23 @@ class _Incomplete(Fault):
         explanation = WRITE_HOLE if self.starts_dirty else None
         return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
+    def _upkeep(self, context: FaultContext) -> Upkeep:
+        """Return the md device with the member.
+
+        Raises:
+            RequestError: the array has no such member, or a spare that would replace it at once.
+        """
+        upkeep = Upkeep.with_member(context.stack.array, self.serial)
+        if context.stack.array.spec.spares:
+            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+        return upkeep
+
+    def _expect(self, array: Array, **more: frozenset[str]) -> None:
+        """Expect the array to be as the fault leaves it; ``more`` are serials for its expected deviation."""
+        expected = array.expected_deviation
+        dirty = expected.starts_dirty or self.starts_dirty
+        array.expected_deviation = replace(expected, starts_dirty=dirty).plus(**more)
+
 
 @dataclass(frozen=True)
 class Degraded(_Incomplete):
@@ -180,15 +197,10 @@ class Degraded(_Incomplete):
         Raises:
             RequestError: the array has no such member, or a spare that would replace it at once.
         """
-        array = context.stack.array
-        upkeep = Upkeep.with_member(array, self.serial)
-        if array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="use `Rebuilding`")
+        array, upkeep = context.stack.array, self._upkeep(context)
         upkeep.take_out(self.serial)
         at_ns = now_ns()
-        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
-            absent=frozenset({self.serial})
-        )
+        self._expect(array, absent=frozenset({self.serial}))
         found = next(one for one in array.require_effective().devices if one.device == upkeep.md.device)
         return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
@@ -229,17 +241,12 @@ class Rebuilding(_Incomplete):
         Raises:
             RequestError: the array has no such member, or a spare that would replace it at once.
         """
-        array = context.stack.array
-        upkeep = Upkeep.with_member(array, self.serial)
-        if array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+        upkeep = self._upkeep(context)
         upkeep.throttle(self.kib_s)
         upkeep.take_out(self.serial)
         upkeep.put_in(self.serial)
         mine = frozenset({self.serial})
-        array.expected_deviation = allowed(array.expected_deviation, starts_dirty=self.starts_dirty).plus(
-            rebuilding=mine, renewed=mine
-        )
+        self._expect(context.stack.array, rebuilding=mine, renewed=mine)
         return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
 
     def heal(self, context: FaultContext) -> None:
@@ -263,6 +270,14 @@ class _Throttled(Fault):
 
     kib_s: int
 
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return no effects: copies and parity are consistent in the end."""
+        return FaultEffects()
+
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
+        """Return as proof that the kernel log has no message of the end."""
+        return not_ended(top(context), said)
+
     def heal(self, context: FaultContext) -> None:
         """Let the work run at full speed, and wait for its end."""
         top(context).throttle(None)
@@ -276,10 +291,6 @@ class Resyncing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: copies and parity are consistent in the end."""
-        return FaultEffects()
-
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin the resync or repair.
 
@@ -289,10 +300,6 @@ class Resyncing(_Throttled):
         bitmap = top(context).md.consistency_policy == "bitmap"
         return run_in_background(self.name, context, "repair" if bitmap else "resync", self.kib_s)
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof that the kernel log has no message of the end."""
-        return not_ended(top(context), said)
-
 
 @dataclass(frozen=True)
 class Scrubbing(_Throttled):
@@ -301,17 +308,9 @@ class Scrubbing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: a check only reads."""
-        return FaultEffects()
-
     def inject(self, context: FaultContext) -> FaultEvent:
         """Begin the check. Raises as `Resyncing`."""
         return run_in_background(self.name, context, "check", self.kib_s)
-
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof that the kernel log has no message of the end."""
-        return not_ended(top(context), said)
 
 
 @dataclass(frozen=True)
@@ -332,8 +331,9 @@ class Reshaping(_Throttled):
             RequestError: the array has no spare, or md cannot reshape it.
         """
         array, upkeep = context.stack.array, top(context)
-        if upkeep.md.level not in {Level.RAID4, Level.RAID5, Level.RAID6} or not upkeep.md.spares:
-            raise RequestError("only a RAID4, 5 or 6 with a spare can be reshaped to more members")
+        if not LEVELS[upkeep.md.level].parity or not upkeep.md.spares:
+            others = listed(lambda kind: kind.parity > 0, "or")
+            raise RequestError(f"only a RAID{others} with a spare can be reshaped to more members")
         if upkeep.md.consistency_policy in {"ppl", "journal"}:
             raise RequestError(f"md does not reshape an array with consistency policy {upkeep.md.consistency_policy}")
         members = len(upkeep.md.members) + len(upkeep.md.spares)
@@ -392,8 +392,3 @@ def not_ended(upkeep: Upkeep, said: str | None) -> str:
     if ended := ended_in(said, upkeep.md):
         raise RigError(f"the fault came too late: {ended.strip()!r}", remedy="throttle it more")
     return f"the kernel log has no message that {upkeep.md.name} was done"
-
-
-def allowed(expected_deviation: ExpectedDeviation, *, starts_dirty: bool) -> ExpectedDeviation:
-    """Return the expected deviation, with ``starts_dirty`` set if it is set here or already."""
-    return replace(expected_deviation, starts_dirty=expected_deviation.starts_dirty or starts_dirty)

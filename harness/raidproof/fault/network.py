@@ -5,12 +5,10 @@ from typing import ClassVar
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.effects import FaultEffects, errors_of_soft_mounts
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.storage.server.knfsd import GRACE_ENDED
 from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
@@ -74,14 +72,19 @@ class ClientNetworkCut(NetworkCut):
 
 
 @dataclass(frozen=True)
-class LeaseExpiry(ClientNetworkCut):
-    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
-
-    name: ClassVar[str] = "lease-expiry"
+class _LeaseLost(ClientNetworkCut):
+    """The last client is disconnected until it has lost its locks."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
+
+
+@dataclass(frozen=True)
+class LeaseExpiry(_LeaseLost):
+    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
+
+    name: ClassVar[str] = "lease-expiry"
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Let the client take a lock, disconnect it, and wait until another client gets the lock.
@@ -114,27 +117,18 @@ class LeaseExpiry(ClientNetworkCut):
 
 
 @dataclass(frozen=True)
-class MissedGrace(ClientNetworkCut):
+class MissedGrace(_LeaseLost):
     """The last client is disconnected while nfsd restarts, until the grace period ends: it reconnects too late."""
 
     name: ClassVar[str] = "missed-grace"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
-        return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
-
     def inject(self, context: FaultContext) -> FaultEvent:
         """Disconnect the client, restart nfsd, and wait until the grace period ends."""
-        machine, server = self.machine(context), context.lab.server
+        machine, export = self.machine(context), context.stack.export
         at_ns, proof = self._cut(context)
-        context.stack.export.restart()
+        export.restart()
         begun = now_ns()
-        wait_until(
-            lambda: server.get(GRACE_ENDED).strip().upper().startswith("Y"),
-            Deadline.after(GRACE_DEADLINE_S),
-            "the grace period's end",
-            0.2,
-        )
+        wait_until(export.grace_ended, Deadline.after(GRACE_DEADLINE_S), "the grace period's end", 0.2)
         waited = (now_ns() - begun) / 1e9
         proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period over after {waited:.1f} s"
         return FaultEvent(self.name, machine.name, at_ns, proof)

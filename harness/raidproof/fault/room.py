@@ -10,8 +10,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, whole_number
 from raidproof.core.units import KIB, MIB, format_size
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.fault import Fault, FaultContext, FaultEvent
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
 from raidproof.storage.stack import StackSpec
 
 FILLER = ".raidproof-filler"

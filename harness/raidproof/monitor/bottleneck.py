@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from raidproof.core.units import KIB, MIB
 from raidproof.monitor.monitor import Derived, EngineUse, busier
-from raidproof.storage.array import ArraySpec, capacity
-from raidproof.storage.array.spec import PARITY_LEVELS
+from raidproof.storage.array import ArraySpec
 
 FULL = 0.9
 """Utilization from which a resource counts as full: its mean queue length is about ten (M/M/1)."""
@@ -101,17 +100,6 @@ class Facts:
         if server is None or server.received_bytes_s is None or server.sent_bytes_s is None:
             return None
         return max(server.received_bytes_s, server.sent_bytes_s)
-
-    @property
-    def stripe(self) -> int | None:
-        """Bytes of data in a whole stripe; None for a mirror."""
-        geometry = self.array.geometry
-        return geometry.stripe_unit * geometry.data_disks if geometry else None
-
-    @property
-    def needed(self) -> float:
-        """Bytes written to the members per byte of data, in whole stripes."""
-        return len(self.array.members) * MIB / capacity(self.array, MIB)
 
 
 class Limit(StrEnum):
@@ -335,8 +323,8 @@ def guest_cpu(facts: Facts, limit: Limit) -> str | None:
 
 def read_modify_write(facts: Facts, _limit: Limit) -> str | None:
     """Explain that parity is computed from blocks that must be read first."""
-    back, array, stripe = facts.derived.member_reads_per_written, facts.derived.array, facts.stripe
-    if facts.array.level not in PARITY_LEVELS or back is None or back < READS_BACK or not stripe or array is None:
+    back, array, stripe = facts.derived.member_reads_per_written, facts.derived.array, facts.array.stripe_size
+    if not facts.array.kind.parity or back is None or back < READS_BACK or not stripe or array is None:
         return None
     begin = f"RAID{facts.array.level} reads {back:.1f} blocks for each block written"
     asked = array.mean_bytes
@@ -386,7 +374,7 @@ def small_calls(facts: Facts, limit: Limit) -> str | None:
 
 def amplification(facts: Facts, _limit: Limit) -> str | None:
     """Explain that the members write much more than the data and its redundancy."""
-    more, needed = facts.derived.write_amplification, facts.needed
+    more, needed = facts.derived.write_amplification, facts.array.raid.written
     if more is None or more < WASTE * needed:
         return None
     return (
@@ -398,7 +386,7 @@ def amplification(facts: Facts, _limit: Limit) -> str | None:
 def flood(facts: Facts, limit: Limit) -> str | None:
     """Explain that the members write many times the data and its redundancy."""
     more = facts.derived.write_amplification
-    return amplification(facts, limit) if more is not None and more >= FLOOD * facts.needed else None
+    return amplification(facts, limit) if more is not None and more >= FLOOD * facts.array.raid.written else None
 
 
 def splitting(facts: Facts, _limit: Limit) -> str | None:

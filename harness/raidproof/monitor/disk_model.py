@@ -6,16 +6,8 @@ from math import ceil, inf, sqrt
 
 from raidproof.core.topology import ControllerSpec
 from raidproof.disk.profile import Flash, Profile, Rotational
-from raidproof.storage.array import ArraySpec, Level
-from raidproof.storage.array.striping import (
-    MemberRequests,
-    copies_of,
-    data_width,
-    member_reads,
-    member_writes,
-    parity_of,
-    stripe_size,
-)
+from raidproof.storage.array import ArraySpec
+from raidproof.storage.array.level import MemberRequests
 from raidproof.workload.workload import Access
 
 SMALL_WRITE_SOURCE = (
@@ -202,7 +194,7 @@ def server_commit_s(hardware: Hardware, spec: ArraySpec, size: int, *, external_
 
 
 def _write_ms(hardware: Hardware, members: Sequence[Member], spec: ArraySpec, size: int) -> float:
-    work = member_writes(spec, size)
+    work = spec.raid.writes(size, spec.chunk_size)
     phases = 2 if work.modifies else 1
     return phases * max(_one_ms(hardware, member, work.size, span=member.reach) for member in members)
 
@@ -237,9 +229,9 @@ def disks(hardware: Hardware, spec: ArraySpec, access: Access, request: int, *, 
     """
     members = hardware.of(spec.members)
     merged = not access.direct and access.sync_every is None and access.sequential
-    unit = stripe_size(spec)
+    unit, raid = spec.stripe_size, spec.raid
     size = max(request, unit) // unit * unit if merged and unit else request
-    work = member_writes(spec, size) if write else member_reads(spec, size)
+    work = raid.writes(size, spec.chunk_size) if write else raid.reads(size, spec.chunk_size)
     # Delayed writes leave the page cache in many requests at once, and so they leave a drive's cache.
     behind = write and (not access.direct or _behind(hardware, members, access)) and access.sync_every is None
     # If each request is waited for, the commit latency limits the rate: this term assumes enough outstanding requests.
@@ -330,20 +322,15 @@ def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRe
 def _parallel(spec: ArraySpec, access: Access, size: int, *, write: bool, merged: bool, outstanding: float) -> float:
     """Return the number of members whose media rates add up for a sequential stream.
 
-    Parity and second copies pass under the heads too, so that reads lose them as writes do. Only the far layout of
-    RAID10 reads like a stripe over all members. A mirror of whole disks serves each stream from one copy.
+    Parity and second copies pass under the heads too, so that reads lose them as writes do.
     """
-    data = data_width(spec)
-    if not write:
-        if spec.level is Level.RAID10 and (spec.layout or "n2").startswith("f"):
-            data = len(spec.members)
-        elif spec.level in {Level.RAID1, Level.STRIPED_MIRRORS, Level.MIRRORED_STRIPES, Level.RAID10}:
-            data = min(len(spec.members), data * min(access.streams, copies_of(spec)))
+    raid = spec.raid
+    data = raid.width if write else raid.stream_readers(access.streams)
     if merged and not access.direct:
         return data
     # Without the page cache only the requests of the application are outstanding.
     if write:
-        touched = (member_writes(spec, size).width - parity_of(spec.level)) // copies_of(spec)
+        touched = (raid.writes(size, spec.chunk_size).width - raid.parity) // raid.copies
     else:
-        touched = member_reads(spec, size).width
+        touched = raid.reads(size, spec.chunk_size).width
     return min(data, max(1, touched) * outstanding)

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic import BeforeValidator
 
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import one_of
 from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from raidproof.plan.table import (
     Value,
@@ -24,7 +23,7 @@ from raidproof.plan.table import (
     write_size,
     write_sync,
 )
-from raidproof.storage.array.spec import NESTED_LEVELS, PARITY_LEVELS, Level
+from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
 from raidproof.storage.filesystem import FILESYSTEMS, FilesystemSpec
 from raidproof.storage.server import SERVERS
 
@@ -41,8 +40,14 @@ class Where(NamedTuple):
     """The condition under which an axis applies; elsewhere the axis is left out."""
 
     holds: Callable[[Settings], bool]
-    unless: str
-    """Where it has none, and why."""
+    text: str
+    """Where it has none, and why; ``{}`` stands for the levels of `levels`."""
+    levels: Callable[[type[Level]], bool] | None = None
+
+    @property
+    def unless(self) -> str:
+        """Where it has none, and why."""
+        return self.text if self.levels is None else self.text.format(listed(self.levels, "or"))
 
 
 class Axis(NamedTuple):
@@ -61,34 +66,50 @@ class Axis(NamedTuple):
         return self.where is None or self.where.holds(settings)
 
 
-def level_of(settings: Settings) -> Level:
+def level_of(settings: Settings) -> type[Level]:
     """The level that these settings ask for."""
-    return Level(str(settings.get("level", Level.RAID5)))
+    return LEVELS[str(settings.get("level", DEFAULT))]
 
 
-STRIPED = Where(lambda its: level_of(its) is not Level.RAID1, "level is 1: it keeps whole copies, not stripes")
-REDUNDANT = Where(lambda its: level_of(its) is not Level.RAID0, "level is 0: it has no redundancy to keep consistent")
+STRIPED = Where(
+    lambda its: level_of(its).chunked,
+    "level is {}: it keeps whole copies, not stripes",
+    lambda kind: not kind.chunked,
+)
+REDUNDANT = Where(
+    lambda its: level_of(its).redundant,
+    "level is {}: it has no redundancy to keep consistent",
+    lambda kind: not kind.redundant,
+)
 BITMAPPED = Where(
     lambda its: (
-        level_of(its) is not Level.RAID0
-        and its.get("bitmap") != "none"
-        and its.get("consistency_policy", "bitmap") == "bitmap"
+        level_of(its).redundant and its.get("bitmap") != "none" and its.get("consistency_policy", "bitmap") == "bitmap"
     ),
-    "there is no bitmap: level is 0, or bitmap is none, or consistency_policy is another",
+    "there is no bitmap: level is {}, or bitmap is none, or consistency_policy is another",
+    lambda kind: not kind.redundant,
 )
-PARITY = Where(lambda its: level_of(its) in PARITY_LEVELS, "level has no parity: only 4, 5 and 6 have a stripe cache")
+PARITY = Where(
+    lambda its: level_of(its).parity > 0,
+    "level is not {}: no other has a stripe cache",
+    lambda kind: kind.parity > 0,
+)
 LAID_OUT = Where(
-    lambda its: level_of(its) in {Level.RAID5, Level.RAID6, Level.RAID10}, "level is not 5, 6 or 10: no other has one"
+    lambda its: level_of(its).default_layout is not None,
+    "level is not {}: no other has one",
+    lambda kind: kind.default_layout is not None,
 )
-NESTED = Where(lambda its: level_of(its) in NESTED_LEVELS, "level is not 1+0 or 0+1: no other has legs")
+NESTED = Where(
+    lambda its: level_of(its).parts is not None,
+    "level is not {}: no other has legs",
+    lambda kind: kind.parts is not None,
+)
 ON_SYNC = Where(
     lambda its: its.get("export", True) is True, "export is async: wdelay has no effect there (exports(5))"
 )
 
 
 def _read_level(value: Any) -> str:
-    word = read_text(value).lower().removeprefix("raid").strip("- ")
-    return str(one_of("level", word, [str(level) for level in Level]))
+    return read_level(read_text(value))
 
 
 def _size(name: str, field: str, text: str, where: Where | None = None) -> Axis:
@@ -120,7 +141,6 @@ def _write_duration(value: Value) -> str:
 
 
 _ARRAY = (
-    Axis("level", "array.level", "RAID level: 0 1 4 5 6 10 1+0 0+1", _read_level),
     _number("members", "", "disks in the array; all that are not needed beside it, if not said"),
     _number("spares", "", "disks kept as spares"),
     _size("chunk", "array.chunk_size", "bytes on one member before the next", STRIPED),
@@ -194,14 +214,17 @@ def axes() -> dict[str, Axis]:
     Raises:
         RigError: a file system calls an axis of its own like another one.
     """
-    return _axes(tuple(FILESYSTEMS.items()), tuple(SERVERS))
+    return _axes(tuple(level_names()), tuple(FILESYSTEMS.items()), tuple(SERVERS))
 
 
 @cache
-def _axes(kinds: tuple[tuple[str, type[FilesystemSpec]], ...], servers: tuple[str, ...]) -> dict[str, Axis]:
+def _axes(
+    levels: tuple[str, ...], kinds: tuple[tuple[str, type[FilesystemSpec]], ...], servers: tuple[str, ...]
+) -> dict[str, Axis]:
+    level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", _read_level)
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", " or ".join(words), word_of(*words))
-    common = {axis.name: axis for axis in (*_ARRAY, kind, *_FILESYSTEM)}
+    common = {axis.name: axis for axis in (level, *_ARRAY, kind, *_FILESYSTEM)}
     server = Axis("server", "export.type", f"NFS server: {' or '.join(servers)}", word_of(*servers))
     above = {axis.name: axis for axis in (server, *_ABOVE)}
     own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}

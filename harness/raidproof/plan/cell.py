@@ -14,7 +14,7 @@ from raidproof.plan.axes import USUAL_FILESYSTEM, Settings, axis_of, level_of, w
 from raidproof.plan.hardware import Duty, Hardware
 from raidproof.plan.plan import Plan, Selection, load_plan
 from raidproof.plan.table import Value
-from raidproof.storage.array.spec import Level
+from raidproof.storage.array import LEVELS
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import AnyWorkload
 
@@ -65,9 +65,9 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
     layers["export"].setdefault("grace_s", layers["export"]["lease_s"])
     array = layers["array"]
     # Said by name even where it is the default: the record of a cell needs no knowledge of defaults.
-    array.setdefault("level", level_of(settings).value)
+    array.setdefault("level", level_of(settings).name)
     _place(hardware, settings, members, layers)
-    if array["level"] == Level.RAID1:
+    if not LEVELS[array["level"]].chunked:
         array.setdefault("chunk_size", None)
     stack = StackSpec.model_validate(layers)
     stack.refuse_disks(hardware.disk_sizes)

@@ -42,7 +42,7 @@ from raidproof.run.exploration import STATES, STEM, Options, Source, explore_cyc
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.suite import Suites
-from raidproof.storage.array import ArraySpec, Level
+from raidproof.storage.array import LEVELS, ArraySpec
 from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
@@ -95,9 +95,9 @@ def stack_of(
         RequestError: it cannot be.
     """
     array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
-    if level != Level.RAID1:
+    if LEVELS[level].chunked:
         array["chunk_size"] = chunk_size
-    if level != Level.RAID0:
+    if LEVELS[level].redundant:
         # The engine's members begin blank, and blank members agree.
         array["assume_clean"] = True
     return StackSpec(

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from raidproof.fault.effects import FaultEffects
-from raidproof.fault.power import PANIC
+from raidproof.fault.fault import FaultEffects
+from raidproof.fault.machine import PANIC
 
 _AWAY = FaultEffects(server_away=True)
 _RESTARTED = FaultEffects(nfsd_restarted=True, server_away=True)

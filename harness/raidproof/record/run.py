@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from raidproof.core.blame import Cause, Culprit, expected_blame
-from raidproof.fault.effects import FaultEffects
+from raidproof.fault.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Strict
 from raidproof.record.environment import Environment
 from raidproof.record.observation import Files, Observations

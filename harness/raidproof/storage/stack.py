@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
 from raidproof.storage.array import Array, ArraySpec, ArrayState, capacity, disk_path
-from raidproof.storage.array.spec import PARITY_LEVELS
+from raidproof.storage.array.level import listed
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, XfsSpec
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
@@ -38,8 +38,9 @@ class StackSpec(Spec):
         if self.filesystem.log in self.array.disks:
             raise RequestError(f"disk {self.filesystem.log} is in the array, so it cannot carry the external log")
         self._refuse_port()
-        if self.array.level not in PARITY_LEVELS and (asked := self.tuning.parity_only):
-            raise RequestError(f"RAID{self.array.level} has no {' and no '.join(asked)}: only RAID4, 5 and 6 do")
+        if not self.array.kind.parity and (asked := self.tuning.parity_only):
+            others = listed(lambda kind: kind.parity > 0)
+            raise RequestError(f"RAID{self.array.level} has no {' and no '.join(asked)}: only RAID{others} do")
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(

@@ -17,6 +17,7 @@ from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, SuiteRecord, Timeline
+from raidproof.storage.array.level import level_names
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
 from raidproof.verdict.cell import conclude_plan, judge_cells
@@ -367,7 +368,8 @@ def exactly_once(cycle: CrashTestRecord) -> bool:
 def mirrors_of(cycle: CrashTestRecord) -> list[str]:
     """Return the md devices that hold copies (RAID1, RAID10)."""
     devices = cycle.effective.get("array", {}).get("devices", ())
-    return [one["device"] for one in devices if one["level"] in ("1", "10")]
+    copied = level_names(lambda kind: kind.redundant and not kind.parity)
+    return [one["device"] for one in devices if one["level"] in copied]
 
 
 def longest_s(cycle: CrashTestRecord) -> float | None:

@@ -55,6 +55,18 @@ def test_what_is_needed_is_unpacked_and_the_rest_is_left(tmp_path: Path) -> None
     assert sorted(path.name for path in (tmp_path / "kernel").iterdir()) == ["a.ko", "b.ko", "c.ko.xz"]
 
 
+def test_modules_of_a_folder(tmp_path: Path) -> None:
+    for name in (
+        "kernel/fs/xfs/xfs.ko.xz",
+        "kernel/fs/new-fs.ko.zst",
+        "kernel/drivers/md/raid1.ko",
+        "kernel/net/a.ko",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert ModuleFolder(tmp_path).inside(["kernel/fs", "kernel/drivers/md"]) == ["new_fs", "raid1", "xfs"]
+
+
 NAME = st.text("abcdefghijklmnop_0123456789", min_size=1)
 
 

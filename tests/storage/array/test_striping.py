@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
-from raidproof.storage.array.striping import Part, Striping
+from raidproof.storage.array.level import Part
+from raidproof.storage.array.striping import Striping
 from tests.crash.md_members import superblock
 
 CHUNK = 65536
@@ -27,7 +28,7 @@ def stripings(draw: st.DrawFn) -> Striping:
 def test_every_byte_of_the_array_is_found_where_it_lies(striping: Striping, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, striping.capacity - 1))
     places = striping.places(offset)
-    assert len(set(places)) == len({role for role, _ in places}) == striping.copies
+    assert len(set(places)) == len({role for role, _ in places}) == striping.raid.copies
     for role, at in places:
         assert 0 <= at < striping.size
         chunk = striping.chunk(role, at)
@@ -50,15 +51,15 @@ def test_places_are_bijective_and_leave_only_parity(striping: Striping) -> None:
 def test_a_row_has_each_member_once(striping: Striping) -> None:
     if striping.level in {4, 5, 6}:
         for stripe in range(60):
-            row = striping.row(stripe)
+            row = striping.raid.row(stripe)
             roles = [*row.data, row.p, *([row.q] if striping.level == 6 else [])]
             assert sorted(one for one in roles if one is not None) == list(range(striping.members))
 
 
 def test_left_symmetric_is_what_the_books_show() -> None:
     striping = Striping(5, 2, CHUNK, 4, 100 * CHUNK)
-    assert [striping.row(stripe).p for stripe in range(5)] == [3, 2, 1, 0, 3]
-    assert [striping.row(stripe).data for stripe in range(3)] == [(0, 1, 2), (3, 0, 1), (2, 3, 0)]
+    assert [striping.raid.row(stripe).p for stripe in range(5)] == [3, 2, 1, 0, 3]
+    assert [striping.raid.row(stripe).data for stripe in range(3)] == [(0, 1, 2), (3, 0, 1), (2, 3, 0)]
 
 
 def test_beyond_the_data_nothing_is_used() -> None:

@@ -43,7 +43,7 @@ def test_one_wrong_byte_of_any_member_is_found(striping: Striping, role: int, ro
 
 def test_all_of_q_depends_on_the_order_of_the_members() -> None:
     disks = Disks(SHAPES[3])
-    first, second = disks.striping.row(0).data[:2]
+    first, second = disks.striping.raid.row(0).data[:2]
     one, other = (bytes(disks.disks[role][16384 : 16384 + ROW]) for role in (first, second))
     disks.page(first, 0, other)
     disks.page(second, 0, one)

@@ -81,6 +81,11 @@ class ModuleFolder:
         """Return the file of a module; None if there is none, or if it is built in."""
         return self._files.get(plain_name(name))
 
+    def inside(self, folders: Iterable[str]) -> list[str]:
+        """Return the names of the modules in these folders and below."""
+        above = tuple(self.path / folder for folder in folders)
+        return sorted(name for name, file in self._files.items() if any(file.is_relative_to(one) for one in above))
+
     def needed(self, names: Iterable[str]) -> list[Path]:
         """Return the files of these modules and of their dependencies, each after its dependencies.
 

@@ -16,11 +16,12 @@ RECIPE_VERSION = "1"
 """Part of the cache address: increase it when the build changes."""
 PARTS = re.compile(r"linux-(?:image|binary|modules|base)-\d.*")
 """The packages of a kernel: one in trixie; in sid three, for the kernel, the modules and what is built in."""
-ROLES = (
-    *("virtio_blk", "virtio_net", "md_mod", "raid456", "raid1", "raid10", "raid0", "xfs", "ext4", "dm_mod"),
-    *("dm_delay", "dm_flakey", "dm_log_writes", "nfsd", "nfs", "nfsv3", "nfsv4", "rpcsec_gss_krb5", "sch_netem"),
-)
-"""Modules that guests load sooner or later; decompressed once here, not each time by an emulated processor."""
+NAMES = ("virtio_blk", "virtio_net", "rpcsec_gss_krb5", "sch_netem")
+FOLDERS = ("kernel/fs", "kernel/drivers/md")
+"""Modules that guests may load, by name and by folder: every file system, NFS and RAID level.
+
+They are decompressed once here, not each time by an emulated processor.
+"""
 
 Unpacked = tuple[Path, Path | None, dict[str, str]]
 """A bzImage, its folder of modules, and the versions of the packages that contain them."""
@@ -81,7 +82,7 @@ def _unpack(packages: list[Path], scratch: Path) -> Unpacked:
 
 
 def _address(parts: Sequence[str | bytes]) -> str:
-    return cache.digest(RECIPE_VERSION, *parts, initramfs.address(), *ROLES)
+    return cache.digest(RECIPE_VERSION, *parts, initramfs.address(), *NAMES, *FOLDERS)
 
 
 def _ready(name: str, parts: Sequence[str | bytes], fetch: Callable[[Path], Unpacked]) -> Kernel:
@@ -108,7 +109,7 @@ def _build(name: str, partial: Path, fetch: Callable[[Path], Unpacked]) -> None:
     _copy_modules(found, folder)
     own = initramfs.ModuleFolder(folder)
     initramfs.make(name, own, scratch, partial / "initramfs")
-    own.needed(ROLES)
+    own.needed([*NAMES, *own.inside(FOLDERS)])
     initramfs.index(tree, release)
     initramfs.make_image(tree / "lib" / "modules", partial / "modules.ext4")
     (partial / "vmlinuz").write_bytes(binary.read_bytes())

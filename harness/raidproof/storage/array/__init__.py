@@ -13,13 +13,12 @@ from raidproof.storage.array.array import (
     stop_command,
     zero_command,
 )
+from raidproof.storage.array.level import LEVELS, Level
 from raidproof.storage.array.spec import (
     ArraySpec,
     Geometry,
-    Level,
     Md,
     capacity,
-    data_disks,
     disk_path,
     holders_of_old_data,
 )
@@ -40,6 +39,7 @@ from raidproof.storage.array.superblock import Bitmap, examine_bitmap_command, p
 
 __all__ = [
     "EVENT_MARGIN",
+    "LEVELS",
     "SYNC_DEADLINE_S",
     "Array",
     "ArraySpec",
@@ -59,7 +59,6 @@ __all__ = [
     "check_command",
     "create_command",
     "create_commands",
-    "data_disks",
     "disk_path",
     "examine_bitmap_command",
     "examine_command",

@@ -1,7 +1,8 @@
 """An md array of a machine: commands, creation to destruction, maintenance."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -9,8 +10,8 @@ from pydantic import Field
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.layer import HOMEHOST, Machine, State, read_files, require_effective
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.storage.array.full_speed import at_full_speed
-from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path
+from raidproof.storage.array.level import LEVELS
+from raidproof.storage.array.spec import ArraySpec, Md, disk_path
 from raidproof.storage.array.state import (
     ArrayState,
     ExpectedDeviation,
@@ -32,6 +33,13 @@ START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
 """Whether md starts an array that is dirty and degraded (Documentation/admin-guide/md.rst)."""
 Action = Literal["check", "repair", "resync"]
 START_DEADLINE_S = 20.0
+FULL_SPEED = {"stripe_cache_size": 4096, "sync_speed_max": 2_000_000}
+"""Minimum values of md's files: stripes in memory (one page per member), and KiB/s of each member.
+
+With md's default of 256 stripes it sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sleeps whenever
+all of them are in use); the default speed limit is 200,000 KiB/s.
+"""
+_SYSTEM = "system"
 
 
 def create_command(md: Md) -> list[str]:
@@ -70,7 +78,7 @@ def create_commands(spec: ArraySpec) -> list[list[str]]:
     trusted = ["--assume-clean"] if spec.assume_clean else []
     # RAID0 refuses --assume-clean, because it has nothing that could be unclean.
     return [
-        command[:4] + (trusted if md.level is not Level.RAID0 else []) + command[4:]
+        command[:4] + (trusted if LEVELS[md.level].redundant else []) + command[4:]
         for md in spec.devices
         for command in [create_command(md)]
     ]
@@ -138,6 +146,23 @@ def grow_command(md: Md, members: int) -> list[str]:
 def readwrite_command(devices: Iterable[str]) -> list[str]:
     """Return the command that starts the resync of arrays that wait, after assembly, for the first write."""
     return ["mdadm", "--readwrite", *devices]
+
+
+@contextmanager
+def at_full_speed(machine: Machine, names: Sequence[str]) -> Iterator[None]:
+    """Let md devices of these names work at full speed while the body runs; restore the settings after it."""
+    paths = {f"/sys/block/{name}/md/{file}": least for name in names for file, least in FULL_SPEED.items()}
+    # Files that a level does not have are left out.
+    had = machine.read_files(paths)
+    slow = {path: value for path, value in had.items() if int(value.split()[0]) < paths[path]}
+    # If the kernel refuses a value for lack of memory, the check is slow.
+    refused = machine.put_all({path: f"{paths[path]}\n" for path in slow})
+    try:
+        yield
+    finally:
+        for path, value in slow.items():
+            if path not in refused:
+                machine.put(f"{_SYSTEM if f'({_SYSTEM})' in value else value.split()[0]}\n", path)
 
 
 class Scrub(State):
@@ -367,8 +392,8 @@ def _settled(device: MdState) -> bool:
 
 def why_unchecked(md: Md, found: MdState) -> str | None:
     """Return why md cannot check an array, or None if it can."""
-    if md.level is Level.RAID0:
-        return "RAID0 keeps nothing twice"
+    if not LEVELS[md.level].redundant:
+        return f"RAID{md.level} keeps nothing twice"
     if found.degraded:
         return "degraded: there is nothing to compare with"
     return None
@@ -412,8 +437,10 @@ class Upkeep:
 
     def require_redundancy(self) -> "Upkeep":
         """Raise RequestError if the md device has no redundancy."""
-        if self.md.level is Level.RAID0:
-            raise RequestError(f"{self.md.device} is a RAID0: nothing in it can be missed, resynced or checked")
+        if not LEVELS[self.md.level].redundant:
+            raise RequestError(
+                f"{self.md.device} is a RAID{self.md.level}: nothing in it can be missed, resynced or checked"
+            )
         return self
 
     def take_out(self, serial: str) -> None:

@@ -1,6 +1,5 @@
 """The request for an array: layout, redundancy, geometry, and which disks may hold old data."""
 
-from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -8,57 +7,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import PAGE_SIZE, Spec, one_of, power_of_two
 from raidproof.core.units import KIB, Size, format_size
+from raidproof.storage.array.level import DEFAULT, LEVELS, Level, listed, read_level
 from raidproof.storage.array.superblock import LARGEST_CHUNK, LEAST_CHUNK, least_chunk
 
-# Numbers are those of the kernel's md/<array>/layout file.
-_RAID5_LAYOUTS = {
-    "left-asymmetric": 0,
-    "right-asymmetric": 1,
-    "left-symmetric": 2,
-    "right-symmetric": 3,
-    "parity-first": 4,
-    "parity-last": 5,
-}
-_RAID6_LAYOUTS = {
-    **_RAID5_LAYOUTS,
-    "ddf-zero-restart": 8,
-    "ddf-N-restart": 9,
-    "ddf-N-continue": 10,
-    "left-asymmetric-6": 16,
-    "right-asymmetric-6": 17,
-    "left-symmetric-6": 18,
-    "right-symmetric-6": 19,
-    "parity-first-6": 20,
-}
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")]
-
-
-class Level(StrEnum):
-    """How an array spreads data over its members."""
-
-    RAID0 = "0"
-    RAID1 = "1"
-    RAID4 = "4"
-    RAID5 = "5"
-    RAID6 = "6"
-    RAID10 = "10"
-    STRIPED_MIRRORS = "1+0"
-    MIRRORED_STRIPES = "0+1"
-
-
-PARITY_LEVELS = frozenset({Level.RAID4, Level.RAID5, Level.RAID6})
-NESTED_LEVELS = frozenset({Level.STRIPED_MIRRORS, Level.MIRRORED_STRIPES})
-
-_LEAST_MEMBERS = {
-    Level.RAID0: 2,
-    Level.RAID1: 2,
-    Level.RAID4: 2,
-    Level.RAID5: 2,
-    Level.RAID6: 4,
-    Level.RAID10: 2,
-    Level.STRIPED_MIRRORS: 4,
-    Level.MIRRORED_STRIPES: 4,
-}
+LevelName = Annotated[str, BeforeValidator(read_level)]
 
 
 class Geometry(NamedTuple):
@@ -70,58 +23,11 @@ class Geometry(NamedTuple):
     """Stripe units of data in one whole stripe, as the kernel reports it in queue/optimal_io_size."""
 
 
-def layouts(level: Level, members: int) -> dict[str, int]:
-    """Return all layouts of a level, by name, with the kernel's number of each."""
-    if level is Level.RAID5:
-        return _RAID5_LAYOUTS
-    if level is Level.RAID6:
-        return _RAID6_LAYOUTS
-    if level is Level.RAID10:
-        copies = range(2, members + 1)
-        near = {f"n{count}": 1 << 8 | count for count in copies}
-        far = {f"f{count}": count << 8 | 1 for count in copies}
-        offset = {f"o{count}": 1 << 16 | count << 8 | 1 for count in copies}
-        return {**near, **far, **offset}
-    return {}
-
-
-def data_disks(level: Level, members: int, layout: str | None = None) -> int:
-    """Return how many stripe units of data one stripe has, as the kernel counts.
-
-    A far or offset RAID10 stripes its first copy over all members; so does a near one if its number of members is not
-    a multiple of its copies.
-    """
-    match level:
-        case Level.RAID0:
-            return members
-        case Level.RAID1:
-            return 1
-        case Level.RAID4 | Level.RAID5:
-            return members - 1
-        case Level.RAID6:
-            # The -6 layouts are RAID5 layouts whose last member holds Q alone.
-            return members - 2
-        case Level.RAID10:
-            kind, copies = (layout or "n2")[0], int((layout or "n2")[1:])
-            return members // copies if kind == "n" and members % copies == 0 else members
-        case _:
-            raise ValueError(f"{level} is made of arrays: ask its parts")
-
-
-def _read_level(value: Any) -> Any:
-    word = str(value).lower().removeprefix("raid").strip("- ")
-    try:
-        return Level(word)
-    except ValueError:
-        one_of("level", word, [str(level) for level in Level])
-        raise
-
-
 class Md(NamedTuple):
     """One md device of an array: a plain array has one; a nested array has one per leg and one over the legs."""
 
     number: int
-    level: Level
+    level: str
     members: tuple[str, ...]
     """Device paths."""
     spares: tuple[str, ...] = ()
@@ -161,7 +67,7 @@ class ArraySpec(Spec):
     member, of a RAID10 of the array. The default is mdadm's: 64 MiB, or more on large members.
     """
 
-    level: Annotated[Level, BeforeValidator(_read_level)] = Level.RAID5
+    level: LevelName = DEFAULT
     members: tuple[Serial, ...]
     spares: tuple[Serial, ...] = ()
     journal: Serial | None = None
@@ -179,9 +85,9 @@ class ArraySpec(Spec):
     def _defaults(cls, data: Any) -> Any:
         if not isinstance(data, dict) or "chunk_size" in data:
             return data
-        level = _read_level(data.get("level", Level.RAID5))
         # mdadm's default, 512 KiB; a mirror has no chunks.
-        return data if level is Level.RAID1 else {**data, "chunk_size": 512 * KIB}
+        chunked = LEVELS[read_level(data.get("level", DEFAULT))].chunked
+        return {**data, "chunk_size": 512 * KIB} if chunked else data
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -196,20 +102,21 @@ class ArraySpec(Spec):
         return self
 
     def _refuse_members(self) -> None:
-        least = _LEAST_MEMBERS[self.level]
+        least = self.kind.least_members
         if len(self.members) < least:
             raise RequestError(f"RAID{self.level} needs at least {least} members, not {len(self.members)}")
         if twice := sorted({serial for serial in self.disks if self.disks.count(serial) > 1}):
             raise RequestError(f"a disk can be in an array only once: {', '.join(twice)}")
-        if self.spares and self.level is Level.RAID0:
-            raise RequestError("RAID0 has no redundancy, so a spare could never be used")
-        if self.spares and self.level in NESTED_LEVELS:
+        if self.spares and not self.kind.redundant:
+            raise RequestError(f"RAID{self.level} has no redundancy, so a spare could never be used")
+        if self.spares and self.kind.parts:
             raise RequestError(f"a spare of RAID{self.level} would belong to one leg only; RAID10 shares its spares")
 
     def _refuse_legs(self) -> None:
-        if self.level not in NESTED_LEVELS:
+        if not self.kind.parts:
             if self.legs is not None:
-                raise RequestError(f"RAID{self.level} has no legs: only 1+0 and 0+1 do")
+                nested = listed(lambda kind: kind.parts is not None)
+                raise RequestError(f"RAID{self.level} has no legs: only {nested} do")
             return
         if self.leg_count < 2 or len(self.members) % self.leg_count or len(self.members) // self.leg_count < 2:
             raise RequestError(
@@ -218,31 +125,33 @@ class ArraySpec(Spec):
 
     def _refuse_chunk(self) -> None:
         chunk = self.chunk_size
-        if self.level is Level.RAID1:
+        if not self.kind.chunked:
             if chunk is not None:
-                raise RequestError("RAID1 keeps whole copies: it has no chunk size")
+                raise RequestError(f"RAID{self.level} keeps whole copies: it has no chunk size")
             return
         if chunk is None:
             raise RequestError(f"RAID{self.level} needs a chunk size")
         if chunk < PAGE_SIZE or chunk % PAGE_SIZE:
             raise RequestError(f"chunk size {format_size(chunk)} is not a multiple of the page size, 4KiB")
-        striped = self.level is Level.RAID0 or self.level in NESTED_LEVELS
-        if not striped and not power_of_two(chunk):
+        if not self.kind.any_chunk and not power_of_two(chunk):
             raise RequestError(f"chunk size {format_size(chunk)}: RAID{self.level} needs a power of two")
 
     def _refuse_layout(self, layout: str) -> None:
-        if not (known := layouts(self.level, len(self.members))):
-            raise RequestError(f"RAID{self.level} has no layout to choose: RAID5, 6 and 10 do")
+        if not (known := self.kind.layouts(len(self.members))):
+            others = listed(lambda kind: kind.default_layout is not None)
+            raise RequestError(f"RAID{self.level} has no layout to choose: RAID{others} do")
         one_of(f"layout of RAID{self.level} with {len(self.members)} members", layout, known)
 
     def _refuse_policy(self) -> None:
-        policy, level = self.consistency_policy, self.level
-        if level is Level.RAID0 and (policy or self.bitmap == "internal"):
-            raise RequestError("RAID0 has no redundancy to keep consistent: no bitmap, no policy")
-        if policy == "ppl" and level is not Level.RAID5:
-            raise RequestError("a partial parity log (ppl) exists for RAID5 only")
-        if (policy == "journal" or self.journal) and level not in PARITY_LEVELS:
-            raise RequestError("a journal device is for RAID4, 5 and 6 only")
+        policy, logs = self.consistency_policy, self.kind.logs
+        if not self.kind.redundant and (policy or self.bitmap == "internal"):
+            raise RequestError(f"RAID{self.level} has no redundancy to keep consistent: no bitmap, no policy")
+        if policy == "ppl" and "ppl" not in logs:
+            others = listed(lambda kind: "ppl" in kind.logs)
+            raise RequestError(f"a partial parity log (ppl) exists for RAID{others} only")
+        if (policy == "journal" or self.journal) and "journal" not in logs:
+            others = listed(lambda kind: "journal" in kind.logs)
+            raise RequestError(f"a journal device is for RAID{others} only")
         if policy == "journal" and not self.journal:
             raise RequestError("consistency policy journal needs a journal device")
         if self.journal and policy not in {None, "journal"}:
@@ -266,9 +175,7 @@ class ArraySpec(Spec):
         """
         if self.bitmap_chunk is None:
             return
-        whole_array = self.level in {Level.RAID10, Level.MIRRORED_STRIPES}
-        synced = capacity(self, member_size) if whole_array else member_size
-        member = synced if self.level is Level.MIRRORED_STRIPES else member_size
+        synced, member = self.raid.synced(member_size)
         if self.bitmap_chunk < (least := least_chunk(synced, member)):
             raise RequestError(
                 f"bitmap chunk {format_size(self.bitmap_chunk)}: on members of {format_size(member)} mdadm has room "
@@ -276,11 +183,19 @@ class ArraySpec(Spec):
             )
 
     @property
+    def kind(self) -> type[Level]:
+        """The level."""
+        return LEVELS[self.level]
+
+    @property
+    def raid(self) -> Level:
+        """The level with these members and this layout."""
+        return self.kind.of(len(self.members), self.layout, self.leg_count)
+
+    @property
     def leg_count(self) -> int:
         """Number of arrays of which a nested array consists."""
-        if self.legs is not None:
-            return self.legs
-        return len(self.members) // 2 if self.level is Level.STRIPED_MIRRORS else 2
+        return self.kind.usual_legs(len(self.members)) if self.legs is None else self.legs
 
     @property
     def policy(self) -> str:
@@ -289,7 +204,7 @@ class ArraySpec(Spec):
         The default is a bitmap: mdadm gives one to every redundant array of more than 100 GB, and deployed arrays are
         larger.
         """
-        if self.level is Level.RAID0:
+        if not self.kind.redundant:
             return "none"
         if self.journal:
             return "journal"
@@ -303,19 +218,18 @@ class ArraySpec(Spec):
     @property
     def geometry(self) -> Geometry | None:
         """Stripe unit and data disks, or None for a mirror, which has no stripes."""
-        if self.level is Level.RAID1 or self.chunk_size is None:
-            return None
-        if self.level is Level.STRIPED_MIRRORS:
-            return Geometry(self.chunk_size, self.leg_count)
-        if self.level is Level.MIRRORED_STRIPES:
-            return Geometry(self.chunk_size, len(self.members) // self.leg_count)
-        return Geometry(self.chunk_size, data_disks(self.level, len(self.members), self.layout))
+        return None if self.chunk_size is None else Geometry(self.chunk_size, self.raid.data_disks)
+
+    @property
+    def stripe_size(self) -> int | None:
+        """The bytes of data that can be read or written at once, counting each byte once; None for a mirror."""
+        return None if self.chunk_size is None else self.chunk_size * self.raid.width
 
     @property
     def devices(self) -> tuple[Md, ...]:
         """The md devices of this array, in the order of creation: legs first, md0 on top of them last."""
         members = tuple(map(disk_path, self.members))
-        if self.level not in NESTED_LEVELS:
+        if self.kind.parts is None:
             top = Md(
                 number=0,
                 level=self.level,
@@ -323,83 +237,44 @@ class ArraySpec(Spec):
                 spares=tuple(map(disk_path, self.spares)),
                 journal=disk_path(self.journal) if self.journal else None,
                 chunk_size=self.chunk_size,
-                layout=self.layout or default_layout(self.level),
+                layout=self.layout or self.kind.default_layout,
                 consistency_policy=self.policy,
                 bitmap_chunk=self.bitmap_chunk,
             )
             return (top,)
-        mirrors_inside = self.level is Level.STRIPED_MIRRORS
-        mirror = (Level.RAID1, None, self.policy, self.bitmap_chunk)
-        stripe = (Level.RAID0, self.chunk_size, "none", None)
-        inner, outer = (mirror, stripe) if mirrors_inside else (stripe, mirror)
+        inner, outer = self.kind.parts
         size = len(members) // self.leg_count
         legs = tuple(
-            Md(
-                number=number + 1,
-                level=inner[0],
-                members=members[number * size : (number + 1) * size],
-                chunk_size=inner[1],
-                consistency_policy=inner[2],
-                bitmap_chunk=inner[3],
-            )
+            self._part(number + 1, inner, members[number * size : (number + 1) * size])
             for number in range(self.leg_count)
         )
-        over = tuple(leg.device for leg in legs)
-        top = Md(
-            number=0,
-            level=outer[0],
-            members=over,
-            chunk_size=outer[1],
-            consistency_policy=outer[2],
-            bitmap_chunk=outer[3],
+        return (*legs, self._part(0, outer, tuple(leg.device for leg in legs)))
+
+    def _part(self, number: int, level: str, members: tuple[str, ...]) -> Md:
+        """Return an md device of a nested array."""
+        kind = LEVELS[level]
+        return Md(
+            number=number,
+            level=level,
+            members=members,
+            chunk_size=self.chunk_size if kind.chunked else None,
+            consistency_policy=self.policy if kind.redundant else "none",
+            bitmap_chunk=self.bitmap_chunk if kind.redundant else None,
         )
-        return (*legs, top)
-
-
-def default_layout(level: Level) -> str | None:
-    """Return mdadm's default layout, which is requested by name so that it is verified like any other."""
-    return {Level.RAID5: "left-symmetric", Level.RAID6: "left-symmetric", Level.RAID10: "n2"}.get(level)
 
 
 def capacity(spec: ArraySpec, member_size: int) -> int:
     """Return the bytes that an array offers if its smallest member has ``member_size`` bytes, without metadata."""
-    members = len(spec.members)
-    match spec.level:
-        case Level.RAID0:
-            return members * member_size
-        case Level.RAID1:
-            return member_size
-        case Level.RAID10:
-            return members * member_size // int((spec.layout or "n2")[1:])
-        case Level.STRIPED_MIRRORS:
-            return spec.leg_count * member_size
-        case Level.MIRRORED_STRIPES:
-            return members // spec.leg_count * member_size
-        case _:
-            return data_disks(spec.level, members) * member_size
+    return spec.raid.capacity(member_size)
 
 
 def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
     """Return the serials of the members that may hold `sparse_image.OLD_DATA` where nothing was written.
 
-    The old data is the same at each place of each disk. So copies agree whatever the layout, and the parity of RAID4
-    and 5, the XOR of the data, is zero over an even number of members: of an odd number the last stays blank. RAID6
-    has a second syndrome with another factor for each member, and the place of this syndrome changes from stripe to
-    stripe: all its members stay blank. So do the members of an array that is resynced first, because the resync would
-    copy the old data to places that are logged; and those of a RAID10 with copies in two rows, because a crash state
-    has old data row by row.
+    The old data is the same at each place of each disk, so that copies and parity agree on the members that the level
+    says. All members of an array that is resynced first stay blank, because the resync would copy the old data to
+    places that are logged.
     """
-    if spec.level is Level.RAID0:
-        return spec.members
-    if spec.level is Level.RAID6 or not spec.assume_clean or _straddles(spec):
+    if spec.kind.redundant and not spec.assume_clean:
         return ()
-    even = len(spec.members) // 2 * 2 if spec.level in PARITY_LEVELS else len(spec.members)
-    return spec.members[:even]
-
-
-def _straddles(spec: ArraySpec) -> bool:
-    """Return whether near copies lie in two rows."""
-    if spec.level is not Level.RAID10:
-        return False
-    layout = spec.layout or "n2"
-    return layout.startswith("n") and len(spec.members) % int(layout[1:]) != 0
+    return spec.members[: spec.raid.members_alike]

@@ -8,9 +8,10 @@ from typing import Self
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import State, Value, found_in, whole_number
-from raidproof.storage.array.spec import ArraySpec, Level, Md, disk_path, layouts
-from raidproof.storage.array.striping import Assembled, Part, Striping
-from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock
+from raidproof.storage.array.level import LEVELS, Level, Part
+from raidproof.storage.array.spec import ArraySpec, LevelName, Md, disk_path
+from raidproof.storage.array.striping import Assembled, Striping
+from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock, by_device
 
 _FILES = (
     "level",
@@ -32,7 +33,6 @@ _FILES = (
 )
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
-_LEVELS = {f"raid{level}": level for level in Level if level.isdecimal()}
 # When md assembles an array itself, it accepts a member that is one event behind as current: if the cut fell into a
 # superblock update, some members have the new superblock (super_1_validate in drivers/md/md.c).
 EVENT_MARGIN = 1
@@ -147,7 +147,7 @@ class MdState(State):
     """The effective state of one md device."""
 
     device: str
-    level: Level
+    level: LevelName
     raid_disks: int
     chunk_size: int | None
     layout: str | None
@@ -174,6 +174,11 @@ class MdState(State):
     optimal_io_size: int
     write_cache: str
     members: tuple[MemberState, ...]
+
+    @property
+    def raid(self) -> Level:
+        """The level with these members and this layout."""
+        return LEVELS[self.level].of(self.raid_disks, self.layout)
 
     @property
     def clean(self) -> bool:
@@ -237,20 +242,20 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         except KeyError:
             raise RigError(f"{md.device} has no queue/{file}") from None
 
-    level = _LEVELS.get(word("level"))
-    if level is None:
+    kind = next((kind for _, kind in LEVELS.items() if kind.kernel_name == word("level")), None)
+    if kind is None:
         raise RigError(f"{md.name}: unknown level {word('level')!r}")
-    redundant = level is not Level.RAID0
+    redundant = kind.redundant
     bitmap = content.get(f"{top}/md/bitmap/location", "none")
     # "4 (3)" during a reshape from 3 to 4.
     raid_disks = whole_number(word("raid_disks").partition(" ")[0], f"{md.name} raid_disks")
     return MdState(
         device=md.device,
-        level=level,
+        level=kind.name,
         raid_disks=raid_disks,
         chunk_size=number("chunk_size") or None,
         # mdadm 4.2 gives RAID0 no layout, and the kernel then reports -1.
-        layout=_layout_name(level, raid_disks, number("layout")) if layouts(level, raid_disks) else None,
+        layout=_layout_name(kind, raid_disks, number("layout")) if kind.default_layout else None,
         metadata_version=word("metadata_version"),
         component_size=number("component_size") * 1024,
         array_state=word("array_state"),
@@ -270,8 +275,8 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
     )
 
 
-def _layout_name(level: Level, members: int, number: int) -> str:
-    known = {value: name for name, value in layouts(level, members).items()}
+def _layout_name(kind: type[Level], members: int, number: int) -> str:
+    known = {value: name for name, value in kind.layouts(members).items()}
     return known.get(number, str(number))
 
 
@@ -361,9 +366,8 @@ def parse_examine(text: str) -> dict[str, Identity]:
     Raises:
         RigError: a line is missing, or the output was cut off.
     """
-    parts = re.split(r"^(/\S+):\n", text, flags=re.MULTILINE)[1:]
-    found = zip(parts[::2], parts[1::2], strict=True)
-    return {path: _identity(part, path) for path, part in found if _WHOLE.search(part)}
+    found = by_device(text, r"^(/\S+):\n")
+    return {path: _identity(part, path) for path, part in found.items() if _WHOLE.search(part)}
 
 
 def serial_of(path: str) -> str:

@@ -184,6 +184,12 @@ def least_chunk(synced: int, member: int) -> int:
     return chunk
 
 
+def by_device(text: str, heading: str) -> dict[str, str]:
+    """Return what mdadm prints about each device, by its path, which is the group of the pattern of a heading."""
+    parts = re.split(heading, text, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 class Bitmap(State):
     """The bitmap on one member."""
 
@@ -208,8 +214,7 @@ def parse_bitmaps(text: str) -> dict[str, Bitmap]:
     Raises:
         RigError: a line is missing, or the output was cut off.
     """
-    parts = re.split(r"^ *Filename : (\S+)\n", text, flags=re.MULTILINE)[1:]
-    return {path: _bitmap(part, path) for path, part in zip(parts[::2], parts[1::2], strict=True)}
+    return {path: _bitmap(part, path) for path, part in by_device(text, r"^ *Filename : (\S+)\n").items()}
 
 
 def _bitmap(text: str, path: str) -> Bitmap:

@@ -2,15 +2,19 @@
 
 from raidproof.storage.filesystem.ext4 import Ext4Spec
 from raidproof.storage.filesystem.filesystem import (
+    DIRECTORY,
+    FILESYSTEMS,
+    Alignment,
+    AnyFilesystem,
     Filesystem,
+    FilesystemSpec,
+    Owner,
     check_command,
     mkfs_command,
     mount_command,
     parse_check,
     read_write_back,
 )
-from raidproof.storage.filesystem.owner import Owner
-from raidproof.storage.filesystem.spec import DIRECTORY, FILESYSTEMS, Alignment, AnyFilesystem, FilesystemSpec
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,

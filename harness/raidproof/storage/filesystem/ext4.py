@@ -11,8 +11,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, Value, found_in, uuid_of
 from raidproof.core.units import MIB, format_size
 from raidproof.storage.array import Geometry, disk_path
-from raidproof.storage.filesystem.owner import DEADLINE_S, FREE, UNKNOWN, Owner
-from raidproof.storage.filesystem.spec import FilesystemSpec
+from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
 # In blocks, as in mke2fs.
@@ -204,11 +203,11 @@ class Ext4Spec(FilesystemSpec):
         block = offset // self.block_size
 
         def ask(question: str) -> str:
-            return machine.run(["debugfs", "-R", question, device], deadline_s=DEADLINE_S).stdout
+            return machine.run(["debugfs", "-R", question, device], deadline_s=OWNER_DEADLINE_S).stdout
 
         inode = parse_icheck(ask(f"icheck {block}"), block)
         if inode is None:
-            groups = machine.run(["dumpe2fs", device], deadline_s=DEADLINE_S).stdout
+            groups = machine.run(["dumpe2fs", device], deadline_s=OWNER_DEADLINE_S).stdout
             return Owner(parse_groups(groups, block) or UNKNOWN)
         if inode in _INODES:
             return Owner(_INODES[inode])
@@ -255,11 +254,11 @@ def parse_info(text: str) -> Superblock:
         log_size = block_size * int(found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal"))
     stride = int(_optional(r"^RAID stride:\s+(\d+)$", text, "0"))
     width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text, "0"))
-    return Superblock(
-        block_size=block_size,
-        size=block_size * blocks,
-        su=stride * block_size,
-        sw=width // stride if stride else 0,
+    return Superblock.in_blocks(
+        block_size,
+        blocks,
+        stride,
+        width,
         log=log,
         log_size=log_size,
         inodes=int(found_in(r"^Inode count:\s+(\d+)$", text, "dumpe2fs: inode count")),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from pydantic import ConfigDict
 
@@ -13,18 +13,9 @@ TRANSFER_S = 30.0
 """Seconds that write-back may take once begun, on disks that have other work, too."""
 
 
-class FilesystemState(State):
-    """The effective state of a mounted filesystem. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment.
+class Superblock(State):
+    """The content of the superblock on the device. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment."""
 
-    Further values of a kind of file system are kept, too, under their own names.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    type: str
-    source: str
-    directory: str
-    options: tuple[str, ...]
     block_size: int
     size: int
     su: int
@@ -37,26 +28,15 @@ class FilesystemState(State):
     """Bytes; None if not read."""
     log_su: int | None = None
     """XFS only: bytes."""
-    data: str | None = None
-    """The data mode of ext4."""
     inodes: int | None = None
     """ext4 only: the total number; XFS allocates inodes on demand."""
     features: tuple[str, ...] = ()
 
-
-class Superblock(State):
-    """The content of the superblock on the device."""
-
-    block_size: int
-    size: int
-    su: int
-    sw: int
-    sector_size: int | None = None
-    log: str = "internal"
-    log_size: int | None = None
-    log_su: int | None = None
-    inodes: int | None = None
-    features: tuple[str, ...] = ()
+    @classmethod
+    def in_blocks(cls, block_size: int, blocks: int, unit: int, width: int, **own: Any) -> Self:
+        """Return one whose size, stripe unit and stripe width are given in blocks; ``own`` are its other fields."""
+        sw = width // unit if unit else 0
+        return cls(block_size=block_size, size=block_size * blocks, su=unit * block_size, sw=sw, **own)
 
 
 class Mounted(State):
@@ -66,6 +46,18 @@ class Mounted(State):
     source: str
     directory: str
     options: tuple[str, ...]
+
+
+class FilesystemState(Superblock, Mounted):
+    """The effective state of a mounted filesystem.
+
+    Further values of a kind of file system are kept, too, under their own names.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    data: str | None = None
+    """The data mode of ext4."""
 
 
 def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = (), **own: Value) -> FilesystemState:

@@ -11,8 +11,14 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, Value, found_in, power_of_two, uuid_of
 from raidproof.core.units import GIB, KIB, MIB, SECTOR, Size, format_size
 from raidproof.storage.array import Geometry, disk_path
-from raidproof.storage.filesystem.owner import DEADLINE_S, FREE, UNKNOWN, Owner
-from raidproof.storage.filesystem.spec import MKFS_DEADLINE_S, FilesystemSpec
+from raidproof.storage.filesystem.filesystem import (
+    FREE,
+    MKFS_DEADLINE_S,
+    OWNER_DEADLINE_S,
+    UNKNOWN,
+    FilesystemSpec,
+    Owner,
+)
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,
@@ -193,12 +199,12 @@ class XfsSpec(FilesystemSpec):
         sector = str(offset // SECTOR)
         mounted = machine.run(["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", directory])
         if mounted.ok and mounted.stdout.strip() == device:
-            said = machine.run(["xfs_io", "-c", f"fsmap -d {sector} {sector}", directory], deadline_s=DEADLINE_S)
+            said = machine.run(["xfs_io", "-c", f"fsmap -d {sector} {sector}", directory], deadline_s=OWNER_DEADLINE_S)
             found = parse_fsmap(said.stdout, offset)
             if found is not None and found.what != "unknown":
                 return _named(machine, directory, found)
         words = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
-        said = machine.run(["xfs_db", "-r", *words, device], deadline_s=DEADLINE_S)
+        said = machine.run(["xfs_db", "-r", *words, device], deadline_s=OWNER_DEADLINE_S)
         return parse_blockuse(said.stdout) or Owner(UNKNOWN)
 
 
@@ -248,11 +254,11 @@ def parse_info(text: str) -> Superblock:
     log_unit = int(found_in(r"^log\s[^\n]*\n\s+=.*?\bsunit=(\d+) blks", text, "xfs_info: sunit of the log"))
     # The last line: if it is there, all before it is complete.
     found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
-    return Superblock(
-        block_size=block_size,
-        size=block_size * blocks,
-        su=sunit * block_size,
-        sw=swidth // sunit if sunit else 0,
+    return Superblock.in_blocks(
+        block_size,
+        blocks,
+        sunit,
+        swidth,
         sector_size=sector_size,
         log=log,
         log_size=log_bytes * log_blocks,
@@ -298,7 +304,7 @@ def _named(machine: Machine, directory: str, found: Owner) -> Owner:
     if found.inode is None:
         return found
     words = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
-    said = machine.run(["find", directory, *words], deadline_s=DEADLINE_S)
+    said = machine.run(["find", directory, *words], deadline_s=OWNER_DEADLINE_S)
     kind, _, path = said.stdout.partition("\n")[0].partition(" ")
     if not kind:
         return found

@@ -8,17 +8,22 @@ from typing import Literal
 from pydantic import Field
 
 from raidproof.core.errors import RigError
-from raidproof.core.layer import Machine, Value, read_files, require_effective, try_all, whole_number
+from raidproof.core.layer import Machine, Value, found_in, read_files, require_effective, try_all, whole_number
 from raidproof.core.units import MIB, Size
-from raidproof.core.waiting import Deadline, wait_until
+from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import NFS_PORT, Server, ServerSpec, ServerState
+from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerSpec, ServerState
 
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 GRACE_ENDED = f"{_NFSD}/v4_end_grace"
 """Reading it gives Y once the grace period is over; writing Y ends the grace period."""
 _GRACE_ENDS_S = 10.0
+_THREADS = f"{_NFSD}/threads"
+DAEMONS = ("nfsdcld", "rpc.mountd")
+"""Daemons that nfsd queries: for the records of its clients, and for exports."""
+_DEATH_DEADLINE_S = 15.0
+_KILL = 1 << 9 - 1
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
 _FILES = (
@@ -155,6 +160,11 @@ def _in_full(options: Iterable[str]) -> set[str]:
     return told if "no_subtree_check" in told else {*told, "subtree_check"}
 
 
+def ignores_kill(status: str) -> bool:
+    """Return whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do since Linux 6.6."""
+    return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "ignored signals"), 16) & _KILL)
+
+
 class Export(Server):
     """The export of one directory of one machine."""
 
@@ -184,9 +194,42 @@ class Export(Server):
 
     def restart(self) -> ExportState:
         """Stop nfsd's threads and start them again: clients keep their mounts and reclaim open files and locks."""
-        self.machine.succeed(["rpc.nfsd", "0"])
+        self._stop_nfsd()
         self._start_nfsd()
         return self.require_effective()
+
+    def halt(self) -> Outage:
+        """Stop nfsd's threads."""
+        self._stop_nfsd()
+        at_ns = now_ns()
+        return Outage(at_ns, f"{self._threads()} nfsd threads")
+
+    def kill(self) -> Outage:
+        """Kill the daemons by SIGKILL, and nfsd's threads too where the kernel allows that.
+
+        Raises:
+            RigError: there were no threads.
+        """
+        if not (before := self._threads()):
+            raise RigError(f"{self.machine.name}: no nfsd threads that could be killed")
+        thread = self.machine.succeed(["pgrep", "--exact", "nfsd"]).split()[0]
+        deaf = ignores_kill(self.machine.get(f"/proc/{thread}/status"))
+        for daemon in DAEMONS:
+            self.machine.succeed(["pkill", "-KILL", "--exact", daemon])
+        if deaf:
+            self._stop_nfsd()
+        else:
+            self.machine.succeed(["pkill", "-KILL", "--exact", "nfsd"])
+        at_ns = now_ns()
+        wait_until(lambda: not self._threads(), Deadline.after(_DEATH_DEADLINE_S), "the end of nfsd's threads", 0.05)
+        how = "stopped, because this kernel's nfsd threads ignore signals" if deaf else "killed"
+        return Outage(at_ns, f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}")
+
+    def revive(self) -> ExportState:
+        """Start daemons and threads, in the order of an export."""
+        for daemon in DAEMONS:
+            self.machine.succeed([daemon])
+        return self.restart()
 
     def end_lockd_grace(self) -> None:
         """End the grace period of lockd, in which only NFSv3 clients reclaim; without them it only delays others.
@@ -206,13 +249,14 @@ class Export(Server):
         Raises:
             DeadlineExceeded: the grace period does not end.
         """
-        if self._grace_ended():
+        if self.grace_ended():
             return
         # The write is refused (EBUSY) if the period ended meanwhile; otherwise another kernel thread ends it.
         self.machine.put_all({GRACE_ENDED: "Y\n"})
-        wait_until(self._grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
+        wait_until(self.grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
 
-    def _grace_ended(self) -> bool:
+    def grace_ended(self) -> bool:
+        """Return whether nfsd's grace period is over."""
         return self.machine.get(GRACE_ENDED).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
@@ -272,6 +316,12 @@ class Export(Server):
         }
         require_effective(f"export of {self.path}", asked, found)
         return state
+
+    def _threads(self) -> int:
+        return whole_number(self.machine.get(_THREADS).strip(), "nfsd threads")
+
+    def _stop_nfsd(self) -> None:
+        self.machine.succeed(["rpc.nfsd", "0"])
 
     def _start_nfsd(self) -> None:
         # The value can be set only while no thread runs.

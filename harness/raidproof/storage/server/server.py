@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from ipaddress import IPv4Network
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from raidproof.core.errors import RequestError
+from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.layer import Machine, Spec, State, power_of_two
 from raidproof.core.registry import OneOf, Registry
 from raidproof.core.topology import SUBNET
@@ -37,6 +37,14 @@ class ServerState(State):
     max_block_size: int
 
 
+class Outage(NamedTuple):
+    """A server that has stopped serving."""
+
+    at_ns: int
+    """The instant (CLOCK_MONOTONIC of the harness) after the last command that stopped it."""
+    proof: str
+
+
 class Server(ABC):
     """An NFS server on one machine that exports one directory."""
 
@@ -61,6 +69,35 @@ class Server(ABC):
         Raises:
             DeadlineExceeded: the grace period does not end.
         """
+
+    def halt(self) -> Outage:
+        """Stop serving, and keep all else; `restart` serves again.
+
+        Raises:
+            RequirementMissing: this server cannot be halted.
+        """
+        raise RequirementMissing(f"{type(self).__name__} has no command that stops it and leaves its export")
+
+    def kill(self) -> Outage:
+        """Kill all programs of the service as a crash would; `revive` starts them.
+
+        Raises:
+            RequirementMissing: this server cannot be killed.
+            RigError: it did not run.
+        """
+        raise RequirementMissing(f"{type(self).__name__} has no command that kills it")
+
+    def revive(self) -> ServerState:
+        """Start a killed server; clients keep their mounts and reclaim their open files and locks."""
+        return self.restart()
+
+    def grace_ended(self) -> bool:
+        """Return whether the grace period is over.
+
+        Raises:
+            RequirementMissing: this server does not report it.
+        """
+        raise RequirementMissing(f"{type(self).__name__} does not report the end of its grace period")
 
     def end_lockd_grace(self) -> None:
         """End the grace period of NFSv3 locks, if the server has a separate one."""

@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CutPolicy, CutResult
-from raidproof.fault import CleanReboot, ClientPowerCut, FaultContext, KernelPanic, NfsdRestart, PowerCut
+from raidproof.fault import CleanReboot, ClientPowerCut, FaultContext, KernelPanic, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Cut
 from raidproof.storage.stack import Stack
@@ -85,13 +85,6 @@ def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
     with pytest.raises(RigError, match="without a panic"):
         KernelPanic().inject(context(fake))
-
-
-def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
-    fault = NfsdRestart()
-    assert fault.inject(context(fake)).proof == "0 nfsd threads, for 0 s"
-    fault.heal(context(fake))
-    assert fake.done == ["succeed rpc.nfsd 0", "get", "restart"]
 
 
 @pytest.mark.parametrize("fault", [PowerCut(), CleanReboot(), KernelPanic()])

@@ -1,0 +1,342 @@
+"""The RAID levels of md: 0, 1, 4, 5, 6, 10, and the nested ones."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
+from math import ceil
+from operator import xor
+from typing import ClassVar
+
+from raidproof.core.errors import RequestError
+from raidproof.storage.array.level import LEVELS, Level, MemberRequests, Part, Row
+
+PAGE = 4096
+_HIGH_BITS = int.from_bytes(b"\x80" * PAGE)
+_LOW_BITS = int.from_bytes(b"\x7f" * PAGE)
+
+# Numbers are those of the kernel's md/<array>/layout file.
+_RAID5_LAYOUTS = {
+    "left-asymmetric": 0,
+    "right-asymmetric": 1,
+    "left-symmetric": 2,
+    "right-symmetric": 3,
+    "parity-first": 4,
+    "parity-last": 5,
+}
+_RAID6_LAYOUTS = {
+    **_RAID5_LAYOUTS,
+    "ddf-zero-restart": 8,
+    "ddf-N-restart": 9,
+    "ddf-N-continue": 10,
+    "left-asymmetric-6": 16,
+    "right-asymmetric-6": 17,
+    "left-symmetric-6": 18,
+    "right-symmetric-6": 19,
+    "parity-first-6": 20,
+}
+_LEFT_ASYMMETRIC, _RIGHT_ASYMMETRIC, _LEFT_SYMMETRIC, _RIGHT_SYMMETRIC, _PARITY_FIRST, _PARITY_LAST = range(6)
+_LEFT = frozenset({_LEFT_ASYMMETRIC, _LEFT_SYMMETRIC})
+_ZERO_RESTART, _N_RESTART, _N_CONTINUE = 8, 9, 10
+_DDF_LAYOUTS = frozenset({_ZERO_RESTART, _N_RESTART, _N_CONTINUE})
+"""Layouts of RAID6 in which the factors of Q also count the slots of P and Q."""
+_LAST_IS_Q = 16
+"""Added to a layout of RAID5: that of a RAID6 whose last member holds only Q."""
+
+
+class Raid0(Level):
+    """Stripes without redundancy."""
+
+    name = "0"
+    number = 0
+    kernel_name = "raid0"
+    redundant = False
+    any_chunk = True
+
+
+class Raid1(Level):
+    """A copy on each member. It has no chunks: its one chunk is as long as its members."""
+
+    name = "1"
+    number = 1
+    kernel_name = "raid1"
+    chunked = False
+
+    @property
+    def copies(self) -> int:
+        """The number of members."""
+        return self.members
+
+
+class Raid10(Level):
+    """Stripes of copies. The layout is near, far or offset, with the number of copies: n2, f2, o2; see md(4)."""
+
+    name = "10"
+    number = 10
+    kernel_name = "raid10"
+    synced_as_array = True
+    default_layout = "n2"
+
+    @classmethod
+    def layouts(cls, members: int) -> Mapping[str, int]:
+        """Return the layouts with 2 copies to one on each member."""
+        copies = range(2, members + 1)
+        near = {f"n{count}": 1 << 8 | count for count in copies}
+        far = {f"f{count}": count << 8 | 1 for count in copies}
+        offset = {f"o{count}": 1 << 16 | count << 8 | 1 for count in copies}
+        return {**near, **far, **offset}
+
+    @property
+    def _near(self) -> bool:
+        return self.layout >> 8 == 1
+
+    @property
+    def copies(self) -> int:
+        """Near copies, or far or offset ones."""
+        return (self.layout & 0xFF) * (self.layout >> 8 & 0xFF)
+
+    @property
+    def data_disks(self) -> int:
+        """All members for far and offset copies, and for near ones that lie in two rows."""
+        return self.width if self._near and self.members % self.copies == 0 else self.members
+
+    @property
+    def members_alike(self) -> int:
+        """All members, or none if near copies lie in two rows, because a crash state has old data row by row."""
+        return 0 if self._near and self.members % self.copies else self.members
+
+    @property
+    def readers(self) -> int:
+        """All members."""
+        return self.members
+
+    def stream_readers(self, streams: int) -> int:
+        """Return all members for far copies, which are read like stripes over all members."""
+        far = not self._near and not self.layout >> 16
+        return self.members if far else super().stream_readers(streams)
+
+    def require_mapped(self) -> None:
+        """Refuse all but near copies."""
+        if not self._near or not self.layout & 0xFF:
+            raise RequestError(f"RAID10 layout {self.layout:#x}: only near copies are known here")
+
+
+class _Parity(Level):
+    """Stripes with parity."""
+
+    def writes(self, request: int, chunk_size: int | None) -> MemberRequests:
+        """Return the cost of a write.
+
+        Whole stripes are written with their parity, n/(n-1) for RAID5. For a part of k chunks md either reads the old
+        data and parity (k + p reads), or the rest of the stripe (d - k), whichever is fewer, and then writes k + p. So
+        a small write costs 4 requests on RAID5, 6 on RAID6.
+        """
+        chunk = chunk_size or request
+        whole, rest = divmod(request, chunk * self.width)
+        if not rest:
+            return MemberRequests(commands=self.members, width=self.members, size=whole * chunk)
+        touched = ceil(rest / chunk)
+        reads = min(touched + self.parity, self.width - touched)
+        partial = touched + self.parity + reads
+        unit = min(rest, chunk)
+        if not whole:
+            return MemberRequests(commands=partial, width=touched + self.parity, size=unit, modifies=reads > 0)
+        # Whole stripes and a part: use one average size, so that the total bytes are right.
+        total = whole * chunk * self.members + partial * unit
+        commands = self.members + partial
+        return MemberRequests(commands=commands, width=self.members, size=ceil(total / commands), modifies=reads > 0)
+
+    @property
+    def members_alike(self) -> int:
+        """An even number: P, the XOR of the data, is zero if the rest are alike."""
+        return self.members // 2 * 2
+
+    def require_mapped(self) -> None:
+        """Refuse an unknown layout."""
+        self.row(0)
+
+    def row(self, stripe: int) -> Row:
+        """Return the roles of the members in a stripe."""
+        # A layout rotates over all members, or over all but the one that holds only Q.
+        return _row(self, stripe % (self.members * (self.members - 1)))
+
+    def turned(self, turn: int) -> Row:
+        """Return the roles of the members after a number of rotations."""
+        return _with_p(self.layout, self.members, turn)
+
+    def places(self, chunk: int) -> tuple[tuple[int, int], ...]:
+        """Return the one place of a chunk."""
+        stripe, place = divmod(chunk, self.width)
+        return ((self.row(stripe).data[place], stripe),)
+
+    def content(self, role: int, stripe: int) -> tuple[Part, int | None]:
+        """Return the content of a chunk of a member."""
+        row = self.row(stripe)
+        if role in row.data:
+            return Part.DATA, stripe * len(row.data) + row.data.index(role)
+        return (Part.P if role == row.p else Part.Q), None
+
+    def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:
+        """Return P, the XOR of the data."""
+        return {} if row.p is None else {row.p: reduce(xor, (values[role] for role in row.data))}
+
+
+class Raid4(_Parity):
+    """Parity on the last member."""
+
+    name = "4"
+    number = 4
+    kernel_name = "raid4"
+    parity = 1
+    logs = frozenset({"journal"})
+
+    def turned(self, turn: int) -> Row:  # noqa: ARG002
+        """Return the same roles in each stripe."""
+        return Row(tuple(range(self.members - 1)), self.members - 1)
+
+
+class Raid5(_Parity):
+    """Parity that rotates over the members."""
+
+    name = "5"
+    number = 5
+    kernel_name = "raid5"
+    parity = 1
+    logs = frozenset({"journal", "ppl"})
+    default_layout = "left-symmetric"
+
+    @classmethod
+    def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
+        """Return the layouts."""
+        return _RAID5_LAYOUTS
+
+
+class Raid6(_Parity):
+    """Two parities, P and Q, that rotate over the members; in the ``-6`` layouts the last member holds Q alone."""
+
+    name = "6"
+    number = 6
+    kernel_name = "raid6"
+    least_members = 4
+    parity = 2
+    logs = frozenset({"journal"})
+    default_layout = "left-symmetric"
+
+    @classmethod
+    def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
+        """Return the layouts."""
+        return _RAID6_LAYOUTS
+
+    @property
+    def members_alike(self) -> int:
+        """None: Q has another factor for each member, and its place changes from stripe to stripe."""
+        return 0
+
+    def turned(self, turn: int) -> Row:
+        """Return the roles of the members after a number of rotations."""
+        if self.layout >= _LAST_IS_Q:
+            return _with_p(self.layout - _LAST_IS_Q, self.members - 1, turn, last_is_q=True)
+        return _with_p_and_q(self.layout, self.members, turn % self.members)
+
+    def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:
+        """Return P, and Q: the sum of g^slot times the data of each data member."""
+        if self.layout in _DDF_LAYOUTS:
+            slots: list[int | None] = [role if role in row.data else None for role in range(self.members)]
+        else:
+            begin = ((row.q or 0) + 1) % self.members
+            turned = [(begin + step) % self.members for step in range(self.members)]
+            slots = [role for role in turned if role in row.data]
+        q = 0
+        for role in reversed(slots):  # Horner's rule
+            q = _doubled(q) ^ (values[role] if role is not None else 0)
+        return super().parities(row, values) | ({} if row.q is None else {row.q: q})
+
+
+class _Nested(Level):
+    """An array of arrays, one of which has copies: its md devices are legs, and one over the legs."""
+
+    least_members = 4
+    any_chunk = True
+    parts: ClassVar[tuple[str, str]]
+
+    @property
+    def _leg(self) -> Level:
+        return LEVELS[self.parts[0]](self.members // self.legs)
+
+    @property
+    def _over(self) -> Level:
+        return LEVELS[self.parts[1]](self.legs)
+
+    @property
+    def copies(self) -> int:
+        """The copies in a leg, and of legs."""
+        return self._leg.copies * self._over.copies
+
+    def synced(self, member_size: int) -> tuple[int, int]:
+        """Return what the bitmap of the level with copies covers."""
+        leg = self._leg
+        return leg.synced(member_size) if leg.redundant else self._over.synced(leg.capacity(member_size))
+
+
+class StripedMirrors(_Nested):
+    """A stripe over mirrors."""
+
+    name = "1+0"
+    parts = ("1", "0")
+
+    @classmethod
+    def usual_legs(cls, members: int) -> int:
+        """Return the number of pairs."""
+        return members // 2
+
+
+class MirroredStripes(_Nested):
+    """A mirror of stripes."""
+
+    name = "0+1"
+    parts = ("0", "1")
+
+    @classmethod
+    def usual_legs(cls, members: int) -> int:  # noqa: ARG003
+        """Return two."""
+        return 2
+
+
+@lru_cache(maxsize=4096)
+def _row(level: _Parity, turn: int) -> Row:
+    return level.turned(turn)
+
+
+def _with_p(layout: int, members: int, turn: int, *, last_is_q: bool = False) -> Row:
+    q = members if last_is_q else None
+    if layout in {_PARITY_FIRST, _PARITY_LAST}:
+        p = 0 if layout == _PARITY_FIRST else members - 1
+        return Row(tuple(role for role in range(members) if role != p), p, q)
+    if layout not in {*_LEFT, _RIGHT_ASYMMETRIC, _RIGHT_SYMMETRIC}:
+        raise RequestError(f"RAID5 layout {layout}: not known here")
+    p = members - 1 - turn % members if layout in _LEFT else turn % members
+    if layout in {_LEFT_SYMMETRIC, _RIGHT_SYMMETRIC}:
+        return Row(tuple((p + 1 + place) % members for place in range(members - 1)), p, q)
+    return Row(tuple(role for role in range(members) if role != p), p, q)
+
+
+def _with_p_and_q(layout: int, members: int, turn: int) -> Row:
+    if layout in {_PARITY_FIRST, _PARITY_LAST}:
+        p = 0 if layout == _PARITY_FIRST else members - 2
+        q = p + 1
+    elif layout == _N_CONTINUE:
+        p = members - 1 - turn
+        q = (p - 1) % members
+        return Row(tuple((p + 1 + place) % members for place in range(members - 2)), p, q)
+    elif layout in {*_LEFT, _RIGHT_ASYMMETRIC, _RIGHT_SYMMETRIC, _ZERO_RESTART, _N_RESTART}:
+        turn = (turn + 1) % members if layout == _N_RESTART else turn
+        p = members - 1 - turn if layout in {*_LEFT, _N_RESTART} else turn
+        q = (p + 1) % members
+        if layout in {_LEFT_SYMMETRIC, _RIGHT_SYMMETRIC}:
+            return Row(tuple((p + 2 + place) % members for place in range(members - 2)), p, q)
+    else:
+        raise RequestError(f"RAID6 layout {layout}: not known here")
+    return Row(tuple(role for role in range(members) if role not in {p, q}), p, q)
+
+
+def _doubled(value: int) -> int:
+    """Multiply each byte of a page by 2 in GF(2^8)."""
+    return ((value & _LOW_BITS) << 1) ^ (((value & _HIGH_BITS) >> 7) * 0x1D)
