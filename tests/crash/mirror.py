@@ -3,7 +3,6 @@
 import struct
 from pathlib import Path
 
-from raidproof.crash.judge import Oracle
 from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy import MAGIC, Redundancy
 from raidproof.crash.states import CrashState, DiskStates, Survivor
@@ -12,6 +11,7 @@ from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array.striping import ROW, Striping
 from raidproof.storage.array.superblock import HEADER, OFFSET, Feature
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.exploration import Oracle
 from raidproof.workload.history import History
 from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock

@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from raidproof.core.topology import ControllerSpec, server_and_clients
-from raidproof.crash.check import End, Look, Lost, Observation, Silent, ThroughNfsd, alarming
-from raidproof.crash.checker import checker_topology, orders_of
+from raidproof.crash.checker import Look, Lost, Silent, alarming, checker_topology, orders_of
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.kernel_log import findings
 
@@ -119,7 +119,7 @@ def test_only_a_machine_that_goes_on_and_says_nothing_is_silent(
 ) -> None:
     console, kept = tmp_path / "console", list[object]()
     console.touch()
-    monkeypatch.setattr("raidproof.crash.check.keep_tasks", kept.append)
+    monkeypatch.setattr("raidproof.crash.checker.keep_tasks", kept.append)
     look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
     console.write_text(said)
     seen = look.lost(lost)

@@ -7,13 +7,13 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
-from raidproof.crash.check import ThroughNfsd
 from raidproof.crash.checker import nfsd_orders, start_nfsd
 from raidproof.crash.exploration import read
-from raidproof.crash.judge import NFSD
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
+from raidproof.verdict.exploration import NFSD
 from tests.crash.made_up import MadeUp, told, written
 from tests.guest_files import FilesByCommands
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
 from raidproof.crash.recording import Recording
 from raidproof.crash.states import BLOCK, CrashState, Patch
+from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from tests.crash.conftest import write_log
 from tests.crash.made_up import CLEAN, FakeChecker, written
 

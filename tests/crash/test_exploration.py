@@ -8,9 +8,9 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.crash import exploration as module
 from raidproof.crash.exploration import Budget, read
-from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored

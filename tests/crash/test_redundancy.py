@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.check import Rows
 from raidproof.crash.redundancy import SEVERAL
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Flag
+from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW
 from raidproof.storage.array.superblock import IN_SYNC, OFFSET, Feature, parse_superblock
 from tests.crash.md_members import packed, superblock

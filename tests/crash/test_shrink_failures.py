@@ -6,12 +6,12 @@ import pytest
 
 from raidproof.core.waiting import Deadline
 from raidproof.crash.exploration import Budget
-from raidproof.crash.judge import REDUNDANCY, Damage
 from raidproof.crash.owner import Piece, WriteOwner, pieces_of
 from raidproof.crash.shrink import Replayer, diverse, explain
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import Group
 from raidproof.record.exploration import FailureRecord
+from raidproof.verdict.exploration import REDUNDANCY, Damage
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, told, written
 from tests.crash.mirror import mirrored

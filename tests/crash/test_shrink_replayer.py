@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.check import End, ThroughNfsd
-from raidproof.crash.judge import FILESYSTEM, NFSD, Damage
 from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import CrashState
+from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.exploration import FILESYSTEM, NFSD, Damage
 from tests.crash.made_up import CLEAN, STALE, MadeUp, told, written
 
 STATE = CrashState(6)

@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raidproof.core.errors import RequestError
 from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.crash.check import End, Observation
 from raidproof.crash.checker_worker import CheckerWorker, CheckResult, Factory, RecordingCursor
 from raidproof.crash.sampler import Choice, Choices, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
+from raidproof.record.exploration import End, Observation
 
 VERSION = 1
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
-from raidproof.crash.check import Rows
 from raidproof.crash.recording import CHANGES, Recording
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch
 from raidproof.disk.writelog import Kind
+from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, parse_superblock
 

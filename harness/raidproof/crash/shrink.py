@@ -10,14 +10,13 @@ from typing import TypeVar
 from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
-from raidproof.crash.check import End, Observation
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.judge import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
 from raidproof.crash.owner import Belongs, pieces_of, whole
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
-from raidproof.record.exploration import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord
+from raidproof.record.exploration import End, FailureRecord, MissingRecord, Observation, ShortestRecord, ShrunkRecord
+from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]

@@ -28,7 +28,6 @@ from raidproof.crash.exploration import (
     digest_of,
     find_state,
 )
-from raidproof.crash.judge import Judgement, Oracle
 from raidproof.crash.owner import WriteOwners, pieces_of
 from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choices
@@ -46,7 +45,7 @@ from raidproof.run.campaign import command_line
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.exploration import conclude_exploration
+from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
 
 RECORD_ANEW = "record the run anew"
 ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"

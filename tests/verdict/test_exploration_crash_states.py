@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from errno import EIO, ENOSPC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import strategies as st
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
-from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
-from raidproof.crash.judge import (
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
+from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CrashTestRecord
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.blame import Lies
+from raidproof.verdict.contract import OLDER, Conditions
+from raidproof.verdict.exploration import (
     BLOCKS,
     DEGRADED,
     FILESYSTEM,
@@ -23,15 +31,8 @@ from raidproof.crash.judge import (
     Oracle,
     incomplete_ns,
 )
-from raidproof.disk.writelog import Flag, Kind
-from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
-from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord
-from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.blame import Lies
-from raidproof.verdict.contract import OLDER, Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
-from tests.crash.conftest import Did, Record
+from tests.crash.conftest import Did, write_log
 
 STACK = Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains it")
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail="rot")
@@ -115,10 +116,11 @@ def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
 
 
-def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
-    recording = record(Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
+def test_disks_that_had_lied_by_then_are_to_blame(tmp_path: Path) -> None:
+    done = (Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
+    log = write_log(tmp_path / "write.log", done)
     assert oracle().judge(read(0, 0), 1000).blame == STACK
-    lies = Lies(recording.records, recording.members)
+    lies = Lies(list(log), log.members)
     lies.go(3)
     blame = oracle().judge(read(0, 0), 1000, lost=lies.lost()).blame
     assert blame is not None
