@@ -172,7 +172,7 @@ def test_a_machine_that_died_is_told_with_the_cause_that_its_console_names(make:
 def test_a_machine_that_dies_without_hanging_up_is_not_waited_for(
     make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raidproof.crash.checker._LOOK_S", 0.001)
+    monkeypatch.setattr("raidproof.crash.checker._POLL_S", 0.001)
     rig = make()
     rig.guest.dead = True
     with pytest.raises(Lost, match="Kernel panic") as lost:

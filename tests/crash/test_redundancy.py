@@ -69,7 +69,7 @@ def test_forced_writes_count(run: MirrorRun) -> None:
     assert run.judged() == [5]
 
 
-def test_another_array_on_the_same_members_is_looked_at_anew(run: MirrorRun) -> None:
+def test_another_array_on_the_same_members_is_checked_anew(run: MirrorRun) -> None:
     run.create()
     run.write(0, DATA + 3 * ROW, PAGE)
     run.flush(0)
@@ -133,7 +133,7 @@ def test_members_of_several_arrays_are_not_compared(run: MirrorRun) -> None:
     assert different_and(run) == Rows(unchecked=SEVERAL)
 
 
-def test_what_was_written_during_a_reshape_is_looked_at_after_it(run: MirrorRun) -> None:
+def test_what_was_written_during_a_reshape_is_checked_after_it(run: MirrorRun) -> None:
     run.create()
     run.create(features=Feature.RESHAPE)
     assert "reshaped" in (different_and(run).unchecked or "")

@@ -131,7 +131,7 @@ def test_disks_that_had_lied_by_then_are_to_blame(tmp_path: Path) -> None:
     "one",
     [
         replace(oracle(explanation=ROT), explained_ns=250),
-        replace(oracle(spoilt=ROT), spoilt_ns=250),
+        replace(oracle(corrupted_by=ROT), corrupted_ns=250),
     ],
 )
 def test_what_was_not_wrong_yet_is_not_to_blame(one: Oracle) -> None:
@@ -173,7 +173,7 @@ def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -
 
 def test_a_client_that_still_had_its_power_could_tell() -> None:
     seen = Observation(end=End.READ, found={"f@0": {"blocks": [0, 7], "names": ["f"]}})
-    one = replace(oracle(), unheard=("client1",), unheard_ns=60)
+    one = replace(oracle(), disconnected_clients=("client1",), disconnected_ns=60)
     assert one.judge(seen, 59).broken
     assert not one.judge(seen, 60).broken
 

@@ -48,7 +48,7 @@ DEADLINE_S = 20.0
 """Time limit of the check of one state. The replay of a full file system log takes seconds on a busy host."""
 FOLDER = "/run/raidproof"
 START_DEADLINE_S = 20.0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 """Poll interval for the machine's power while it is silent: a machine that dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
 """Signs in the kernel log after which the kernel is unusable."""
@@ -105,7 +105,7 @@ class AgentLine:
         machine.put(json.dumps({**orders, "host": host, "port": port}), f"{FOLDER}/orders.json")
         command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"])
         deadline = Deadline.after(START_DEADLINE_S)
-        while not select.select([listener], [], [], min(_LOOK_S, deadline.remaining_s))[0]:
+        while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
             if command.ended:
                 raise RigError(f"{machine.name}: the agent ended: {command.wait(Deadline.after(2)).stderr}")
             if deadline.passed:
@@ -139,7 +139,7 @@ class AgentLine:
 
     def _line(self, deadline: Deadline) -> bytes:
         while b"\n" not in self._rest:
-            if not select.select([self._connection], [], [], min(_LOOK_S, deadline.remaining_s))[0]:
+            if not select.select([self._connection], [], [], min(_POLL_S, deadline.remaining_s))[0]:
                 self._require_machine()
                 if deadline.passed:
                     raise Silent("no answer in time")
@@ -168,7 +168,7 @@ class AgentLine:
         self._connection.close()
 
 
-class Look:
+class Check:
     """One check in progress; it begins with the switch of the disks. ``deadline_s`` applies to each request."""
 
     def __init__(self, machine: Machine, deadline_s: float) -> None:
@@ -291,30 +291,30 @@ def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any],
         RigError: the rig failed, not the state.
     """
     with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, orders) as agent:
-        look = Look(lab.server, deadline_s)
+        check = Check(lab.server, deadline_s)
         try:
-            answer = look.ask(agent, "up")
+            answer = check.ask(agent, "up")
             if answer["end"] == End.READ:
-                answer.update(_through_nfsd(lab, stack, orders, look, agent, answer["found"]))
-            answer.update(look.ask(agent, "down"))
+                answer.update(_through_nfsd(lab, stack, orders, check, agent, answer["found"]))
+            answer.update(check.ask(agent, "down"))
         except Lost as lost:
-            return look.lost(lost)
-        return look.seen(answer)
+            return check.lost(lost)
+        return check.seen(answer)
 
 
 def _through_nfsd(
-    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], look: Look, agent: AgentLine, direct: Any
+    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], check: Check, agent: AgentLine, direct: Any
 ) -> dict[str, Any]:
     """Export the state, mount it on the server, and scan the ledger again; a failed step counts as a difference."""
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
-    look.stage("nfsd")
+    check.stage("nfsd")
     try:
         with ExitStack() as undo:
             undo.callback(export.deactivate)
             start_nfsd(export)
             mount.activate()
             undo.callback(mount.deactivate)
-            seen = look.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
+            seen = check.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
     except (CommandFailed, ExceptionGroup) as error:
         return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
     if differ := differing(direct, seen):
@@ -446,16 +446,16 @@ class Checker:
             RigError: the checker failed, not the state.
         """
         line = self._line or self._boot()
-        look = Look(self.machine, self.deadline_s)
+        check = Check(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
             words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
-            answer = look.ask(line, "check", *words)
+            answer = check.ask(line, "check", *words)
             checked = self._checked(answer.pop("fsck", None))
-            observation = look.seen({**answer, **checked})
+            observation = check.seen({**answer, **checked})
         except Lost as lost:
-            observation = look.lost(lost)
-        if look.wedged:
+            observation = check.lost(lost)
+        if check.wedged:
             self._hang_up()
             # The writes of this machine are undone with the state, whether or not the power cut loses them.
             self.machine.crash()

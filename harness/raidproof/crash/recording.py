@@ -35,7 +35,7 @@ class Recording:
         self.caught: list[Record] = []
         """Changes in flight at the run's own power cut."""
         self.end_ns = log.opened_ns
-        self.spoilt_ns: int | None = None
+        self.corrupted_ns: int | None = None
         """The instant of the first disk fault or other mark, in ns; None: none was marked."""
         self._read()
 
@@ -52,7 +52,7 @@ class Recording:
                 frozen, self.end_ns = True, record.completed_ns
             elif record.kind is Kind.MARK:
                 # Only `raidproof.disk.engine` writes marks: for disk faults and for changed settings.
-                self.spoilt_ns = record.completed_ns if self.spoilt_ns is None else self.spoilt_ns
+                self.corrupted_ns = record.completed_ns if self.corrupted_ns is None else self.corrupted_ns
             elif record.kind in _KEPT and not frozen:
                 self.records.append(record)
                 self.end_ns = record.completed_ns

@@ -17,7 +17,7 @@ from raidproof.core.log import logger, say, step
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker, Held, require_shown
-from raidproof.crash.checker_worker import Factory, RecordingCursor, look_at
+from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
 from raidproof.crash.exploration import (
     FSCK_EVERY,
     NFSD_EVERY,
@@ -139,7 +139,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     try:
         log = WriteLog(store.path / recorded(cycle))
         recording = Recording(log)
-        oracle = Oracle.of(cycle, store.path, recording.spoilt_ns)
+        oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
     except (LogError, OSError) as error:
         raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:
@@ -460,7 +460,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         job = cursor.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
-            seen = look_at(lambda: checker.check(job.patch, nfsd=True, fsck=True))
+            seen = repeat_if_silent(lambda: checker.check(job.patch, nfsd=True, fsck=True))
             judgements.append(tally.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)

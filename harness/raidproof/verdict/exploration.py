@@ -133,20 +133,20 @@ class Oracle:
     """The conditions of the crash test, without those that each state has: torn requests, earlier faults."""
     created_ns: int
     """The instant by which array and file system had been created and synced."""
-    unheard: tuple[str, ...] = ()
+    disconnected_clients: tuple[str, ...] = ()
     """Clients that lost power: acknowledgements that they received last may be unrecorded."""
-    unheard_ns: int = 0
+    disconnected_ns: int = 0
     """The instant from which acknowledgements to these clients may be unrecorded."""
     incomplete_ns: int | None = None
     """The instant from which an array may be degraded; None: never."""
     explained_ns: int = 0
     """The instant from which the fault explains a loss; 0: from the start."""
-    spoilt_ns: int = 0
+    corrupted_ns: int = 0
     """The instant from which disk faults explain a loss; 0: from the start."""
 
     @classmethod
-    def of(cls, cycle: CrashTestRecord, run: Path, spoilt_ns: int | None = None) -> "Oracle":
-        """Return the oracle of a stored crash test; ``spoilt_ns`` is when its first drive got a disk fault, if known.
+    def of(cls, cycle: CrashTestRecord, run: Path, corrupted_ns: int | None = None) -> "Oracle":
+        """Return the oracle of a stored crash test; ``corrupted_ns``: when its first drive got a disk fault, if known.
 
         Raises:
             RigError: its history cannot be read.
@@ -157,12 +157,12 @@ class Oracle:
             history=history_of(cycle, run),
             conditions=conditions,
             created_ns=cycle.ledger_begun_ns or 0,
-            unheard=tuple(cycle.lost_power),
-            unheard_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
+            disconnected_clients=tuple(cycle.lost_power),
+            disconnected_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
             incomplete_ns=incomplete_ns(cycle),
             # Faults set before the clients began may explain a loss, too.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
-            spoilt_ns=spoilt_ns or 0,
+            corrupted_ns=corrupted_ns or 0,
         )
 
     def judge(
@@ -187,7 +187,7 @@ class Oracle:
             torn=torn,
             lying_disks=lost.disks if lost is not None else (),
             explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
-            spoilt=self.conditions.spoilt if instant_ns >= self.spoilt_ns else None,
+            corrupted_by=self.conditions.corrupted_by if instant_ns >= self.corrupted_ns else None,
         )
         if observation.end != End.READ:
             return self._nothing_read(observation, instant_ns, conditions, lost)
@@ -241,8 +241,8 @@ class Oracle:
             before_ns=instant_ns,
             seen_ns=instant_ns,
             torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,
-            unheard=self.unheard if instant_ns >= self.unheard_ns else (),
-            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
+            disconnected_clients=self.disconnected_clients if instant_ns >= self.disconnected_ns else (),
+            indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         evidence = balance.evidence()
         missing = tuple(
@@ -258,7 +258,7 @@ class Oracle:
         damages = [one.damage for one in missing if one.damage.promise in failed]
         beside: list[Wrong] = []
         if blocks.outcome is Outcome.FAIL and not damages:
-            beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.spoilt]
+            beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.corrupted]
         if invented.outcome is Outcome.FAIL:
             damage = Damage(INVENTED, "content that no client wrote", End.READ)
             beside += [Wrong(damage, line) for line in balance.invented]
