@@ -148,6 +148,12 @@ def test_an_async_export_is_measured_and_not_blamed() -> None:
     assert (judged.excused, judged.undecided) == (True, False)
 
 
+def test_an_async_export_excuses_a_promise_whose_name_has_a_comma() -> None:
+    history = History([wrote(0, 1, 100)._replace(kind="punch")])
+    judged = Oracle((FILE,), history, Conditions(export_sync=False), created_ns=0).judge(read(0, 0), 1000)
+    assert (judged.outcome, judged.excused) == (Outcome.PASS, True)
+
+
 def test_a_close_that_may_promise_nothing_is_neither_excused_nor_broken() -> None:
     closing = FILE.model_copy(update={"kind": "close"})
     history = History([wrote(0, 1, 100)._replace(kind="close")])

@@ -329,8 +329,8 @@ def _conclude_state(
         return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
     if missing:
         # Only verdicts on the missing operations count: one on a promise that was never given is inconclusive too.
-        promises = {one.damage.promise for one in missing}
-        about = [one for one in verdicts if one.checker.partition(",")[0] in promises]
+        kinds = {one.operation.kind for one in missing}
+        about = [one for one in verdicts if one.kind in kinds]
         outcome = worst(one.outcome for one in about)
         reason = f"{len(missing):,} of {told:,} acknowledged operations are not there"
         if outcome is Outcome.PASS:
