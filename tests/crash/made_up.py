@@ -10,9 +10,8 @@ from pathlib import Path
 
 from raidproof.crash.checker_worker import Factory
 from raidproof.crash.exploration import Begun, Budget, Exploration, Journal
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import Patch
+from raidproof.crash.states import Patch, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.record.exploration import End, Observation, ThroughNfsd

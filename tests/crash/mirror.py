@@ -3,9 +3,8 @@
 import struct
 from pathlib import Path
 
-from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy import MAGIC, Redundancy
-from raidproof.crash.states import CrashState, DiskStates, Survivor
+from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array.striping import ROW, Striping
@@ -69,7 +68,7 @@ class MirrorRun:
         for place in range(last + 1) if steps else [last]:
             self.redundancy.moved(self.window.move(place))
         self.state = CrashState(last, tuple(map(Survivor, survivors)))
-        return [one.row for one in self.redundancy.judge(self.state).differ]
+        return [one.row for one in self.redundancy.accuracy(self.state).differ]
 
 
 def mirrored(folder: Path, *marked: int) -> MadeUp:

@@ -8,8 +8,7 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import BLOCK, CrashState, Patch
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from tests.crash.conftest import write_log
 from tests.crash.made_up import CLEAN, FakeChecker, written

@@ -25,7 +25,7 @@ def test_packed_superblocks_are_read_back() -> None:
 def test_before_there_is_an_array_nothing_is_checked(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     assert run.judged() == []
-    assert "no member has a whole superblock" in str(run.redundancy.judge(run.state))
+    assert "no member has a whole superblock" in str(run.redundancy.accuracy(run.state))
 
 
 def test_open_writes_make_rows_differ_or_not(run: MirrorRun) -> None:
@@ -33,8 +33,8 @@ def test_open_writes_make_rows_differ_or_not(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.write(1, DATA, PAGE)
     assert run.judged(None, 2) == [0]
-    assert not run.redundancy.judge(CrashState(4, (Survivor(2), Survivor(3)))).differ
-    assert not run.redundancy.judge(CrashState(4)).differ
+    assert not run.redundancy.accuracy(CrashState(4, (Survivor(2), Survivor(3)))).differ
+    assert not run.redundancy.accuracy(CrashState(4)).differ
 
 
 @pytest.mark.parametrize("steps", [True, False])
@@ -82,7 +82,7 @@ def test_what_md_would_not_know_is_a_broken_promise(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.flush(0)
     assert run.judged() == [0]
-    assert not run.redundancy.judge(run.state).kept
+    assert not run.redundancy.accuracy(run.state).kept
 
 
 def test_a_resync_that_is_due_is_none(run: MirrorRun) -> None:
@@ -90,7 +90,7 @@ def test_a_resync_that_is_due_is_none(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.flush(0)
     run.judged()
-    assert run.redundancy.judge(run.state).kept
+    assert run.redundancy.accuracy(run.state).kept
 
 
 def different_and(run: MirrorRun) -> Rows:

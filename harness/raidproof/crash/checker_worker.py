@@ -7,9 +7,8 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger
-from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch
+from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
 from raidproof.record.exploration import End, Observation, Rows
 
 _BLANK = bytes(BLOCK)

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import NamedTuple
 
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choice
-from raidproof.crash.states import CrashState, Torn
+from raidproof.crash.states import CrashState, Recording, Torn
 from raidproof.record.exploration import (
     ColdRecord,
     End,

@@ -29,10 +29,9 @@ from raidproof.crash.exploration import (
     find_state,
 )
 from raidproof.crash.owner import WriteOwners, pieces_of
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choices
 from raidproof.crash.shrink import Replayer, explain, plain
-from raidproof.crash.states import CrashState
+from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore

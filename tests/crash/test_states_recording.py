@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import Caches
+from raidproof.crash.states import Caches, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, WriteLog
 from tests.crash.conftest import Did, Record, write_log
