@@ -21,8 +21,7 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, SoftwareSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.crash.checker import Checker
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import CrashState, DiskStates, Survivor
+from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.writelog import WriteLog
 from raidproof.provider.registry import lab_of, prepare
 from raidproof.run.demo import demo_stack, demo_topology

@@ -7,10 +7,9 @@ from functools import partial
 import pytest
 
 from raidproof.core.units import KIB
-from raidproof.crash.recording import Recording
-from raidproof.crash.redundancy import Redundancy, bitmaps_of, judge_marks
+from raidproof.crash.redundancy import Redundancy, accuracy_of, bitmaps_of
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import CrashState, DiskStates, Survivor
+from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
 from raidproof.run.campaign import Campaign
@@ -86,7 +85,7 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
     for choice in sorted(choices.order[:STATES]):
         redundancy.moved(window.move(choice.cut))
         state = choices.state(choice, window.open)
-        found = redundancy.judge(state)
+        found = redundancy.accuracy(state)
         assert found.unchecked is None
         new = [one for one in found.unmarked if not (early_known and was_early(written, one.row, state))]
         assert not new, f"{state.name}: {found}; not written early: {new[0]}"
@@ -95,7 +94,7 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
         if marked:
             read = partial(window.read, state)
             array = assembled(read)
-            blamed = judge_marks(array, without_mark(array, read, marked[0]), marked).unmarked
+            blamed = accuracy_of(array, without_mark(array, read, marked[0]), marked).unmarked
             region = array.synced_at(marked[0]) // REGION
             assert set(blamed) == {one for one in marked if array.synced_at(one) // REGION == region}
             seen["told apart"] += len(blamed) < len(marked)

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.units import SECTOR
-from raidproof.crash.check import End, ThroughNfsd
 from raidproof.crash.checker import Checker
-from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.crash.states import BLOCK, DiskStates, Patch
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
+from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
+from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
 
 pytestmark = pytest.mark.long
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from raidproof.crash.recording import Recording
+from raidproof.crash.states import Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, MemberInfo, WriteLog
 

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from raidproof.crash.check import End, Observation, ThroughNfsd
 from raidproof.crash.checker_worker import Factory
 from raidproof.crash.exploration import Begun, Budget, Exploration, Journal
-from raidproof.crash.judge import Damage, Oracle
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import Patch
+from raidproof.crash.states import Patch, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Flag, Kind
+from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.exploration import Damage, Oracle
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 

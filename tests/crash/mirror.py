@@ -3,15 +3,14 @@
 import struct
 from pathlib import Path
 
-from raidproof.crash.judge import Oracle
-from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy import MAGIC, Redundancy
-from raidproof.crash.states import CrashState, DiskStates, Survivor
+from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array.striping import ROW, Striping
 from raidproof.storage.array.superblock import HEADER, OFFSET, Feature
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.exploration import Oracle
 from raidproof.workload.history import History
 from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock
@@ -69,7 +68,7 @@ class MirrorRun:
         for place in range(last + 1) if steps else [last]:
             self.redundancy.moved(self.window.move(place))
         self.state = CrashState(last, tuple(map(Survivor, survivors)))
-        return [one.row for one in self.redundancy.judge(self.state).differ]
+        return [one.row for one in self.redundancy.accuracy(self.state).differ]
 
 
 def mirrored(folder: Path, *marked: int) -> MadeUp:

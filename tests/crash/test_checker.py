@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from raidproof.core.topology import ControllerSpec, server_and_clients
-from raidproof.crash.check import End, Look, Lost, Observation, Silent, ThroughNfsd, alarming
-from raidproof.crash.checker import checker_topology, orders_of
+from raidproof.crash.checker import Check, Lost, Silent, alarming, checker_topology, orders_of
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.kernel_log import findings
 
@@ -48,7 +48,7 @@ def test_nested_arrays_are_stopped_from_above() -> None:
     assert orders["stop"][2:] == devices[::-1]
 
 
-def test_the_file_systems_checker_looks_at_the_device_that_is_mounted() -> None:
+def test_the_file_systems_checker_reads_the_device_that_is_mounted() -> None:
     orders = orders_of(stack_of("1+0"), {})
     assert orders["fsck"] == ["xfs_repair", "-n", orders["mount"][-2]]
 
@@ -68,7 +68,7 @@ def test_different_alarms_stay_different() -> None:
     assert len(alarming(findings(log))) == 2
 
 
-def test_two_looks_at_one_state_are_the_same() -> None:
+def test_two_checks_of_one_state_are_the_same() -> None:
     seen = Observation(end=End.READ, found={"a": {"blocks": [1]}}, ms={"mount": 1.0})
     assert seen.same_as(seen.model_copy(update={"ms": {"mount": 2.0}, "through_nfsd": ThroughNfsd.SAME}))
     assert not seen.same_as(seen.model_copy(update={"found": {"a": {"blocks": [2]}}}))
@@ -100,10 +100,10 @@ def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
 ) -> None:
     console = tmp_path / "console"
     console.touch()
-    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
     console.write_text(said)
-    seen = look.seen({"end": End.READ, "said": "", "found": {}, "left": left})
-    assert (seen.end, seen.silent, look.wedged) == (end, silent, end is End.WEDGED)
+    seen = check.seen({"end": End.READ, "said": "", "found": {}, "left": left})
+    assert (seen.end, seen.silent, check.wedged) == (end, silent, end is End.WEDGED)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_only_a_machine_that_goes_on_and_says_nothing_is_silent(
 ) -> None:
     console, kept = tmp_path / "console", list[object]()
     console.touch()
-    monkeypatch.setattr("raidproof.crash.check.keep_tasks", kept.append)
-    look = Look(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    monkeypatch.setattr("raidproof.crash.checker.keep_tasks", kept.append)
+    check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
     console.write_text(said)
-    seen = look.lost(lost)
-    assert (seen.end, seen.silent, look.wedged, seen.said) == (End.WEDGED, silent, True, f"switch: {lost}")
+    seen = check.lost(lost)
+    assert (seen.end, seen.silent, check.wedged, seen.said) == (End.WEDGED, silent, True, f"switch: {lost}")
     assert bool(kept) is isinstance(lost, Silent), (
         "what each task waits for can be told only by a machine that goes on"
     )

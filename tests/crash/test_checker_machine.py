@@ -11,13 +11,13 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Topology, server_and_clients
 from raidproof.crash import checker as module
-from raidproof.crash.check import End, Lost, Observation
-from raidproof.crash.checker import Checker
+from raidproof.crash.checker import Checker, Lost
 from raidproof.crash.member_files import MOST
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import End, Observation
 
 LEDGER = {"root": "/srv/raidproof/ledger"}
 READ = {"end": End.READ, "said": "", "found": {}, "left": ""}

@@ -7,13 +7,13 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
-from raidproof.crash.check import ThroughNfsd
 from raidproof.crash.checker import nfsd_orders, start_nfsd
 from raidproof.crash.exploration import read
-from raidproof.crash.judge import NFSD
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
+from raidproof.verdict.exploration import NFSD
 from tests.crash.made_up import MadeUp, told, written
 from tests.guest_files import FilesByCommands
 
@@ -83,9 +83,9 @@ def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, mo
     monkeypatch.setattr(module, "NFSD_EVERY", 3)
     honest.explore()
     _, lines, _ = read(honest.folder / "states.jsonl")
-    looked = [line.observation.through_nfsd for line in lines if line.observation is not None]
-    assert looked.count(ThroughNfsd.SAME) == len(looked[::3]) >= 3
-    assert looked.count(ThroughNfsd.NOT_TRIED) == len(looked) - len(looked[::3])
+    checked = [line.observation.through_nfsd for line in lines if line.observation is not None]
+    assert checked.count(ThroughNfsd.SAME) == len(checked[::3]) >= 3
+    assert checked.count(ThroughNfsd.NOT_TRIED) == len(checked) - len(checked[::3])
 
 
 def test_what_nfsd_gives_otherwise_is_a_failure_counted_once(honest: MadeUp) -> None:

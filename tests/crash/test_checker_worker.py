@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
 from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import BLOCK, CrashState, Patch
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
+from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from tests.crash.conftest import write_log
 from tests.crash.made_up import CLEAN, FakeChecker, written
 
@@ -36,7 +35,7 @@ def bench(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerW
         yield one
 
 
-def look(
+def check(
     bench: CheckerWorker, cursor: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
 ) -> Observation:
     cursor.go(6)
@@ -44,20 +43,20 @@ def look(
 
 
 def test_a_job_asks_for_the_ledger_alone(bench: CheckerWorker) -> None:
-    looked = bench.submit(Job(0, Patch(), rows=Rows())).result()
-    assert (looked.observation.through_nfsd, looked.observation.filesystem) == (ThroughNfsd.NOT_TRIED, None)
-    assert looked.cold is None
+    checked = bench.submit(Job(0, Patch(), rows=Rows())).result()
+    assert (checked.observation.through_nfsd, checked.observation.filesystem) == (ThroughNfsd.NOT_TRIED, None)
+    assert checked.cold is None
 
 
 def test_a_state_that_breaks_a_promise_is_shown_to_the_file_systems_checker_too(
     bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    assert look(bench, cursor, lambda _: False).filesystem is None
+    assert check(bench, cursor, lambda _: False).filesystem is None
     assert made[0].checks == 1
-    assert look(bench, cursor, lambda _: True).filesystem == CLEAN
+    assert check(bench, cursor, lambda _: True).filesystem == CLEAN
     assert made[0].checks == 3
-    assert look(bench, cursor, lambda _: True, fsck=True).filesystem == CLEAN
-    assert made[0].checks == 4, "it has looked already"
+    assert check(bench, cursor, lambda _: True, fsck=True).filesystem == CLEAN
+    assert made[0].checks == 4, "it has checked already"
 
 
 def test_what_cannot_be_read_is_not_shown_to_it(bench: CheckerWorker, made: list[FakeChecker]) -> None:
@@ -67,16 +66,16 @@ def test_what_cannot_be_read_is_not_shown_to_it(bench: CheckerWorker, made: list
     assert (observation.end, observation.filesystem, made[0].checks) == (End.NOT_MOUNTED, None, 1)
 
 
-def test_after_an_error_of_its_rig_a_new_checker_looks_and_has_the_whole_base(
+def test_after_an_error_of_its_rig_a_new_checker_checks_and_has_the_whole_base(
     bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    first = look(bench, cursor, lambda _: False)
+    first = check(bench, cursor, lambda _: False)
 
     def fail(_: int) -> None:
         raise RigError("it is gone")
 
     made[0].before_check = fail
-    assert look(bench, cursor, lambda _: False).found == first.found
+    assert check(bench, cursor, lambda _: False).found == first.found
     assert len(made) == 2
     assert made[1].base == made[0].base != {}
 

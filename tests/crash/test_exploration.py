@@ -8,9 +8,9 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.crash import exploration as module
 from raidproof.crash.exploration import Budget, read
-from raidproof.crash.judge import DEGRADED, FILESYSTEM
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored
@@ -33,7 +33,7 @@ def test_honest_disks_break_nothing(honest: MadeUp) -> None:
     assert not tally.groups
 
 
-def test_equal_contents_are_looked_at_once(honest: MadeUp) -> None:
+def test_equal_contents_are_checked_once(honest: MadeUp) -> None:
     tally = honest.explore().tally
     assert tally.checked == len(tally.digests) < tally.judged
     assert honest.checks == tally.checked + tally.cold.checked
@@ -80,14 +80,14 @@ def test_an_async_export_is_measured(tmp_path: Path) -> None:
     assert tally.loss.operations
 
 
-def test_a_look_that_comes_to_no_end_is_taken_once_more_and_told(honest: MadeUp) -> None:
+def test_a_check_that_comes_to_no_end_is_taken_once_more_and_told(honest: MadeUp) -> None:
     honest.silent = (3, 7)
     tally = honest.explore().tally
     assert (tally.broken, tally.wedged) == (0, 0)
     assert [said.partition(": ")[2] for said in tally.hung] == ["mount: no answer in time"] * 2
 
 
-def test_a_state_of_which_no_look_comes_to_an_end_is_broken(honest: MadeUp) -> None:
+def test_a_state_of_which_no_check_comes_to_an_end_is_broken(honest: MadeUp) -> None:
     honest.silent = (3, 4)
     tally = honest.explore().tally
     assert tally.wedged == 1
@@ -106,8 +106,8 @@ def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
     assert tally.judged == whole.judged
     assert honest.checks == whole.checked + whole.cold.checked
     _, lines, _ = read(honest.folder / "states.jsonl")
-    looked = [line.digest for line in lines if line.observation is not None]
-    assert len(looked) == len(set(looked))
+    checked = [line.digest for line in lines if line.observation is not None]
+    assert len(checked) == len(set(checked))
 
 
 def test_to_go_on_with_fewer_states_than_were_judged_boots_nothing(honest: MadeUp) -> None:
@@ -204,7 +204,7 @@ def test_time_that_is_up_is_said(honest: MadeUp) -> None:
 
 
 class Clock:
-    """Stands for `Deadline`: each look of a made-up run's checkers takes a second."""
+    """Stands for `Deadline`: each check of a made-up run's checkers takes a second."""
 
     def __init__(self, made_up: MadeUp, seconds: float) -> None:
         self.made_up = made_up
@@ -241,7 +241,7 @@ def test_how_many_states_there_are_to_be_is_told(
 
 
 @pytest.mark.parametrize(("lies_from", "seconds"), [(12, 60), (1, 40)])
-def test_how_long_it_looks_is_told(
+def test_how_long_it_searches_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_from: int, seconds: int
 ) -> None:
     made_up = MadeUp(tmp_path / "run", written(12, lies_from=lies_from), told(12))
@@ -250,11 +250,11 @@ def test_how_long_it_looks_is_told(
     assert not any(" of " in line for line in said)
     assert left[-20:] == sorted(left[-20:], reverse=True)
     assert left[-1] == 0
-    # What is under way ends; a state that is broken is looked at twice.
+    # What is under way ends; a state that is broken is checked at twice.
     assert made_up.checks <= seconds + 2 * module.QUEUE
 
 
-def looks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
+def checks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
     clock = SimpleNamespace(after=lambda seconds: Clock(made_up, seconds))
     monkeypatch.setattr(module, "Deadline", clock)
     exploration = made_up.begin()
@@ -268,9 +268,9 @@ def looks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_third_of_the_time_is_kept_for_what_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lying = MadeUp(tmp_path / "lying", written(12, lies_from=1), told(12))
     honest = MadeUp(tmp_path / "honest", written(12), told(12))
-    # What was given to the checker by then is looked at, too.
-    assert 60 <= looks_in_a_minute(honest, monkeypatch) <= 60 + module.QUEUE
-    assert 40 <= looks_in_a_minute(lying, monkeypatch) <= 40 + module.QUEUE
+    # What was given to the checker by then is checked at, too.
+    assert 60 <= checks_in_a_minute(honest, monkeypatch) <= 60 + module.QUEUE
+    assert 40 <= checks_in_a_minute(lying, monkeypatch) <= 40 + module.QUEUE
 
 
 def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
     assert "under a write delegation" in tally.undecided.reason
 
 
-def test_the_file_systems_checker_looks_at_a_sample_and_at_what_is_broken(honest: MadeUp, lying: MadeUp) -> None:
+def test_the_file_systems_checker_checks_a_sample_and_at_what_is_broken(honest: MadeUp, lying: MadeUp) -> None:
     sampled = honest.explore().tally
     assert 0 < sampled.filesystems < sampled.checked
     tally = lying.explore().tally

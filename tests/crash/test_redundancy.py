@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.check import Rows
 from raidproof.crash.redundancy import SEVERAL
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Flag
+from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW
 from raidproof.storage.array.superblock import IN_SYNC, OFFSET, Feature, parse_superblock
 from tests.crash.md_members import packed, superblock
@@ -25,7 +25,7 @@ def test_packed_superblocks_are_read_back() -> None:
 def test_before_there_is_an_array_nothing_is_checked(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     assert run.judged() == []
-    assert "no member has a whole superblock" in str(run.redundancy.judge(run.state))
+    assert "no member has a whole superblock" in str(run.redundancy.accuracy(run.state))
 
 
 def test_open_writes_make_rows_differ_or_not(run: MirrorRun) -> None:
@@ -33,8 +33,8 @@ def test_open_writes_make_rows_differ_or_not(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.write(1, DATA, PAGE)
     assert run.judged(None, 2) == [0]
-    assert not run.redundancy.judge(CrashState(4, (Survivor(2), Survivor(3)))).differ
-    assert not run.redundancy.judge(CrashState(4)).differ
+    assert not run.redundancy.accuracy(CrashState(4, (Survivor(2), Survivor(3)))).differ
+    assert not run.redundancy.accuracy(CrashState(4)).differ
 
 
 @pytest.mark.parametrize("steps", [True, False])
@@ -69,7 +69,7 @@ def test_forced_writes_count(run: MirrorRun) -> None:
     assert run.judged() == [5]
 
 
-def test_another_array_on_the_same_members_is_looked_at_anew(run: MirrorRun) -> None:
+def test_another_array_on_the_same_members_is_checked_anew(run: MirrorRun) -> None:
     run.create()
     run.write(0, DATA + 3 * ROW, PAGE)
     run.flush(0)
@@ -82,7 +82,7 @@ def test_what_md_would_not_know_is_a_broken_promise(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.flush(0)
     assert run.judged() == [0]
-    assert not run.redundancy.judge(run.state).kept
+    assert not run.redundancy.accuracy(run.state).kept
 
 
 def test_a_resync_that_is_due_is_none(run: MirrorRun) -> None:
@@ -90,7 +90,7 @@ def test_a_resync_that_is_due_is_none(run: MirrorRun) -> None:
     run.write(0, DATA, PAGE)
     run.flush(0)
     run.judged()
-    assert run.redundancy.judge(run.state).kept
+    assert run.redundancy.accuracy(run.state).kept
 
 
 def different_and(run: MirrorRun) -> Rows:
@@ -133,7 +133,7 @@ def test_members_of_several_arrays_are_not_compared(run: MirrorRun) -> None:
     assert different_and(run) == Rows(unchecked=SEVERAL)
 
 
-def test_what_was_written_during_a_reshape_is_looked_at_after_it(run: MirrorRun) -> None:
+def test_what_was_written_during_a_reshape_is_checked_after_it(run: MirrorRun) -> None:
     run.create()
     run.create(features=Feature.RESHAPE)
     assert "reshaped" in (different_and(run).unchecked or "")

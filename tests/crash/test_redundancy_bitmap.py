@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from raidproof.crash.redundancy import LOCKLESS, Bitmap, bitmaps_of, dirty, judge_marks, parse_bitmap
+from raidproof.crash.redundancy import LOCKLESS, Bitmap, accuracy_of, bitmaps_of, dirty, parse_bitmap
 from raidproof.storage.array.striping import ROW, Assembled, Difference, Striping
 from raidproof.storage.array.superblock import HEADER, IN_SYNC, Feature, parse_superblock
 from tests.crash.md_members import MD, Disks, member
@@ -54,7 +54,7 @@ def test_real_members_are_judged() -> None:
     array = Assembled.of(supers)
     assert array is not None
     assert [one is not None for one in bitmaps_of(array, read).values()] == [True, True]
-    assert judge_marks(array, read, [Difference(0, 0)]).unchecked == "2 of 4 members are missing"
+    assert accuracy_of(array, read, [Difference(0, 0)]).unchecked == "2 of 4 members are missing"
 
 
 @pytest.mark.parametrize("data", [b"", bytes(HEADER), b"bitm" + bytes(8)])
@@ -80,13 +80,13 @@ def everywhere(*chunks: int) -> dict[int, set[int]]:
 
 def test_an_array_without_redundancy_has_no_policy() -> None:
     disks = Disks(Striping(0, 0, 2 * ROW, 4, 64 * ROW))
-    judged = judge_marks(disks.array, disks.read, ())
+    judged = accuracy_of(disks.array, disks.read, ())
     assert (judged.policy, judged.unchecked) == ("none", "RAID0 has no redundancy")
 
 
 def test_rows_that_are_marked_everywhere_are_right() -> None:
     disks = Marked(everywhere(0, 7))
-    judged = judge_marks(disks.array, disks.read, ROWS)
+    judged = accuracy_of(disks.array, disks.read, ROWS)
     assert judged.kept
     assert (judged.policy, judged.differ) == ("bitmap", ROWS)
     assert str(judged) == "2 rows differ"
@@ -94,16 +94,16 @@ def test_rows_that_are_marked_everywhere_are_right() -> None:
 
 def test_marks_on_everything_prove_nothing_and_say_so() -> None:
     disks = Marked(everywhere(*range(8)))
-    judged = judge_marks(disks.array, disks.read, ROWS)
+    judged = accuracy_of(disks.array, disks.read, ROWS)
     assert judged.all_marked
     assert str(judged).endswith("every chunk is marked")
     other = Marked(everywhere(*range(7)))
-    assert not judge_marks(other.array, other.read, ROWS[:1]).all_marked
+    assert not accuracy_of(other.array, other.read, ROWS[:1]).all_marked
 
 
 def test_a_row_that_is_marked_nowhere_is_a_broken_promise() -> None:
     disks = Marked(everywhere(7))
-    judged = judge_marks(disks.array, disks.read, ROWS)
+    judged = accuracy_of(disks.array, disks.read, ROWS)
     assert (judged.unmarked, judged.uneven) == ((ROWS[0],), ())
     assert not judged.kept
     assert "1 of them md would not resync, the first row 3" in str(judged)
@@ -111,7 +111,7 @@ def test_a_row_that_is_marked_nowhere_is_a_broken_promise() -> None:
 
 def test_a_row_that_is_marked_on_some_members_is_told_apart() -> None:
     disks = Marked({**everywhere(0, 7), 2: {7}})
-    judged = judge_marks(disks.array, disks.read, ROWS)
+    judged = accuracy_of(disks.array, disks.read, ROWS)
     assert (judged.unmarked, judged.uneven) == ((), (ROWS[0],))
     assert not judged.kept
     assert "marked on some members only" in str(judged)
@@ -119,60 +119,60 @@ def test_a_row_that_is_marked_on_some_members_is_told_apart() -> None:
 
 def test_a_bitmap_that_is_out_of_date_has_everything_resynced() -> None:
     disks = Marked({}, events=6)
-    assert judge_marks(disks.array, disks.read, ROWS).kept
+    assert accuracy_of(disks.array, disks.read, ROWS).kept
 
 
 def test_a_member_without_its_bitmap_marks_nothing() -> None:
     disks = Marked(everywhere(0, 7))
     disks.disks[1][AT : AT + 4] = bytes(4)
-    assert judge_marks(disks.array, disks.read, ROWS).uneven == ROWS
+    assert accuracy_of(disks.array, disks.read, ROWS).uneven == ROWS
 
 
 def test_marks_help_nothing_if_the_superblock_says_clean() -> None:
     disks = Marked(everywhere(0, 7), resync_offset=IN_SYNC)
-    assert judge_marks(disks.array, disks.read, ROWS).unmarked == ROWS
+    assert accuracy_of(disks.array, disks.read, ROWS).unmarked == ROWS
 
 
 def test_marks_before_the_resync_offset_are_not_resynced() -> None:
     disks = Marked(everywhere(0, 7), resync_offset=2 * CHUNK)
-    assert judge_marks(disks.array, disks.read, ROWS).unmarked == (ROWS[0],)
+    assert accuracy_of(disks.array, disks.read, ROWS).unmarked == (ROWS[0],)
 
 
 def test_without_a_bitmap_the_superblock_must_not_say_clean() -> None:
     dirty_one, clean = Disks(STRIPING), Disks(STRIPING, resync_offset=IN_SYNC)
-    assert judge_marks(dirty_one.array, dirty_one.read, ROWS).kept
-    judged = judge_marks(clean.array, clean.read, ROWS)
+    assert accuracy_of(dirty_one.array, dirty_one.read, ROWS).kept
+    judged = accuracy_of(clean.array, clean.read, ROWS)
     assert (judged.policy, judged.unmarked) == ("resync", ROWS)
 
 
 def test_without_a_bitmap_what_lies_before_the_resync_offset_stays() -> None:
     disks = Disks(STRIPING, resync_offset=4 * ROW)
-    assert judge_marks(disks.array, disks.read, ROWS).unmarked == (ROWS[0],)
+    assert accuracy_of(disks.array, disks.read, ROWS).unmarked == (ROWS[0],)
     straddling = Disks(STRIPING, resync_offset=3 * ROW + 512)
-    assert judge_marks(straddling.array, straddling.read, ROWS).kept
+    assert accuracy_of(straddling.array, straddling.read, ROWS).kept
 
 
 def test_raid10_counts_in_bytes_of_the_array() -> None:
     striping = Striping(10, 0x102, 2 * ROW, 4, 64 * ROW)
     disks = Disks(striping, resync_offset=100 * ROW)
     one = Difference(60, 120 * ROW)
-    assert judge_marks(disks.array, disks.read, [one]).kept
-    assert not judge_marks(disks.array, disks.read, [Difference(60, 90 * ROW)]).kept
+    assert accuracy_of(disks.array, disks.read, [one]).kept
+    assert not accuracy_of(disks.array, disks.read, [Difference(60, 90 * ROW)]).kept
 
 
 @pytest.mark.parametrize("feature", [Feature.PPL, Feature.MULTIPLE_PPLS, Feature.JOURNAL])
 def test_logs_are_not_judged_and_say_so(feature: Feature) -> None:
     disks = Disks(STRIPING, features=feature, resync_offset=IN_SYNC)
-    judged = judge_marks(disks.array, disks.read, ROWS)
+    judged = accuracy_of(disks.array, disks.read, ROWS)
     assert judged.kept
     assert str(judged).startswith("not checked: ")
 
 
 def test_a_lockless_bitmap_is_not_judged() -> None:
     disks = Marked(everywhere(), version=LOCKLESS)
-    assert judge_marks(disks.array, disks.read, ROWS).unchecked == "bitmap of version 6"
+    assert accuracy_of(disks.array, disks.read, ROWS).unchecked == "bitmap of version 6"
 
 
 def test_where_nothing_differs_nothing_is_wrong() -> None:
     disks = Disks(STRIPING, resync_offset=IN_SYNC)
-    assert judge_marks(disks.array, disks.read, []).kept
+    assert accuracy_of(disks.array, disks.read, []).kept

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.check import Rows
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Flag
+from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 

@@ -122,5 +122,5 @@ def test_a_rare_kind_of_operation_is_cut_at_as_often_as_a_frequent_one(record: R
     order = Choices(made, 1, replies={"fsync": frequent, "link": rare}, only_replies=True).order
     assert 7 in [choice.cut for choice in order[:2]]
     assert sorted(choice.cut for choice in order) == [4, 5, 6, 7]
-    # What one cut shows of two kinds is looked at once.
+    # What one cut shows of two kinds is checked at once.
     assert len(Choices(made, 1, replies={"fsync": rare, "link": rare}, only_replies=True).order) == 1

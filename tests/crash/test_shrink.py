@@ -155,7 +155,7 @@ def test_of_a_failure_that_stays_the_very_first_cut_is_found(cuts: list[int], si
 
 @given(Cuts, st.sets(st.integers(0, 500)), st.integers(0, 10))
 def test_of_any_failure_a_cut_that_fails_is_found_and_not_the_one_before_it(
-    cuts: list[int], failing: set[int], looks: int
+    cuts: list[int], failing: set[int], most_checks: int
 ) -> None:
     asked: list[int] = []
 
@@ -163,16 +163,16 @@ def test_of_any_failure_a_cut_that_fails_is_found_and_not_the_one_before_it(
         asked.append(cut)
         return cut in failing
 
-    found, before = earliest(cuts, fails, looks)
+    found, before = earliest(cuts, fails, most_checks)
     assert found in {*failing, cuts[-1]}
     assert cuts[-1] not in asked
-    assert len(asked) <= looks
+    assert len(asked) <= most_checks
     assert before is None or (before < found and before in asked and before not in failing)
     # Nothing that was tried lies between them.
     assert not any((before if before is not None else -1) < cut < found for cut in asked)
 
 
-def test_a_cut_that_is_first_needs_no_look() -> None:
+def test_a_cut_that_is_first_needs_no_check() -> None:
     assert earliest([4], lambda _: False, 10) == (4, None)
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from raidproof.core.waiting import Deadline
 from raidproof.crash.exploration import Budget
-from raidproof.crash.judge import REDUNDANCY, Damage
 from raidproof.crash.owner import Piece, WriteOwner, pieces_of
 from raidproof.crash.shrink import Replayer, diverse, explain
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import Group
 from raidproof.record.exploration import FailureRecord
+from raidproof.verdict.exploration import REDUNDANCY, Damage
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, told, written
 from tests.crash.mirror import mirrored
@@ -92,7 +92,7 @@ def test_a_lie_needs_no_survivor(lying: MadeUp) -> None:
     assert (lost.member, lost.lba, lost.sectors) == ("disk0", 0, 8)
     assert failure.missing is not None
     assert failure.missing.instead == "generation 1 is there"
-    # Every state was looked at: the first that shows it is at the first cut that can.
+    # Every state was checked at: the first that shows it is at the first cut that can.
     assert failure.shortest is not None
     assert (failure.shortest.earlier, failure.shortest.not_at) == (0, None)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.check import End, ThroughNfsd
-from raidproof.crash.judge import FILESYSTEM, NFSD, Damage
 from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import CrashState
+from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.exploration import FILESYSTEM, NFSD, Damage
 from tests.crash.made_up import CLEAN, STALE, MadeUp, told, written
 
 STATE = CrashState(6)
@@ -54,14 +54,14 @@ def replayer(asked: Asked) -> Iterator[Replayer]:
         (Damage("write + fsync", "nothing is there", End.WEDGED), ["nfsd"]),
         (Damage(FILESYSTEM, "corrupt", End.READ), ["fsck"]),
     ],
-    ids=["a lost block", "of nfsd", "no end of a look", "of the file system"],
+    ids=["a lost block", "of nfsd", "no end of a check", "of the file system"],
 )
 def test_who_saw_a_failure_is_asked_again(asked: Asked, replayer: Replayer, damage: Damage, words: list[str]) -> None:
     assert not replayer.shows(damage, STATE)
     assert asked.words == words
 
 
-def test_what_was_seen_is_not_looked_at_again_unless_more_of_it_is_asked_for_or_anew(
+def test_what_was_seen_is_not_checked_again_unless_more_of_it_is_asked_for_or_anew(
     asked: Asked, replayer: Replayer
 ) -> None:
     for options, checks in (

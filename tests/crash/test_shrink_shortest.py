@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from raidproof.crash.judge import RECOVERY, Damage
 from raidproof.crash.shrink import Replayer, Trials, shorten
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import ShortestRecord
+from raidproof.verdict.exploration import RECOVERY, Damage
 from tests.crash.conftest import Did
 from tests.crash.made_up import MadeUp, half_written, told, written
 

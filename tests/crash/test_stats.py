@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from raidproof.crash.check import End, Observation
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Kind
+from raidproof.record.exploration import End, Observation
 from tests.crash.conftest import Did, Record
 
 

@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import CrashState, DiskStates
+from raidproof.crash.states import CrashState, DiskStates, Recording
 from raidproof.disk import cache
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.control import ControlServer

@@ -7,7 +7,7 @@ from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.blame import LEAST_SYNCS, judge_flushes, spoilt_by
+from raidproof.verdict.blame import LEAST_SYNCS, corrupted_by, judge_flushes
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.members import judge_array
 
@@ -67,19 +67,19 @@ def test_too_few_operations_prove_nothing() -> None:
 @pytest.mark.parametrize(
     "kind", [DiskFaultKind.MISDIRECTED, DiskFaultKind.MISDIRECTED.value], ids=["fresh", "read back"]
 )
-def test_drives_that_spoilt_writes_are_named(kind: object) -> None:
+def test_drives_that_corrupted_writes_are_named(kind: object) -> None:
     disks: dict[str, Any] = {"disk0": {"struck": [{"kind": kind, "times": 3}]}, "disk1": {"struck": []}}
-    assert spoilt_by(disks) == MISPLACED
+    assert corrupted_by(disks) == MISPLACED
 
 
 def test_drives_that_were_slow_or_did_nothing_wrong_are_not() -> None:
     slow: dict[str, Any] = {"disk0": {"struck": [{"kind": "slow", "times": 3}]}, "disk1": {}}
-    assert spoilt_by(slow) is None
+    assert corrupted_by(slow) is None
 
 
-def test_drives_that_spoilt_writes_are_blamed_and_excuse_nothing() -> None:
-    conditions = Conditions(export_sync=True, spoilt=MISPLACED)
+def test_drives_that_corrupted_writes_are_blamed_and_excuse_nothing() -> None:
+    conditions = Conditions(export_sync=True, corrupted_by=MISPLACED)
     differs = ArraySeen(mismatch_cnt={"/dev/md0": 8}, repaired={"/dev/md0": 0})
     verdict = judge_array(differs, conditions)
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.blame == conditions.blame == conditions.spoilt
+    assert verdict.blame == conditions.blame == conditions.corrupted_by

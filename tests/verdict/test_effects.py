@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.crash.check import End, Observation
-from raidproof.crash.judge import Oracle
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.guest.ledger_writer import GARBAGE
 from raidproof.record import ControlSpec, CrashTestRecord, RunStore
+from raidproof.record.exploration import End, Observation
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
 from raidproof.verdict import crash_test as module
 from raidproof.verdict.crash_test import judge_crash_test
+from raidproof.verdict.exploration import Oracle
 from raidproof.workload.history import Ended, History, Operation
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"

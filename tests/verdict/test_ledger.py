@@ -147,9 +147,9 @@ def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> No
     evidence = balance.evidence()
     assert evidence == build_evidence([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
     assert len(balance.losses) == evidence.lost_total
-    assert len(balance.spoilt) == evidence.broken_blocks
+    assert len(balance.corrupted) == evidence.broken_blocks
     assert {one.operation.place for one in balance.losses} <= told
-    assert {str(one) for one in (*balance.losses, *balance.spoilt)} >= {*evidence.examples}
+    assert {str(one) for one in (*balance.losses, *balance.corrupted)} >= {*evidence.examples}
 
 
 def test_a_lost_file_is_counted() -> None:
@@ -176,17 +176,17 @@ def test_a_block_that_nobody_wrote_is_invented() -> None:
 
 def test_a_dead_client_may_have_done_more_than_it_told() -> None:
     found = {"blocks": [1, 1, 9, 0]}
-    assert weighed([done("fsync", 0)], found, unheard=["client1"]).invented == []
-    assert weighed([done("fsync", 0)], {"blocks": [0, 0, 0, 0]}, unheard=["client1"]).lost_total == 1
+    assert weighed([done("fsync", 0)], found, disconnected_clients=["client1"]).invented == []
+    assert weighed([done("fsync", 0)], {"blocks": [0, 0, 0, 0]}, disconnected_clients=["client1"]).lost_total == 1
     assert classify(9, 1, ANY_GENERATION) is BlockClass.UNSYNCED_KEPT
 
 
 def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
     made = {"d0": DIRECTORY, "d0/a": FILE, "d1": DIRECTORY, "d1/a": FILE}
-    assert weighed([done("mkdir", 0)], made, unheard=["client1"]).invented == []
+    assert weighed([done("mkdir", 0)], made, disconnected_clients=["client1"]).invented == []
     assert weighed([done("mkdir", 0)], made).invented == ["m/d0/a, which no client made", "m/d1, which no client made"]
     odd = {"d0": DIRECTORY, "d1": DIRECTORY, "d1/z": FILE, "other": DIRECTORY}
-    assert weighed([done("mkdir", 0)], odd, unheard=["client1"]).invented == [
+    assert weighed([done("mkdir", 0)], odd, disconnected_clients=["client1"]).invented == [
         "m/d1/z, which no client made",
         "m/other, which no client made",
     ]

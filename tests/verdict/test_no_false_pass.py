@@ -91,7 +91,7 @@ def test_a_removed_name_that_cannot_be_looked_at_is_still_there() -> None:
 
 
 def test_a_client_that_lost_its_power_tears_nothing_on_the_server() -> None:
-    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), unheard=["c1"])
+    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), disconnected_clients=["c1"])
     assert evidence.lost == {"fsync": 2}
 
 
@@ -131,7 +131,9 @@ def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginni
 
 def test_an_error_that_was_allowed_excuses_no_loss() -> None:
     allowed = replace(SYNC, allowed_errors=frozenset({ENOSPC}))
-    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, unsure={ENOSPC})
+    evidence = build_evidence(
+        [BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, indeterminate_errnos={ENOSPC}
+    )
     assert judged(evidence, allowed) is Outcome.FAIL
 
 
@@ -139,8 +141,8 @@ def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
     gave_up = did("mkdir", 0, 1, 1, 2, error=EIO)
     found = {"m": {"d0": DIRECTORY}}
     assert build_evidence([NAMES], History([gave_up]), found).invented
-    assert build_evidence([NAMES], History([gave_up]), found, unsure={ENOSPC}).invented
-    assert not build_evidence([NAMES], History([gave_up]), found, unsure={EIO}).invented
+    assert build_evidence([NAMES], History([gave_up]), found, indeterminate_errnos={ENOSPC}).invented
+    assert not build_evidence([NAMES], History([gave_up]), found, indeterminate_errnos={EIO}).invented
 
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:

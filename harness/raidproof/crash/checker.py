@@ -1,28 +1,36 @@
-"""Checkers: machines that assemble, mount and read crash states."""
+"""Checkers: machines that assemble, mount and read crash states, at the request of an agent protocol."""
 
+import json
+import re
+import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from raidproof.core import layer
 from raidproof.core.command import CommandFailed, Completed
-from raidproof.core.errors import RequestError, RigError
+from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.log import logger
 from raidproof.core.topology import NO_MECHANICS, Topology
-from raidproof.crash.check import AgentLine, End, Look, Lost, Observation, ThroughNfsd
+from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.member_files import MOST, MemberEngine, MemberFiles, UmlOnFiles
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
+from raidproof.guest import check_agent, ledger_reader, ledger_writer
 from raidproof.guest.check_agent import FSCK, NFSD, differing
+from raidproof.lab.lab import Lab
+from raidproof.machine.agent import RemoteCommand
+from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.provider import uml
 from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.provider.qemu import machine as qemu
 from raidproof.provider.registry import lab_of, provider_of
+from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
@@ -31,12 +39,21 @@ from raidproof.storage.mount import Mount
 from raidproof.storage.mount import mount_command as nfs_mount_command
 from raidproof.storage.server import Server
 from raidproof.storage.stack import StackSpec
+from raidproof.verdict.kernel_log import findings
 
 SHOW = (uml.NAME, qemu.NAME)
 """Providers whose machines use the disk engine's disks and boot in seconds, which each check on a new boot needs."""
 
 DEADLINE_S = 20.0
 """Time limit of the check of one state. The replay of a full file system log takes seconds on a busy host."""
+FOLDER = "/run/raidproof"
+START_DEADLINE_S = 20.0
+_POLL_S = 0.5
+"""Poll interval for the machine's power while it is silent: a machine that dies closes no connection."""
+_BROKEN = {"oops", "panic", "hung task"}
+"""Signs in the kernel log after which the kernel is unusable."""
+_STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
+_NUMBERS = re.compile(r"(?<=\bPID: )\d+|(?<=\btask )(\S+):\d+")
 
 
 def require_shown(provider: str) -> None:
@@ -55,6 +72,164 @@ def not_shown(provider: str) -> RequestError:
         f"provider {provider}: crash states need the disk engine's disks, and machines that boot in seconds",
         remedy=f"use provider {' or '.join(SHOW)}",
     )
+
+
+class Lost(Exception):
+    """The checker machine gave no answer: its kernel died, or the time is up. A finding about the crash state."""
+
+
+class Silent(Lost):
+    """The time is up, and the machine still runs as far as is known."""
+
+
+class AgentLine:
+    """A connection to the agent of a checker machine."""
+
+    def __init__(self, machine: Machine, command: RemoteCommand, connection: socket.socket) -> None:
+        self._machine = machine
+        self._command = command
+        self._connection = connection
+        self._rest = b""
+
+    @classmethod
+    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, orders: dict[str, Any]) -> Self:
+        """Copy the agent to a machine, start it, and wait until it connects.
+
+        Raises:
+            RigError: the agent ended, or did not connect in time.
+        """
+        host, port = lab.callback_address(listener, machine)
+        machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
+        machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
+        machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
+        machine.put(json.dumps({**orders, "host": host, "port": port}), f"{FOLDER}/orders.json")
+        command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"])
+        deadline = Deadline.after(START_DEADLINE_S)
+        while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
+            if command.ended:
+                raise RigError(f"{machine.name}: the agent ended: {command.wait(Deadline.after(2)).stderr}")
+            if deadline.passed:
+                raise DeadlineExceeded(f"{machine.name}: the agent did not call")
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(machine, command, connection)
+
+    def ask(self, request: Sequence[str], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
+        """Send a request and return the answer; call ``begun`` with the name of each stage when it begins.
+
+        Raises:
+            Lost: there is no answer.
+            RigError: the agent ended, and its machine still runs.
+        """
+        deadline = Deadline.after(deadline_s)
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            while True:
+                reply: dict[str, Any] = json.loads(self._line(deadline))
+                if "answer" in reply:
+                    answer: dict[str, Any] = reply["answer"]
+                    return answer
+                begun(reply["stage"])
+        except ConnectionError as error:
+            self._require_machine()
+            ended = self._command.wait(Deadline.after(2))
+            if ended.status < 0 or ended.status > 128:
+                raise Lost(f"the agent was killed, status {ended.status}") from error
+            raise RigError(f"{self._machine.name}: the agent failed: {ended.stderr}") from error
+
+    def _line(self, deadline: Deadline) -> bytes:
+        while b"\n" not in self._rest:
+            if not select.select([self._connection], [], [], min(_POLL_S, deadline.remaining_s))[0]:
+                self._require_machine()
+                if deadline.passed:
+                    raise Silent("no answer in time")
+                continue
+            received = self._connection.recv(1 << 20)
+            if not received:
+                raise ConnectionResetError("it hung up")
+            self._rest += received
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _require_machine(self) -> None:
+        try:
+            self._machine.power.require_on()
+        except RigError as error:
+            raise Lost(cause_of_death(self._machine.console.read_text(errors="replace"))) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, which ends the agent."""
+        self._connection.close()
+
+
+class Check:
+    """One check in progress; it begins with the switch of the disks. ``deadline_s`` applies to each request."""
+
+    def __init__(self, machine: Machine, deadline_s: float) -> None:
+        self.ms: dict[str, float] = {}
+        self.at = "switch"
+        self.wedged = False
+        """Whether the machine can no longer be used."""
+        self._machine = machine
+        self._deadline_s = deadline_s
+        self._begun = moment(machine)
+        self._since = now_ns()
+
+    def ask(self, agent: AgentLine, verb: str, *words: str) -> dict[str, Any]:
+        """Send a request, and record the durations of the stages that the agent reports.
+
+        Raises:
+            Lost: there is no answer.
+            RigError: the agent failed, and its machine still runs.
+        """
+        answer = agent.ask([verb, *words], self._deadline_s, self.stage)
+        self.stage("")
+        return answer
+
+    def stage(self, name: str) -> None:
+        """Begin a stage and end the previous one."""
+        now = now_ns()
+        if self.at:
+            self.ms[self.at] = self.ms.get(self.at, 0.0) + (now - self._since) / 1e6
+        self.at, self._since = name, now
+
+    def seen(self, answer: dict[str, Any]) -> Observation:
+        """Return the observation, including the kernel messages that were logged since the check began."""
+        signs = self._signs()
+        left = answer.pop("left")
+        broken = any(sign in _BROKEN for sign, _ in signs)
+        if left or broken:
+            # The machine is no longer as booted: its later answers would not be comparable.
+            self.wedged = True
+            said = "; ".join(filter(None, (answer["said"], left)))
+            answer = {**answer, "end": End.WEDGED, "said": said, "silent": not broken}
+        return Observation(**answer, console=alarming(signs), ms=self.ms)
+
+    def lost(self, lost: Lost) -> Observation:
+        """Return the observation of a check whose machine no longer answers."""
+        self.wedged = True
+        said, signs = f"{self.at}: {lost}", self._signs()
+        goes_on = isinstance(lost, Silent)
+        if goes_on:
+            # Kept for diagnosis.
+            keep_tasks(self._machine)
+        silent = goes_on and not signs
+        return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
+
+    def _signs(self) -> list[tuple[str, str]]:
+        return findings(said_since(self._machine, self._begun))
+
+
+def alarming(signs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return each alarming line once, without the parts that differ from boot to boot."""
+    lines = (f"{sign}: {_NUMBERS.sub('*', _STAMP.sub('', line))}" for sign, line in signs)
+    return tuple(dict.fromkeys(lines))
 
 
 class PreloadedLab(EnclosedLab):
@@ -116,30 +291,30 @@ def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any],
         RigError: the rig failed, not the state.
     """
     with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, orders) as agent:
-        look = Look(lab.server, deadline_s)
+        check = Check(lab.server, deadline_s)
         try:
-            answer = look.ask(agent, "up")
+            answer = check.ask(agent, "up")
             if answer["end"] == End.READ:
-                answer.update(_through_nfsd(lab, stack, orders, look, agent, answer["found"]))
-            answer.update(look.ask(agent, "down"))
+                answer.update(_through_nfsd(lab, stack, orders, check, agent, answer["found"]))
+            answer.update(check.ask(agent, "down"))
         except Lost as lost:
-            return look.lost(lost)
-        return look.seen(answer)
+            return check.lost(lost)
+        return check.seen(answer)
 
 
 def _through_nfsd(
-    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], look: Look, agent: AgentLine, direct: Any
+    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], check: Check, agent: AgentLine, direct: Any
 ) -> dict[str, Any]:
     """Export the state, mount it on the server, and scan the ledger again; a failed step counts as a difference."""
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
-    look.stage("nfsd")
+    check.stage("nfsd")
     try:
         with ExitStack() as undo:
             undo.callback(export.deactivate)
             start_nfsd(export)
             mount.activate()
             undo.callback(mount.deactivate)
-            seen = look.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
+            seen = check.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
     except (CommandFailed, ExceptionGroup) as error:
         return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
     if differ := differing(direct, seen):
@@ -271,16 +446,16 @@ class Checker:
             RigError: the checker failed, not the state.
         """
         line = self._line or self._boot()
-        look = Look(self.machine, self.deadline_s)
+        check = Check(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
             words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
-            answer = look.ask(line, "check", *words)
+            answer = check.ask(line, "check", *words)
             checked = self._checked(answer.pop("fsck", None))
-            observation = look.seen({**answer, **checked})
+            observation = check.seen({**answer, **checked})
         except Lost as lost:
-            observation = look.lost(lost)
-        if look.wedged:
+            observation = check.lost(lost)
+        if check.wedged:
             self._hang_up()
             # The writes of this machine are undone with the state, whether or not the power cut loses them.
             self.machine.crash()

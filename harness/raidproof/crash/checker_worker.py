@@ -7,10 +7,9 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger
-from raidproof.crash.check import End, Observation, Rows
-from raidproof.crash.recording import Recording
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch
+from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
+from raidproof.record.exploration import End, Observation, Rows
 
 _BLANK = bytes(BLOCK)
 T = TypeVar("T")
@@ -66,10 +65,10 @@ class CheckResult(NamedTuple):
     cold: Observation | None
 
 
-def look_at(look: Callable[[], Observation]) -> Observation:
+def repeat_if_silent(check: Callable[[], Observation]) -> Observation:
     """Check a state, and once more if the first check was silent: a failure caused by the state occurs again."""
-    first = look()
-    return look().model_copy(update={"hung": first.said}) if first.silent else first
+    first = check()
+    return check().model_copy(update={"hung": first.said}) if first.silent else first
 
 
 class RecordingCursor:
@@ -134,7 +133,7 @@ class CheckerWorker:
         self.waiting = 0
         """Number of submitted jobs that have not ended."""
         self._boot = boot
-        self._roller = cursor
+        self._cursor = cursor
         self._checker: Checks | None = None
         self._undo = ExitStack()
         self._at = (0, 0)
@@ -156,7 +155,7 @@ class CheckerWorker:
 
     def submit(self, job: Job) -> "Future[CheckResult]":
         """Check a state after the jobs that were submitted before."""
-        return self._thread.submit(self._look, job, self._roller.epoch)
+        return self._thread.submit(self._check, job, self._cursor.epoch)
 
     def use(self, action: Callable[[Checks], T]) -> "Future[T]":
         """Call a function with the checker as the last job left it."""
@@ -171,9 +170,9 @@ class CheckerWorker:
     def _ensure(self) -> None:
         if self._checker is None:
             self._checker = self._undo.enter_context(self._boot(self.number))
-            self._at = (self._roller.epoch, 0)
+            self._at = (self._cursor.epoch, 0)
 
-    def _look(self, job: Job, epoch: int) -> CheckResult:
+    def _check(self, job: Job, epoch: int) -> CheckResult:
         try:
             return self._try(job, epoch)
         except RigError:
@@ -188,13 +187,13 @@ class CheckerWorker:
         assert checker is not None  # noqa: S101  it has just been booted
         applied = self._at[1] if self._at[0] == epoch else 0
         if (self._at[0] != epoch) or job.base > applied:
-            checker.advance(self._roller.between(applied, job.base))
+            checker.advance(self._cursor.between(applied, job.base))
             self._at = (epoch, job.base)
-        observation = job.seen(look_at(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
+        observation = job.seen(repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
         if not job.fsck and observation.end is End.READ and job.breaks(observation):
-            again = look_at(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))
+            again = repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))
             observation = observation.model_copy(update={"filesystem": again.filesystem})
-        return CheckResult(observation, look_at(lambda: checker.cold(job.patch)) if job.cold else None)
+        return CheckResult(observation, repeat_if_silent(lambda: checker.cold(job.patch)) if job.cold else None)
 
     def _end(self) -> None:
         undo, self._undo, self._checker = self._undo, ExitStack(), None

@@ -19,15 +19,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raidproof.core.errors import RequestError
 from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.crash.check import End, Observation
 from raidproof.crash.checker_worker import CheckerWorker, CheckResult, Factory, RecordingCursor
 from raidproof.crash.sampler import Choice, Choices, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
+from raidproof.record.exploration import End, Observation
 
 VERSION = 1
 
-LOOKING = 2 / 3
+SEARCHING = 2 / 3
 """Fraction of the time budget for searching once a failure was found; the rest is for shrinking failures."""
 BATCH = 500
 """States per pass through the recording: a pass costs seconds, and each batch is a fair sample of all states."""
@@ -295,20 +295,22 @@ class Exploration:
         self._undo.close()
 
     def run(self, budget: Budget) -> None:
-        """Check states until the budget is used up or no state is left; see `LOOKING` for the use of time.
+        """Check states until the budget is used up or no state is left; see `SEARCHING` for the use of time.
 
         Raises:
             RigError: a checker failed twice.
             KeyboardInterrupt: journal and statistics contain all checks until then.
         """
-        looking = None
+        search_deadline = None
         if budget.minutes is not None:
             self.deadline = Deadline.after(budget.minutes * 60)
-            looking = Deadline.after(budget.minutes * 60 * LOOKING)
+            search_deadline = Deadline.after(budget.minutes * 60 * SEARCHING)
         wanted = self.choices.order[: budget.states]
         missing = sum(one not in self._done for one in wanted)
-        self._progress.total = None if budget.states is None and looking is not None else self.tally.judged + missing
-        self._progress.ends = partial(self._looking_ends, looking)
+        self._progress.total = (
+            None if budget.states is None and search_deadline is not None else self.tally.judged + missing
+        )
+        self._progress.ends = partial(self._search_ends, search_deadline)
         if not missing:
             return
         step(f"booting {len(self.benches)} checkers")
@@ -319,16 +321,16 @@ class Exploration:
         try:
             for at in range(0, len(wanted), BATCH):
                 left = sorted(one for one in wanted[at : at + BATCH] if one not in self._done)
-                self._batch(left, looking)
+                self._batch(left, search_deadline)
                 if self.out_of_time:
                     break
         finally:
             self._abandon()
             self.seconds += (now_ns() - begun) / 1e9
 
-    def _batch(self, choices: list[Choice], looking: Deadline | None) -> None:
+    def _batch(self, choices: list[Choice], search_deadline: Deadline | None) -> None:
         for choice in choices:
-            if self._time_is_up(looking):
+            if self._time_is_up(search_deadline):
                 self.out_of_time = True
                 break
             self.cursor.go(choice.cut)
@@ -345,13 +347,13 @@ class Exploration:
         while self._running:
             self._collect()
 
-    def _time_is_up(self, looking: Deadline | None) -> bool:
-        ends = self._looking_ends(looking)
+    def _time_is_up(self, search_deadline: Deadline | None) -> bool:
+        ends = self._search_ends(search_deadline)
         return ends is not None and ends.passed
 
-    def _looking_ends(self, looking: Deadline | None) -> Deadline | None:
+    def _search_ends(self, search_deadline: Deadline | None) -> Deadline | None:
         """Return the deadline for starting checks, as far as known now; None: there is none."""
-        return looking if self.tally.broken else self.deadline
+        return search_deadline if self.tally.broken else self.deadline
 
     def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
         """Return whether a content breaks a promise in this state, and its file system has not been checked."""
@@ -377,24 +379,24 @@ class Exploration:
         for future in ended:
             digest, bench = self._running.pop(future)
             bench.waiting -= 1
-            looked = future.result()
+            result = future.result()
             first, *others = self._waiting.pop(digest)
-            self._judge(*first, digest, looked)
+            self._judge(*first, digest, result)
             for choice, state in others:
                 self._judge(choice, state, digest)
 
-    def _judge(self, choice: Choice, state: CrashState, digest: str, looked: CheckResult | None = None) -> None:
+    def _judge(self, choice: Choice, state: CrashState, digest: str, result: CheckResult | None = None) -> None:
         line = Line(
             state=state.dump(),
             policy=choice.policy,
             number=choice.number,
             digest=digest,
-            observation=looked and looked.observation,
-            cold=looked and looked.cold,
+            observation=result and result.observation,
+            cold=result and result.cold,
         )
         self.journal.add(line)
-        if looked is not None:
-            self._seen[digest] = looked.observation
+        if result is not None:
+            self._seen[digest] = result.observation
         self._count(line, state)
         self._progress.tell()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from raidproof.core.topology import MachineSpec, Role
-from raidproof.crash.states import BLOCK, Patch
+from raidproof.crash.states import BLOCK, Patch, new_log
 from raidproof.disk.client import EngineClient
-from raidproof.disk.writelog import LogWriter, MemberInfo
+from raidproof.disk.writelog import MemberInfo
 from raidproof.provider.provider import Site
 from raidproof.provider.uml import Uml, UmlPower
 from raidproof.storage.array import disk_path
@@ -120,18 +120,12 @@ def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, 
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    log = LogWriter(path, members, 0)
-    try:
+    with new_log(path, members) as log:
         for member, fd in enumerate(files):
             for start, end in extents(fd):
                 for at in range(start, end, _COPY):
                     log.write(0, member, at, (0, 0), os.pread(fd, min(_COPY, end - at), at))
-        for member, offset, data in patch.runs():
-            log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
-        log.close(0)
-    except BaseException:
-        log.abandon()
-        raise
+        patch.write_to(log, members)
 
 
 def extents(fd: int) -> list[tuple[int, int]]:

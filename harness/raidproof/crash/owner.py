@@ -11,8 +11,7 @@ from raidproof.core.log import logger
 from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
 from raidproof.crash.checker_worker import CheckerWorker, Checks, RecordingCursor
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import CrashState, DiskStates, Survivor
+from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.record.exploration import WriteRecord
 from raidproof.storage.array.state import Place, place_of
 from raidproof.storage.array.superblock import superblock_of

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
-from raidproof.crash.check import Rows
-from raidproof.crash.recording import CHANGES, Recording
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch
+from raidproof.crash.states import BLOCK, CHANGES, CrashState, DiskStates, Patch, Recording
 from raidproof.disk.writelog import Kind
+from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, parse_superblock
 
@@ -156,7 +155,7 @@ class Accuracy:
         return said
 
 
-def judge_marks(array: Assembled, read: ReadMember, differ: Iterable[Difference]) -> Accuracy:
+def accuracy_of(array: Assembled, read: ReadMember, differ: Iterable[Difference]) -> Accuracy:
     """Return which of the differing rows md would not resync if it assembled these members."""
     features, found = array.superblock.features, tuple(differ)
     if not array.striping.raid.redundant:
@@ -224,7 +223,7 @@ def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, i
 
 
 class Redundancy:
-    """Judges the states of a window; call ``moved`` after each move of the window, the first included."""
+    """Compares copies and parity in the states of a window; call ``moved`` after each move, the first included."""
 
     def __init__(self, window: DiskStates) -> None:
         self.window = window
@@ -265,8 +264,8 @@ class Redundancy:
             return str(error)
 
     def rows(self, state: CrashState) -> Rows:
-        """Return the numbers of rows that `judge` finds."""
-        found = self.judge(state)
+        """Return the numbers of rows that `accuracy` finds."""
+        found = self.accuracy(state)
         left = (*found.unmarked, *found.uneven)
         return Rows(
             differ=len(found.differ),
@@ -278,14 +277,14 @@ class Redundancy:
             unchecked=found.unchecked,
         )
 
-    def judge(self, state: CrashState) -> Accuracy:
+    def accuracy(self, state: CrashState) -> Accuracy:
         """Return the rows that differ in a state, and those of them that md would not resync."""
         array, read = self._array(state), self._reader(state)
         if isinstance(array, str):
             return Accuracy("none", unchecked=array)
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
-        found = judge_marks(array, read, differences(array, read, rows))
+        found = accuracy_of(array, read, differences(array, read, rows))
         if not found.unmarked or array.striping.raid.copies == 1:
             return found
         changed = changed_under_write_back(array, self.window.recording, self._there(state), state.cut, found.unmarked)

@@ -6,8 +6,7 @@ from itertools import zip_longest
 from random import Random
 from typing import NamedTuple
 
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import Caches, CrashState, Survivor
+from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
 MOST_SINGLES = 32

@@ -10,14 +10,13 @@ from typing import TypeVar
 from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
-from raidproof.crash.check import End, Observation
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.judge import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
 from raidproof.crash.owner import Belongs, pieces_of, whole
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
-from raidproof.record.exploration import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord
+from raidproof.record.exploration import End, FailureRecord, MissingRecord, Observation, ShortestRecord, ShrunkRecord
+from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]
@@ -33,7 +32,7 @@ SAID = 5
 """Lines of evidence in the record of a failure."""
 EVER_S = 1e6
 """Seconds; longer than any exploration."""
-LOOKS = 200
+MOST_CHECKS = 200
 """Limit of checks for shrinking one failure."""
 
 
@@ -54,9 +53,9 @@ class Replayer:
             RigError: the checker failed twice.
         """
         self.cursor.go(state.cut)
-        looked = self.bench.submit(self.cursor.job(state, cold=True)).result()
-        if looked.cold is not None:
-            self.tally.compare(choice, state, looked.observation, looked.cold)
+        result = self.bench.submit(self.cursor.job(state, cold=True)).result()
+        if result.cold is not None:
+            self.tally.compare(choice, state, result.observation, result.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False, fsck: bool = False) -> Judgement:
         """Judge a state; reuse the observation of its content unless ``anew``, or if it lacks a requested check.
@@ -70,8 +69,8 @@ class Replayer:
         digest = self.cursor.window.digest(state)
         also = frozenset(word for word, asked in (("nfsd", nfsd), ("fsck", fsck)) if asked)
         if anew or digest not in self._known or not also <= self._also[digest]:
-            looked = self.bench.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
-            self._known[digest], self._also[digest] = looked.observation, also
+            result = self.bench.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
+            self._known[digest], self._also[digest] = result.observation, also
         return self.tally.judge(state, self._known[digest])
 
     def shows(self, damage: Damage, state: CrashState, *, anew: bool = False) -> bool:
@@ -165,19 +164,19 @@ def only(state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
     return CrashState(cut, tuple(one for one in state.survivors if one.request in known))
 
 
-def earliest(cuts: Sequence[int], fails: Callable[[int], bool], looks: int) -> tuple[int, int | None]:
+def earliest(cuts: Sequence[int], fails: Callable[[int], bool], most_checks: int) -> tuple[int, int | None]:
     """Return an early cut that fails, and the last tried cut before it that does not fail; None if there is none.
 
     ``cuts`` are sorted; the last is known to fail and is not tested. The first is tested first, because most failures
-    show there already. Otherwise the range is bisected, with ``looks`` tests in all. Later cuts than a failing one may
-    not fail, so that the result need not be the earliest failing cut.
+    show there already. Otherwise the range is bisected, with ``most_checks`` tests in all. Later cuts than a failing
+    one may not fail, so that the result need not be the earliest failing cut.
     """
-    if len(cuts) == 1 or looks < 1:
+    if len(cuts) == 1 or most_checks < 1:
         return cuts[-1], None
     if fails(cuts[0]):
         return cuts[0], None
     low, high = 0, len(cuts) - 1
-    for _ in range(1, looks):
+    for _ in range(1, most_checks):
         if high - low == 1:
             break
         middle = (low + high) // 2
@@ -387,7 +386,7 @@ class Shrinker:
         Raises:
             RigError: the checker failed twice.
         """
-        trials = Trials(partial(self.replayer.shows, group.damage), LOOKS, lambda: deadline.passed)
+        trials = Trials(partial(self.replayer.shows, group.damage), MOST_CHECKS, lambda: deadline.passed)
         try:
             shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:

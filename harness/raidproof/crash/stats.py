@@ -5,13 +5,21 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import NamedTuple
 
-from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
-from raidproof.crash.judge import NFSD, Damage, Judgement, Oracle
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choice
-from raidproof.crash.states import CrashState, Torn
-from raidproof.record.exploration import ColdRecord, LossRecord, RedundancyRecord, StateMark, UndecidedRecord
+from raidproof.crash.states import CrashState, Recording, Torn
+from raidproof.record.exploration import (
+    ColdRecord,
+    End,
+    LossRecord,
+    Observation,
+    RedundancyRecord,
+    Rows,
+    StateMark,
+    ThroughNfsd,
+    UndecidedRecord,
+)
 from raidproof.verdict.blame import Lies, Lost
+from raidproof.verdict.exploration import NFSD, Damage, Judgement, Oracle
 
 KEPT = 5
 """States of one failure that are kept by name."""

@@ -25,7 +25,6 @@ from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
 from raidproof.crash.exploration import Budget, read
-from raidproof.crash.judge import Judgement
 from raidproof.crash.states import CrashState
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
@@ -47,6 +46,7 @@ from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
+from raidproof.verdict.exploration import Judgement
 from raidproof.verdict.kernel_log import judge_kernel_logs
 from raidproof.workload.history import History
 

@@ -1,4 +1,4 @@
-"""The record schema of an exploration of the possible crash states of one recorded crash test."""
+"""The record schema of an exploration of the crash states of one recorded crash test, and of the check of a state."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,14 +6,95 @@ from datetime import datetime
 from enum import StrEnum
 from statistics import median
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from raidproof.core.blame import Blame
+from raidproof.guest import check_agent
 from raidproof.record.cell import Strict
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.workload.ledger import Found
 
 SCHEMA = 1
+
+
+class End(StrEnum):
+    """The last stage that a check of a crash state reached."""
+
+    READ = check_agent.READ
+    NOT_ASSEMBLED = check_agent.NOT_ASSEMBLED
+    NOT_MOUNTED = check_agent.NOT_MOUNTED
+    WEDGED = "wedged"
+    """The kernel died, logged a bug, or did not answer in time."""
+
+
+class ThroughNfsd(StrEnum):
+    """Whether nfsd serves the same content as a scan of the mounted file system."""
+
+    SAME = check_agent.SAME
+    DIFFERENT = check_agent.DIFFERENT
+    """The content differs, or nfsd served none: see `Observation.said`."""
+    NOT_TRIED = "not tried"
+
+
+class Rows(BaseModel):
+    """The array's redundancy in one crash state, computed from the members' contents, in rows of 4 KiB per member."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    differ: int = 0
+    """Rows whose copies or parity do not agree."""
+    unmarked: int = 0
+    """Differing rows that md would not resync: no bitmap marks them, or the superblock marks all as in sync."""
+    uneven: int = 0
+    """Differing rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
+    changed: int = 0
+    """Rows whose copies differ because their page changed while md wrote it (under write-back), which md allows."""
+    all_marked: bool = False
+    """Whether every region of the bitmap was marked, as on a new array: then no row can be unmarked."""
+    first: str = ""
+    """The first row that md would not resync."""
+    unchecked: str | None = None
+    """Why redundancy was not checked; None if it was."""
+
+
+class Observation(BaseModel):
+    """The result of a check of one crash state. A second check of the same state differs in ``ms`` only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    end: End
+    said: str = ""
+    """The failing tool's message; for a wedged checker, the stage."""
+    found: Found | None = None
+    """The result of the ledger scan; None if no scan completed."""
+    console: tuple[str, ...] = ()
+    """Alarming kernel log lines, each with the sign that it is of, without time stamps."""
+    silent: bool = False
+    """Whether the checker wedged without a known cause: a timeout or a leftover, and no sign in the kernel log."""
+    hung: str = ""
+    """The message of an earlier, silent check of the same state, which this one replaces."""
+    degraded: dict[str, int] = Field(default_factory=dict)
+    """The number of missing members of each degraded array; complete arrays are left out."""
+    through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
+    filesystem: FilesystemCheck | None = None
+    """The result of the file system's checker, run after the unmount; None where it was not run."""
+    rows: Rows | None = None
+    """Computed from the members' contents, not by the checker machine; None where it was not computed."""
+    ms: dict[str, float] = Field(default_factory=dict)
+    """Duration of each stage in ms: switch, assemble, mount, verify; of the check through nfsd mount (nfsd), look
+    (read there), leave (unmount) and forget (nfsd releases the file system); unmount, stop."""
+
+    def same_as(self, other: "Observation") -> bool:
+        """Return whether two checks observed the same; a check that only one of them made is no difference.
+
+        Messages of tools are not compared: they may name the device, whose name depends on how the disks are served.
+        """
+        tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
+        checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
+        seen = [(one.end, one.found, one.console, one.degraded) for one in (self, other)]
+        return seen[0] == seen[1] and len(tried) < 2 and len(checked) < 2
 
 
 class StageTime(Strict):

@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from raidproof.record.environment import Built
 from raidproof.report.axis import Axis
 from raidproof.report.cells import measure, say
 from raidproof.report.terminal import verdict_text
 from raidproof.report.words import UNKNOWN, count, number, plural, printable
-from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, Finding, Pair, SideCell, SideCut, Version
+from raidproof.verdict.comparison import BASE, NEW, Built, ComparisonRecord, Finding, Pair, SideCell, SideCut, Version
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
 """Components that come first in a list of differences."""

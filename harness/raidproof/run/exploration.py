@@ -17,7 +17,7 @@ from raidproof.core.log import logger, say, step
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker, Held, require_shown
-from raidproof.crash.checker_worker import Factory, RecordingCursor, look_at
+from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
 from raidproof.crash.exploration import (
     FSCK_EVERY,
     NFSD_EVERY,
@@ -28,12 +28,10 @@ from raidproof.crash.exploration import (
     digest_of,
     find_state,
 )
-from raidproof.crash.judge import Judgement, Oracle
 from raidproof.crash.owner import WriteOwners, pieces_of
-from raidproof.crash.recording import Recording
 from raidproof.crash.sampler import Choices
 from raidproof.crash.shrink import Replayer, explain, plain
-from raidproof.crash.states import CrashState
+from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
@@ -46,7 +44,7 @@ from raidproof.run.campaign import command_line
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.exploration import conclude_exploration
+from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
 
 RECORD_ANEW = "record the run anew"
 ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"
@@ -140,7 +138,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     try:
         log = WriteLog(store.path / recorded(cycle))
         recording = Recording(log)
-        oracle = Oracle.of(cycle, store.path, recording.spoilt_ns)
+        oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
     except (LogError, OSError) as error:
         raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:
@@ -461,7 +459,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         job = cursor.job(state)
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
-            seen = look_at(lambda: checker.check(job.patch, nfsd=True, fsck=True))
+            seen = repeat_if_silent(lambda: checker.check(job.patch, nfsd=True, fsck=True))
             judgements.append(tally.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)

@@ -41,7 +41,7 @@ LEAST_SYNCS = 10
 """Least number of acknowledged syncs for a verdict: the first ones may be in progress on some members."""
 LOGGED = ("journal", "ppl")
 """Consistency policies under which md decides when it flushes which member."""
-SPOILS = {DiskFaultKind.MISDIRECTED.value: "put elsewhere", DiskFaultKind.LOST_WRITES.value: "never done"}
+CORRUPTIONS = {DiskFaultKind.MISDIRECTED.value: "put elsewhere", DiskFaultKind.LOST_WRITES.value: "never done"}
 
 
 class Lies:
@@ -230,8 +230,8 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
         before_ns=cycle.fault_at_ns,
         seen_ns=cycle.resumed_ns if cycle.recovery.assemble_s is not None else None,
         torn=conditions.torn,
-        unheard=cycle.lost_power,
-        unsure=conditions.allowed_errors | conditions.allowed_by_fault,
+        disconnected_clients=cycle.lost_power,
+        indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
     )
     return blamed(conditions, balance.losses, lost)
 
@@ -268,16 +268,16 @@ def flushes_of(counters: Mapping[str, Any]) -> int:
     return int(counters.get("flushes", 0)) + int(counters.get("fua", 0))
 
 
-def spoilt_by(disks: Disks) -> Blame | None:
+def corrupted_by(disks: Disks) -> Blame | None:
     """Return the blame of drives with misdirected or lost writes, as counted by the disk engine; None without any."""
     said, members = [], []
     for serial, counters in disks.items():
-        for struck in counters.get("struck") or ():
+        for hit in counters.get("struck") or ():
             # An enum member, or its value in a record that was read back.
-            kind = getattr(struck["kind"], "value", struck["kind"])
-            if kind in SPOILS and struck["times"]:
+            kind = getattr(hit["kind"], "value", hit["kind"])
+            if kind in CORRUPTIONS and hit["times"]:
                 members.append(serial)
-                said.append(f"{struck['times']:,} writes to {serial} were {SPOILS[kind]}")
+                said.append(f"{hit['times']:,} writes to {serial} were {CORRUPTIONS[kind]}")
     if not said:
         return None
     return Blame(culprit=Culprit.DISKS, cause=Cause.MISPLACED_WRITES, members=tuple(members), detail="; ".join(said))

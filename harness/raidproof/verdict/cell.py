@@ -309,8 +309,8 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
             errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
             return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
-    if unsure := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
-        return unsure.outcome, f"{unsure.title}: {unsure.reason}"
+    if control := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
+        return control.outcome, f"{control.title}: {control.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
         return Outcome.INCONCLUSIVE, "no cell can be ranked; the table gives the reason for each"

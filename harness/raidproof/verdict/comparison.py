@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field
 
 from raidproof.record.cell import CellRecord, Strict
-from raidproof.record.environment import Built, MachineRecord, built_differently
+from raidproof.record.environment import MachineRecord, flat
 from raidproof.record.outcome import Outcome, and_errors, worst
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
 
 BASE, NEW = "base", "new"
 COMPARISON_SCHEMA = 1
+PASSING = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
+"""Transient fields of a layer's state, which do not depend on how the layer was built."""
+NAMES = ("uuid=", "fsid=", "clientaddr=")
+"""Prefixes of options that differ in every build."""
 
 
 class Finding(StrEnum):
@@ -100,6 +105,17 @@ class Version(Strict):
     def differs(self) -> bool:
         """Whether the versions of the sides differ."""
         return self.base != self.new
+
+
+class Built(Strict):
+    """A field with different effective values on the two sides."""
+
+    field: str
+    """Dotted path, the layer first: ``filesystem.features``."""
+    base: str
+    """Value on the base side; of a list, only the elements that the other side lacks."""
+    new: str
+    cells: list[str]
 
 
 class Side(Strict):
@@ -228,6 +244,55 @@ def why_nothing_is_compared(base: RunRecord, new: RunRecord) -> str | None:
         "the sides requested different software, but every machine runs the same versions: nothing was compared "
         "(a custom kernel or package needs a distinct version)"
     )
+
+
+def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]:
+    """Return the fields whose effective values differ on the two sides of a cell.
+
+    Cells with the same difference share an entry. So do members and clients, whose names become a star.
+    """
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for base, new in pairs:
+        # A side on which nothing was built does not count as different.
+        if not (base.effective and new.effective):
+            continue
+        ours, theirs = leaves(base), leaves(new)
+        for field in dict.fromkeys([*ours, *theirs]):
+            words = apart(ours.get(field), theirs.get(field))
+            if words[0] != words[1]:
+                found.setdefault((field, *words), []).append(base.name)
+    alike: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
+    for (field, old, changed), cells in found.items():
+        layer, leaf = field.partition(".")[0], field.rpartition(".")[2]
+        alike.setdefault((layer, leaf, old, changed, tuple(cells)), []).append(field)
+    return [
+        Built(field=starred(fields), base=old, new=changed, cells=list(cells))
+        for (_, _, old, changed, cells), fields in alike.items()
+    ]
+
+
+def starred(fields: list[str]) -> str:
+    """Return the common form of several fields of one layer, with a star for each part that differs."""
+    parts = [field.split(".") for field in fields]
+    if len({len(one) for one in parts}) > 1:
+        return f"{parts[0][0]}.*.{parts[0][-1]}"
+    return ".".join(part[0] if len(set(part)) == 1 else "*" for part in zip(*parts, strict=True))
+
+
+def leaves(cell: CellRecord) -> dict[str, Any]:
+    """Return the effective fields of each layer, without the transient ones."""
+    return {path: found for path, found in flat(cell.effective) if path.rpartition(".")[2] not in PASSING}
+
+
+def apart(base: Any, new: Any) -> tuple[str, str]:
+    """Return two values as text; of two lists only the elements that the other lacks."""
+    if isinstance(base, list) and isinstance(new, list):
+        ours, theirs = ([str(one) for one in words if not str(one).startswith(NAMES)] for words in (base, new))
+        return (
+            " ".join(one for one in ours if one not in theirs) or "-",
+            " ".join(one for one in theirs if one not in ours) or "-",
+        )
+    return "-" if base is None else str(base), "-" if new is None else str(new)
 
 
 def pair_of(base: CellRecord, new: CellRecord) -> Pair:

@@ -78,7 +78,7 @@ class Conditions:
 
     explanation: Blame | None = None
     """The blame for a loss that the fault declares."""
-    spoilt: Blame | None = None
+    corrupted_by: Blame | None = None
     """Damage found below the file system: it explains a loss, but does not excuse it."""
 
     @property
@@ -89,7 +89,7 @@ class Conditions:
     @property
     def broken_drives(self) -> bool:
         """Whether a cause of damage below the file system is known."""
-        return bool(self.lying_disks or self.explanation or self.spoilt)
+        return bool(self.lying_disks or self.explanation or self.corrupted_by)
 
     @property
     def blame(self) -> Blame:
@@ -97,7 +97,7 @@ class Conditions:
         if self.lying_disks:
             detail = f"{', '.join(self.lying_disks)} {Cause.LOST_FLUSHES}"
             return Blame(culprit=Culprit.DISKS, cause=Cause.LOST_FLUSHES, members=self.lying_disks, detail=detail)
-        known = self.explanation or self.spoilt
+        known = self.explanation or self.corrupted_by
         if known is not None:
             return known
         if self.excused:
@@ -181,7 +181,7 @@ def judge_errors(
         for one in history.operations
         if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, resumed_ns))
     ]
-    failed = [one for one in told if not meant(one, conditions)]
+    failed = [one for one in told if not is_expected(one, conditions)]
     if not failed:
         counted = Counter(errorcode.get(one.error, str(one.error)) for one in told)
         reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
@@ -200,7 +200,7 @@ def judge_errors(
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
 
 
-def meant(operation: Operation, conditions: Conditions) -> bool:
+def is_expected(operation: Operation, conditions: Conditions) -> bool:
     """Return whether the faults allow the error of an operation."""
     if operation.error in conditions.allowed_errors:
         return True

@@ -19,7 +19,7 @@ from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, SuiteRecord, Timeline
 from raidproof.storage.array.level import level_names
 from raidproof.storage.server import AnyServer, ServerSpec
-from raidproof.verdict.blame import LOGGED, SYNCED, judge_flushes, of_lies, spoilt_by
+from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
 from raidproof.verdict.cell import conclude_plan, judge_cells
 from raidproof.verdict.contract import (
     Conditions,
@@ -135,8 +135,8 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     conditions = conditions_of(cycle)
     causes = judge_causes(cycle, directory, conditions)
     found = [one for one in causes if one.outcome is Outcome.FAIL]
-    if found and conditions.spoilt is None:
-        conditions = replace(conditions, spoilt=cause_in(found[0]))
+    if found and conditions.corrupted_by is None:
+        conditions = replace(conditions, corrupted_by=cause_in(found[0]))
     if cycle.not_recovered is not None:
         if cycle.files.history is not None:
             conditions = of_lies(cycle, history_of(cycle, directory), directory, conditions)
@@ -191,8 +191,8 @@ def judge_what_is_left(
             resumed_ns=cycle.resumed_ns,
             restarted_ns=cycle.resumed_ns if cycle.effects.nfsd_restarted else None,
             torn=conditions.torn,
-            unheard=cycle.lost_power,
-            unsure=conditions.allowed_errors | conditions.allowed_by_fault,
+            disconnected_clients=cycle.lost_power,
+            indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         setattr(cycle, place, evidence)
         if place == "on_server" and (calls := cycle.observed.calls) is not None:
@@ -339,7 +339,7 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
-        spoilt=spoilt_by(cycle.disks),
+        corrupted_by=corrupted_by(cycle.disks),
         allowed_errors=frozenset().union(*(one.effects.errors for one in cycle.during)),
         allowed_by_fault=cycle.effects.errors,
         fault_begun_ns=cycle.fault_begun_ns,

@@ -37,7 +37,7 @@ class Loss(NamedTuple):
         return f"{self.worker.path}: {done.kind} of {done.place} (generation {done.generation}): {self.what}"
 
 
-class Spoilt(NamedTuple):
+class CorruptedBlock(NamedTuple):
     """A block in a state that no promise allows."""
 
     worker: WorkerSpec
@@ -49,7 +49,7 @@ class Spoilt(NamedTuple):
 
 
 class Balance:
-    """Counters for an `Evidence`, with every lost operation and every spoilt block."""
+    """Counters for an `Evidence`, with every lost operation and every corrupted block."""
 
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
@@ -59,7 +59,7 @@ class Balance:
         self.judged: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()
         self.losses: list[Loss] = []
-        self.spoilt: list[Spoilt] = []
+        self.corrupted: list[CorruptedBlock] = []
         self.blocks: Counter[BlockClass] = Counter()
         self.lost_bytes = 0
         self.lost_files = 0
@@ -85,10 +85,10 @@ class Balance:
         self.losses.append(Loss(operation, worker, what))
         self.say(str(self.losses[-1]))
 
-    def spoil(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
+    def add_corrupted(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
         """Record a block in a state that no promise allows."""
-        self.spoilt.append(Spoilt(worker, place, kind))
-        self.say(str(self.spoilt[-1]))
+        self.corrupted.append(CorruptedBlock(worker, place, kind))
+        self.say(str(self.corrupted[-1]))
 
     def say(self, example: str) -> None:
         """Keep an example for the report, at most `EXAMPLES_EACH` for each worker and `EXAMPLES` in total."""
@@ -125,8 +125,8 @@ class Bounds(TypedDict, total=False):
     resumed_ns: int | None
     restarted_ns: int | None
     torn: Torn
-    unheard: Collection[str]
-    unsure: Collection[int]
+    disconnected_clients: Collection[str]
+    indeterminate_errnos: Collection[int]
 
 
 def build_evidence(
@@ -150,8 +150,8 @@ def balance_of(
     resumed_ns: int | None = None,
     restarted_ns: int | None = None,
     torn: Torn = False,
-    unheard: Collection[str] = (),
-    unsure: Collection[int] = (),
+    disconnected_clients: Collection[str] = (),
+    indeterminate_errnos: Collection[int] = (),
 ) -> Balance:
     """Compare a history with a scan.
 
@@ -164,9 +164,9 @@ def balance_of(
     COMMIT: the Linux client does not retransmit the data that the server lost (docs/findings.md).
 
     ``torn``: whether, or where, the fault may have torn a block that was being overwritten.
-    ``unheard``: clients that lost power before all their reports arrived. They may have done more operations than
-    reported, so nothing of theirs counts as invented.
-    ``unsure``: errors (errno) after which an operation may have been executed all the same, such as a timeout.
+    ``disconnected_clients``: clients that lost power before all their reports arrived. They may have done more
+    operations than reported, so nothing of theirs counts as invented.
+    ``indeterminate_errnos``: errors after which an operation may have been executed all the same, such as a timeout.
 
     Raises:
         RigError: the scan has no entry for a worker.
@@ -191,12 +191,20 @@ def balance_of(
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.acknowledged.update(one.kind for one in bound)
-        case = Case(worker, operations, bound, found[worker.key], worker.client in unheard, torn, unsure)
-        weigh_ = {**dict.fromkeys(TREES, weigh_names), "o_append": weigh_records}.get(worker.kind, weigh_blocks)
-        weigh_(case, balance)
-        if weigh_ is weigh_records:
+        case = Case(
+            worker,
+            operations,
+            bound,
+            found[worker.key],
+            worker.client in disconnected_clients,
+            torn,
+            indeterminate_errnos,
+        )
+        compare = {**dict.fromkeys(TREES, compare_names), "o_append": compare_records}.get(worker.kind, compare_blocks)
+        compare(case, balance)
+        if compare is compare_records:
             appending.append(case)
-    weigh_holes(appending, balance)
+    compare_holes(appending, balance)
     return balance
 
 
@@ -219,10 +227,10 @@ class Case(NamedTuple):
     bound: Sequence[Operation]
     """The operations that were acknowledged and must be durable."""
     found: Mapping[str, Any]
-    unheard: bool
+    disconnected: bool
     """Whether the client may have done more operations than it reported."""
     torn: Torn
-    unsure: Collection[int] = ()
+    indeterminate_errnos: Collection[int] = ()
     """Errors (errno) after which an operation may have been executed all the same."""
 
     def may_be_torn(self, block: int) -> bool:
@@ -238,7 +246,7 @@ class Case(NamedTuple):
             # A copy that fails has created its file.
             return True
         # EEXIST or ENOENT may be the reply to a retransmission of a request that was already executed.
-        return operation.error in {EEXIST, ENOENT, *self.unsure}
+        return operation.error in {EEXIST, ENOENT, *self.indeterminate_errnos}
 
     def blocks_of(self, operation: Operation) -> range:
         """Return the blocks that an operation wrote."""
@@ -253,39 +261,41 @@ class Case(NamedTuple):
         return generations
 
 
-def weigh_blocks(case: Case, balance: Balance) -> None:
-    """Judge a worker that writes blocks in generations."""
+def compare_blocks(case: Case, balance: Balance) -> None:
+    """Compare the blocks of a worker that writes them in generations."""
     worker = case.worker
     required, issued = case.newest(case.bound), case.newest(case.operations)
     states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first * worker.span))
-    if case.unheard:
+    if case.disconnected:
         issued = dict.fromkeys(states, ANY_GENERATION)
+    kinds = {
+        place: classify(state, required.get(place, 0), issued.get(place, 0), torn=case.may_be_torn(place))
+        for place, state in states.items()
+    }
     for place, state in states.items():
-        torn = case.may_be_torn(place)
-        kind = classify(state, required.get(place, 0), issued.get(place, 0), torn=torn)
-        if kind is not None:
+        if (kind := kinds[place]) is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
-                balance.spoil(worker, place, kind)
+                balance.add_corrupted(worker, place, kind)
         if state != ABSENT and (kind is None or state > issued[place]):
             balance.invented.append(f"{worker.path}: block {place} has a generation that was never written")
     for operation in case.bound:
         balance.judged[operation.kind] += operation.generation == required[operation.place * worker.span]
         for place in case.blocks_of(operation):
             state = states[place]
-            torn_later = state == GARBAGE and issued[place] > required[place] and case.may_be_torn(place)
-            if state < operation.generation and not torn_later:
+            torn = state == GARBAGE and kinds[place] is BlockClass.UNSYNCED_LOST
+            if state < operation.generation and not torn:
                 balance.lose(operation, worker, said_of(state))
                 break
-    weigh_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
+    compare_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
 
 
-def weigh_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
+def compare_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
     """Count the files of a worker that are missing, and list those that were never created."""
     worker, files = case.worker, case.worker.files or case.worker.kind == "close"
     promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
     begun = {f"f{place}" for place in issued} if files else {worker.path}
-    if case.unheard and files:
+    if case.disconnected and files:
         begun |= {f"f{place}" for place in range(worker.blocks)}
     names = set(case.found["names"] or ())
     balance.lost_files += len(promised - names)
@@ -334,8 +344,8 @@ def said_of(state: int) -> str:
     return words.get(state, f"generation {state} is there")
 
 
-def weigh_records(case: Case, balance: Balance) -> None:
-    """Judge a worker that appends records to a shared file."""
+def compare_records(case: Case, balance: Balance) -> None:
+    """Compare the records that a worker appends to a shared file."""
     worker, records = case.worker, list(case.found["records"])
     bound = {one.place for one in case.bound}
     issued = {one.place for one in case.operations}
@@ -345,7 +355,7 @@ def weigh_records(case: Case, balance: Balance) -> None:
     for place, code in enumerate(records):
         if (kind := SPECIAL.get(code)) and kind is not BlockClass.MISPLACED:
             balance.blocks[kind] += 1
-            balance.spoil(worker, place, kind)
+            balance.add_corrupted(worker, place, kind)
     mine = [one - 1 for one in records if one > 0]
     for place in sorted(bound | issued):
         there = place in mine
@@ -357,13 +367,13 @@ def weigh_records(case: Case, balance: Balance) -> None:
             balance.lose(operation, worker, "the record is not there")
     if mine != sorted(set(mine)):
         balance.invented.append(f"{worker.path}: records are duplicated or out of order")
-    if not case.unheard and (more := sorted(set(mine) - issued)):
+    if not case.disconnected and (more := sorted(set(mine) - issued)):
         balance.invented.append(f"{worker.path}: record {more[0]}, which no client wrote")
     balance.lost_files += bool(bound and not case.found["names"])
 
 
-def weigh_holes(appending: Sequence[Case], balance: Balance) -> None:
-    """Judge blocks of zeros between the records of a file: each must be the place of a missing record.
+def compare_holes(appending: Sequence[Case], balance: Balance) -> None:
+    """Compare the blocks of zeros between the records of a file: each must be the place of a missing record.
 
     A client appends at the end of file that it knows, even after the server has lost that end. All cases of one file
     share one scan of it; only the owner of each record differs.
@@ -375,21 +385,21 @@ def weigh_holes(appending: Sequence[Case], balance: Balance) -> None:
         records = list(cases[0].found["records"])
         holes = records[:-1].count(ABSENT)
         missing = sum(len({one.place + 1 for one in case.operations} - {*case.found["records"]}) for case in cases)
-        if holes > missing and not any(case.unheard for case in cases):
+        if holes > missing and not any(case.disconnected for case in cases):
             balance.invented.append(f"{path}: {holes} blocks of zeros between records, and {missing} records missing")
 
 
-def weigh_names(case: Case, balance: Balance) -> None:
-    """Judge a worker that changes names and attributes in small directories."""
+def compare_names(case: Case, balance: Balance) -> None:
+    """Compare the names and attributes that a worker changes in small directories."""
     begun: dict[int, list[Operation]] = defaultdict(list)
     for operation in case.operations:
         if case.may_be_done(operation):
             begun[operation.place].append(operation)
     bound = {one.sequence for one in case.bound}
     found = directories(case.found)
-    if case.unheard:
+    if case.disconnected:
         for place in {*begun, *(int(name[1:]) for name in found if name[1:].isdigit())}:
-            begun[place] += unheard(case, place, len(begun[place]))
+            begun[place] += unreported_operations(case, place, len(begun[place]))
     for place, operations in begun.items():
         mine = [one for one in operations if one.sequence in bound]
         seen = hold(mine, operations, found.pop(f"d{place}", {}))
@@ -405,7 +415,7 @@ def weigh_names(case: Case, balance: Balance) -> None:
     balance.invented += [f"{case.worker.path}/{name}, which no client made" for name in found]
 
 
-def unheard(case: Case, place: int, reported: int) -> list[Operation]:
+def unreported_operations(case: Case, place: int, reported: int) -> list[Operation]:
     """Return the changes of a directory that a client may have made after the reported ones."""
     rounds = case.worker.rounds or (METADATA[:9],)
     steps = rounds[place % len(rounds)][reported:]

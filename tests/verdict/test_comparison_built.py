@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord
-from raidproof.record.environment import apart, built_differently, starred
 from raidproof.record.run import RunRecord
+from raidproof.verdict.comparison import apart, built_differently, starred
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

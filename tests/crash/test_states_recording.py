@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.crash.recording import Recording
-from raidproof.crash.states import Caches
+from raidproof.crash.states import Caches, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, WriteLog
 from tests.crash.conftest import Did, Record, write_log
@@ -89,13 +88,13 @@ def test_what_is_done_while_the_power_is_off_is_not_of_the_recording(record: Rec
     assert (len(made.records), made.end_ns) == (1, 2000)
 
 
-def test_the_first_mark_tells_when_something_was_spoilt(record: Record) -> None:
+def test_the_first_mark_tells_when_something_was_corrupted(record: Record) -> None:
     made = record(Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE), Did(Kind.MARK), Did(Kind.WRITE))
-    assert (made.spoilt_ns, len(made.records)) == (2000, 3)
+    assert (made.corrupted_ns, len(made.records)) == (2000, 3)
 
 
 def test_without_a_mark_nothing_was(record: Record) -> None:
-    assert record(Did(Kind.WRITE)).spoilt_ns is None
+    assert record(Did(Kind.WRITE)).corrupted_ns is None
 
 
 @pytest.mark.parametrize(("options", "words"), [({"data": False}, "times only"), ({"blank": False}, "not blank")])

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from errno import EIO, ENOSPC
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,15 @@ from hypothesis import strategies as st
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
-from raidproof.crash.check import End, Observation, Rows, ThroughNfsd
-from raidproof.crash.judge import (
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
+from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CrashTestRecord
+from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.verdict.blame import Lies
+from raidproof.verdict.contract import OLDER, Conditions
+from raidproof.verdict.exploration import (
     BLOCKS,
     DEGRADED,
     FILESYSTEM,
@@ -23,15 +31,8 @@ from raidproof.crash.judge import (
     Oracle,
     incomplete_ns,
 )
-from raidproof.disk.writelog import Flag, Kind
-from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
-from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord
-from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.blame import Lies
-from raidproof.verdict.contract import OLDER, Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
-from tests.crash.conftest import Did, Record
+from tests.crash.conftest import Did, write_log
 
 STACK = Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains it")
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail="rot")
@@ -115,10 +116,11 @@ def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
 
 
-def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
-    recording = record(Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
+def test_disks_that_had_lied_by_then_are_to_blame(tmp_path: Path) -> None:
+    done = (Did(Kind.WRITE, 1), Did(Kind.FLUSH, 1, flags=int(Flag.LIED)), Did(Kind.WRITE))
+    log = write_log(tmp_path / "write.log", done)
     assert oracle().judge(read(0, 0), 1000).blame == STACK
-    lies = Lies(recording.records, recording.members)
+    lies = Lies(list(log), log.members)
     lies.go(3)
     blame = oracle().judge(read(0, 0), 1000, lost=lies.lost()).blame
     assert blame is not None
@@ -129,7 +131,7 @@ def test_disks_that_had_lied_by_then_are_to_blame(record: Record) -> None:
     "one",
     [
         replace(oracle(explanation=ROT), explained_ns=250),
-        replace(oracle(spoilt=ROT), spoilt_ns=250),
+        replace(oracle(corrupted_by=ROT), corrupted_ns=250),
     ],
 )
 def test_what_was_not_wrong_yet_is_not_to_blame(one: Oracle) -> None:
@@ -144,6 +146,12 @@ def test_an_async_export_is_measured_and_not_blamed() -> None:
     assert judged.damages == ()
     assert len(judged.missing) == 3
     assert (judged.excused, judged.undecided) == (True, False)
+
+
+def test_an_async_export_excuses_a_promise_whose_name_has_a_comma() -> None:
+    history = History([wrote(0, 1, 100)._replace(kind="punch")])
+    judged = Oracle((FILE,), history, Conditions(export_sync=False), created_ns=0).judge(read(0, 0), 1000)
+    assert (judged.outcome, judged.excused) == (Outcome.PASS, True)
 
 
 def test_a_close_that_may_promise_nothing_is_neither_excused_nor_broken() -> None:
@@ -171,7 +179,7 @@ def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -
 
 def test_a_client_that_still_had_its_power_could_tell() -> None:
     seen = Observation(end=End.READ, found={"f@0": {"blocks": [0, 7], "names": ["f"]}})
-    one = replace(oracle(), unheard=("client1",), unheard_ns=60)
+    one = replace(oracle(), disconnected_clients=("client1",), disconnected_ns=60)
     assert one.judge(seen, 59).broken
     assert not one.judge(seen, 60).broken
 

@@ -1,0 +1,129 @@
+"""A plan, a comparison and an exploration of before, recorded by the code of then, are judged as they were.
+
+Each archive in ``tests/data/older`` is what one command left, without pages, logs of the rig and paths of its host. In
+the write log of the exploration only the headers of ledger blocks are left of the data.
+"""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raidproof.cli.main import main
+from raidproof.core.blame import Blame
+from raidproof.core.errors import Status
+from raidproof.crash.exploration import read
+from raidproof.crash.states import Recording
+from raidproof.crash.stats import ExplorationStats
+from raidproof.disk.writelog import WriteLog
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.comparison import ComparisonRecord, compare
+from raidproof.verdict.crash_test import judge_run
+from raidproof.verdict.exploration import Oracle, conclude_exploration
+
+OLDER = Path(__file__).resolve().parents[1] / "data" / "older"
+CELL = {"name", "rank", "rankable", "limit", "lost", "lost_everything", "outcome"}
+CYCLE = {"outcome", "on_server", "on_client", "timeline", "loss_window_s"}
+TEXTS = {"reason", "flag", "cause"}
+"""Fields for people, whose words change."""
+COMMA = "fallocate, punch hole"
+"""A promise whose loss was no failure of its own then, because its name was cut off at the comma."""
+
+
+def unpacked(name: str, path: Path) -> Path:
+    with tarfile.open(OLDER / f"{name}.tar.xz") as archive:
+        archive.extractall(path, filter="data")
+    return path / name
+
+
+def judged(verdict: Verdict) -> tuple[str, Outcome, str, bool]:
+    """Return what is no text for people: the older records say whom they blame in words."""
+    return verdict.checker, verdict.outcome, str(verdict.blame), verdict.of_the_stack
+
+
+def judged_again(store: RunStore) -> tuple[RunRecord, RunRecord]:
+    before, again = store.load(), store.load()
+    for cycle in again.cycles:
+        cycle.verdicts, cycle.outcome, cycle.on_server, cycle.on_client = [], Outcome.INCONCLUSIVE, None, None
+    for cell in again.cells:
+        cell.rank, cell.rankable, cell.outcome = None, False, Outcome.INCONCLUSIVE
+    again.outcome = Outcome.INCONCLUSIVE
+    judge_run(again, store.path)
+    return before, again
+
+
+def require_same(before: RunRecord, again: RunRecord) -> None:
+    assert again.outcome is before.outcome
+    for was, now in zip(before.cycles, again.cycles, strict=True):
+        assert list(map(judged, now.verdicts)) == list(map(judged, was.verdicts))
+        assert now.model_dump(include=CYCLE) == was.model_dump(include=CYCLE)
+    for one, other in zip(before.cells, again.cells, strict=True):
+        assert other.model_dump(include=CELL) == one.model_dump(include=CELL)
+
+
+def test_an_older_plan_has_the_same_verdicts_and_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = unpacked("plan", tmp_path)
+    before, again = judged_again(RunStore(path))
+    require_same(before, again)
+    assert [(cell.name, cell.rank) for cell in again.cells] == [("level=1", 1), ("level=5", 2)]
+    assert [cycle.control is not None for cycle in again.cycles] == [True, True, False, False]
+    assert any(verdict.blame is not None for verdict in again.cycles[0].verdicts)
+    assert main(["judge", str(path)]) == Status.PASS
+    assert "fastest: level=1" in capsys.readouterr().out
+    assert (path / "report.html").is_file()
+
+
+def test_an_older_comparison_finds_the_same(tmp_path: Path) -> None:
+    root = unpacked("ab", tmp_path)
+    (stored,) = root.glob("*/comparison.json")
+    before = ComparisonRecord.model_validate_json(stored.read_text())
+    sides = []
+    for side in (before.base, before.new):
+        was, now = judged_again(RunStore(root / side.run))
+        require_same(was, now)
+        sides.append(now)
+    again = compare(*sides, name=before.name)
+    left_out: Any = {
+        "reason": True,
+        "base": TEXTS,
+        "new": TEXTS,
+        "pairs": {"__all__": {"why": True, "base": TEXTS, "new": TEXTS}},
+    }
+    assert again.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
+    assert [pair.finding for pair in again.pairs] == [pair.finding for pair in before.pairs]
+
+
+def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:
+    path = unpacked("explore", tmp_path)
+    before, again = judged_again(RunStore(path))
+    require_same(before, again)
+    stored = ExplorationRecord.model_validate_json((path / "explore-lying.json").read_text())
+    assert conclude_exploration(stored) == (stored.outcome, stored.reason)
+    stats = explored_again(path, again, stored)
+    assert (stats.judged, stats.broken, stats.checked) == (stored.judged, stored.broken, stored.checked)
+    assert {mark.name: mark for mark in stats.marks} == {mark.name: mark for mark in stored.marks}
+    assert (dict(stats.policies), dict(stats.tested)) == (stored.policies, stored.tested)
+    assert (stats.loss, stats.undecided, stats.redundancy) == (stored.loss, stored.undecided, stored.redundancy)
+    found: dict[tuple[str, str, str], tuple[int, list[str], Blame | None]] = {
+        group.damage: (group.count, group.names, group.first.judgement.blame) for group in stats.failures()
+    }
+    assert {key for key in found if key[0] == COMMA} == {(COMMA, "the directory is not there", "read")}
+    assert {key: (count, names, str(blame)) for key, (count, names, blame) in found.items() if key[0] != COMMA} == {
+        (one.promise, one.damage, one.end): (one.states, one.examples, str(one.blame)) for one in stored.failures
+    }
+
+
+def explored_again(path: Path, run: RunRecord, stored: ExplorationRecord) -> ExplorationStats:
+    """Judge every state of a journal again."""
+    recording = Recording(WriteLog(path / stored.log))
+    (cycle,) = run.cycles
+    stats = ExplorationStats(recording, Oracle.of(cycle, path, recording.corrupted_ns))
+    seen = {}
+    for line in read(path / "explore-lying" / "states.jsonl")[1]:
+        if line.observation is not None:
+            seen[line.digest] = line.observation
+        stats.add(line.choice, line.crash, line.digest, seen[line.digest], checked=line.observation is not None)
+    return stats
