@@ -7,9 +7,9 @@ import pytest
 from raidproof.core.waiting import Deadline
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.suite import Suites
 from raidproof.storage.stack import Stack
-from raidproof.workload.suite import Fsx
+from raidproof_suites import Fsx
+from raidproof_suites.plugin import Suites
 
 
 @pytest.mark.parametrize("level", ["5", pytest.param("10", marks=pytest.mark.exhaustive)])

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,11 +12,11 @@ from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
 from raidproof.core.host_packages import install_named
-from raidproof.core.layer import Spec
 from raidproof.core.log import logger, step
 from raidproof.image import cache
-from raidproof.workload.suite.ltp import parse_ltp
-from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, failed, passed, tail, unknown
+from raidproof.record.suite import SuiteOutcome
+from raidproof_suites.ltp import parse_ltp
+from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, passed, tail, unknown
 
 CRATE = "fsx"
 VERSION = "0.3.1"
@@ -30,23 +30,11 @@ BUILD_DEADLINE_S = 900.0
 REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=PATH"
 _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
-NAME = "fsx"
 LTP_NAME = "fsx-linux"
 DONE = "A-OK!"
 DUMPED = "LOG DUMP"
 """Printed by every fsx that found a difference or a failed operation; not printed after misuse."""
 _FOUND = re.compile(r"BAD DATA|[Ss]ize error|miscompare|^short |[Ss]hort (?:read|write)|: [A-Z][a-z ]+$")
-
-
-def built_fsx() -> Path:
-    """Return the program; compile it at the first request.
-
-    Raises:
-        RequirementMissing: there is no cargo, or this cargo does not compile fsx.
-        RigError: the crate cannot be fetched, or no room is left.
-        DeadlineExceeded: the build took too long.
-    """
-    return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE
 
 
 def _compile(partial: Path) -> None:
@@ -88,37 +76,45 @@ def explain(ended: Completed, where: Path) -> RaidproofError:
     return RequirementMissing(f"this host's cargo does not compile {CRATE} {VERSION}: {why}", remedy=REMEDY)
 
 
-class Fsx(Spec):
+class Fsx(Suite):
     """One fsx on one file."""
 
+    programs: ClassVar[tuple[str, ...]] = ("fsx", LTP_NAME)
+    remedy: ClassVar[str] = "build that of fstests (ltp/fsx) or of LTP (fsx-linux), or install the crate fsx"
+
     suite: Literal["fsx"] = "fsx"
-    path: str | None = None
-    """The program, on the host or in the machine; None: from --suite-path, or from the PATH of either."""
     operations: int = Field(default=10_000, ge=1)
     seed: int = Field(default=1, ge=1)
     """Seed of the sequence of operations; 0 would mean the time of day."""
-    deadline_s: float = Field(default=600.0, gt=0)
 
+    def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
+        """Return the one command."""
+        if PurePosixPath(place.path).name == LTP_NAME:
+            argv: tuple[str, ...] = (place.path, "-N", str(self.operations))
+            return (SuiteStep(name=self.suite, argv=argv, directory="/", environment={"TMPDIR": place.directory}),)
+        argv = (place.path, "-N", str(self.operations), "-S", str(self.seed), "fsx-file")
+        return (SuiteStep(name=self.suite, argv=argv, directory=place.directory),)
 
-def fsx_steps(spec: Fsx, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return the one command."""
-    if PurePosixPath(place.path).name == LTP_NAME:
-        argv: tuple[str, ...] = (place.path, "-N", str(spec.operations))
-        return (SuiteStep(name=NAME, argv=argv, directory="/", environment={"TMPDIR": place.directory}),)
-    argv = (place.path, "-N", str(spec.operations), "-S", str(spec.seed), "fsx-file")
-    return (SuiteStep(name=NAME, argv=argv, directory=place.directory),)
+    def parse(self, name: str, ended: Completed) -> SuiteOutcome:
+        """Judge the run: passed if the output and the status agree, failed if fsx dumped its operations."""
+        said = f"{ended.stdout}\n{ended.stderr}"
+        if "TINFO: LTP version" in said:
+            return parse_ltp(name, ended)
+        if ended.ok and DONE in ended.stdout:
+            return passed(name)
+        if not ended.ok and DUMPED in said:
+            lines = [line.strip() for line in said.partition(DUMPED)[0].splitlines()]
+            told = (line for line in lines if _FOUND.search(line))
+            first = next(told, tail(" ".join(lines)))
+            return failed(name, f"{first} (status {ended.status})")
+        return unknown(name, f"status {ended.status}: {tail(said)}")
 
+    def built(self) -> Path:
+        """Return the program; compile it at the first request.
 
-def parse_fsx(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge the run: passed if the output and the status agree, failed if fsx dumped its operations."""
-    said = f"{ended.stdout}\n{ended.stderr}"
-    if "TINFO: LTP version" in said:
-        return parse_ltp(name, ended)
-    if ended.ok and DONE in ended.stdout:
-        return passed(name)
-    if not ended.ok and DUMPED in said:
-        lines = [line.strip() for line in said.partition(DUMPED)[0].splitlines()]
-        told = (line for line in lines if _FOUND.search(line))
-        first = next(told, tail(" ".join(lines)))
-        return failed(name, f"{first} (status {ended.status})")
-    return unknown(name, f"status {ended.status}: {tail(said)}")
+        Raises:
+            RequirementMissing: there is no cargo, or this cargo does not compile fsx.
+            RigError: the crate cannot be fetched, or no room is left.
+            DeadlineExceeded: the build took too long.
+        """
+        return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE

@@ -1,4 +1,4 @@
-"""fsx out of its crate: what cargo is asked for, and why it fails; what it says is real."""
+"""fsx: what cargo is asked for, and why it fails; how a run of it ended. The outputs are real."""
 
 from pathlib import Path
 
@@ -7,30 +7,30 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.image import cache
-from raidproof.workload.suite.fsx import CRATE, VERSION, built_fsx, compile_command, explain
+from raidproof_suites.fsx import CRATE, VERSION, Fsx, compile_command, explain
+from raidproof_suites.suite import passed
+from tests.suites.outputs import DATA, ended, real
 
-DATA = Path(__file__).parents[2] / "data" / "suites"
 
-
-def failed(said: str) -> Completed:
+def cargo(said: str) -> Completed:
     return Completed(("cargo",), 101, said, "")
 
 
 def test_unreachable_network_is_the_rigs() -> None:
-    error = explain(failed((DATA / "cargo-unreachable.txt").read_text()), DATA)
+    error = explain(cargo((DATA / "cargo-unreachable.txt").read_text()), DATA)
     assert isinstance(error, RigError)
     assert "Could not connect to server" in str(error)
 
 
 def test_what_does_not_compile_is_missing() -> None:
-    error = explain(failed((DATA / "cargo-no-version.txt").read_text()), DATA)
+    error = explain(cargo((DATA / "cargo-no-version.txt").read_text()), DATA)
     assert isinstance(error, RequirementMissing)
     assert "could not find `fsx`" in str(error)
     assert "Updating" not in str(error)
 
 
 def test_full_disk_is_told() -> None:
-    assert "no room" in str(explain(failed("error: No space left on device (os error 28)"), DATA))
+    assert "no room" in str(explain(cargo("error: No space left on device (os error 28)"), DATA))
 
 
 def test_command_pins_the_version() -> None:
@@ -44,7 +44,7 @@ def test_without_cargo_it_is_missing_and_nothing_stays(monkeypatch: pytest.Monke
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RequirementMissing, match="--suite-path fsx=PATH"):
-        built_fsx()
+        Fsx().built()
     assert not list((cache.root() / "suite").iterdir())
 
 
@@ -56,5 +56,30 @@ def test_interrupted_build_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr("shutil.which", lambda _: "/bin/cargo")
     monkeypatch.setattr("raidproof.core.command.follow", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        built_fsx()
+        Fsx().built()
     assert not list((cache.root() / "suite").iterdir())
+
+
+@pytest.mark.parametrize("name", ["fsx-0.3.1.txt", "fsx-linux.txt"])
+def test_fsx_passed(name: str) -> None:
+    assert Fsx().parse("fsx", ended(real(name))) == passed("fsx")
+
+
+def test_fsx_that_a_second_writer_disturbed_failed() -> None:
+    outcome = Fsx().parse("fsx", ended("", 1, real("fsx-0.3.1-second-writer.txt")))
+    assert "Size error: expected 0xc8f but found 0x1000" in outcome.failed[0].reason
+
+
+def test_fsx_in_c_that_a_second_writer_disturbed_failed() -> None:
+    (case,) = Fsx().parse("fsx", ended(real("fsx-c-second-writer.txt"), 110)).failed
+    assert case.reason.startswith("READ BAD DATA")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("", 0), (real("fsx-0.3.1.txt"), 1), ("error: invalid value 'x' for '-N <NUMOPS>'", 2), ("", 139)],
+)
+def test_fsx_without_an_end_of_its_own_is_unknown(text: str, status: int) -> None:
+    outcome = Fsx().parse("fsx", ended(text, status))
+    assert outcome.unknown
+    assert not outcome.passed
