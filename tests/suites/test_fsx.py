@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.errors import ProductError, RequirementMissing, RigError
 from raidproof.image import cache
-from raidproof_suites.fsx import CRATE, VERSION, Fsx, compile_command, explain
+from raidproof.workload.workload import WORKLOADS, Place, Sample
+from raidproof_suites.fsx import CRATE, VERSION, Fsx, FsxSpec, compile_command, explain
 from raidproof_suites.suite import passed
 from tests.suites.outputs import DATA, ended, real
+from tests.workload.guest import Guest
 
 
 def cargo(said: str) -> Completed:
@@ -83,3 +85,35 @@ def test_fsx_without_an_end_of_its_own_is_unknown(text: str, status: int) -> Non
     outcome = Fsx().parse("fsx", ended(text, status))
     assert outcome.unknown
     assert not outcome.passed
+
+
+def run(answer: Completed) -> Sample:
+    machines = [Guest(name, lambda argv: answer if "-N" in argv else None) for name in ("client1", "client2")]
+    place = Place(machines, "/mnt/nfs")
+    workload = FsxSpec(path="/nowhere/fsx", operations=700).workload()
+    workload.prepare(place)
+    sample = workload.run(place)
+    workload.clean(place)
+    return sample
+
+
+def test_each_client_of_a_plan_runs_its_own() -> None:
+    sample = run(ended(real("fsx-0.3.1.txt")))
+    assert sample.value == pytest.approx(2 * 700 / sample.seconds)
+    assert set(sample.output) == {"client1", "client2"}
+
+
+def test_a_difference_fails_the_cell() -> None:
+    with pytest.raises(ProductError, match="READ BAD DATA"):
+        run(ended(real("fsx-c-second-writer.txt"), 110))
+
+
+def test_a_run_without_an_end_is_no_value() -> None:
+    with pytest.raises(RigError, match="status 139"):
+        run(ended("", 139))
+
+
+def test_a_plan_names_the_workload() -> None:
+    assert WORKLOADS["fsx"] is FsxSpec
+    asked = FsxSpec(operations=9)
+    assert FsxSpec.model_validate_json(asked.model_dump_json()) == asked

@@ -1,22 +1,27 @@
-"""fsx, the file system exerciser, built from its crate."""
+"""fsx, the file system exerciser, built from its crate: a suite of one test, and a workload of plans."""
 
 import os
 import re
 import shutil
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from pydantic import Field
 
 from raidproof.core import command
 from raidproof.core.command import Completed
-from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
+from raidproof.core.errors import ProductError, RaidproofError, RequirementMissing, RigError
 from raidproof.core.host_packages import install_named
+from raidproof.core.layer import Machine
 from raidproof.core.log import logger, step
+from raidproof.core.units import KIB
+from raidproof.core.waiting import now_ns
 from raidproof.image import cache
 from raidproof.record.suite import SuiteOutcome
+from raidproof.workload.machines import on_all, own_directory, run_limited
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 from raidproof_suites.ltp import parse_ltp
-from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, passed, tail, unknown
+from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, Target, failed, install, passed, tail, unknown
 
 CRATE = "fsx"
 VERSION = "0.3.1"
@@ -31,6 +36,8 @@ REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=P
 _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
 LTP_NAME = "fsx-linux"
+FILE_SIZE = 256 * KIB
+"""Bytes of the file at most, unless fsx is told otherwise."""
 DONE = "A-OK!"
 DUMPED = "LOG DUMP"
 """Printed by every fsx that found a difference or a failed operation; not printed after misuse."""
@@ -89,11 +96,15 @@ class Fsx(Suite):
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
         """Return the one command."""
-        if PurePosixPath(place.path).name == LTP_NAME:
-            argv: tuple[str, ...] = (place.path, "-N", str(self.operations))
-            return (SuiteStep(name=self.suite, argv=argv, directory="/", environment={"TMPDIR": place.directory}),)
-        argv = (place.path, "-N", str(self.operations), "-S", str(self.seed), "fsx-file")
-        return (SuiteStep(name=self.suite, argv=argv, directory=place.directory),)
+        return (self.step(place.path, place.directory),)
+
+    def step(self, path: str, directory: str) -> SuiteStep:
+        """Return the command for a program of fsx and a directory for its file."""
+        argv: tuple[str, ...] = (path, "-N", str(self.operations))
+        if PurePosixPath(path).name == LTP_NAME:
+            return SuiteStep(name=self.suite, argv=argv, directory="/", environment={"TMPDIR": directory})
+        argv = (*argv, "-S", str(self.seed), "fsx-file")
+        return SuiteStep(name=self.suite, argv=argv, directory=directory)
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
         """Judge the run: passed if the output and the status agree, failed if fsx dumped its operations."""
@@ -118,3 +129,72 @@ class Fsx(Suite):
             DeadlineExceeded: the build took too long.
         """
         return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE
+
+
+class FsxSpec(Fsx, WorkloadSpec):
+    """fsx in a plan: each machine runs one, on a file of its own."""
+
+    tool: Literal["fsx"] = "fsx"
+
+    def workload(self) -> "FsxWorkload":
+        """Return the tool with these settings, ready to run."""
+        return FsxWorkload(self)
+
+    def work(self) -> Work:
+        """Return the requests of the timed part that matter to caches."""
+        return Work(FILE_SIZE, reads=True, writes=True, once=False, everywhere=True)
+
+
+class FsxWorkload:
+    """Runs fsx on all machines at the same time, each in its own directory."""
+
+    programs = ("timeout",)
+    working_set = FILE_SIZE
+    timed_s: float | None = None
+
+    def __init__(self, spec: FsxSpec) -> None:
+        self.spec = spec
+        self._paths: dict[str, str] = {}
+
+    def prepare(self, place: Place) -> None:
+        """Install fsx and create the directories.
+
+        Raises:
+            RequirementMissing: fsx is nowhere, and cannot be built.
+        """
+        for machine in place.machines:
+            # A lab's machines accept bytes, too.
+            self._paths[machine.name] = install(self.spec, cast("Target", machine))
+            machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, self.spec.tool)])
+
+    def run(self, place: Place) -> Sample:
+        """Run fsx to its end.
+
+        Raises:
+            ProductError: a read did not return what was written, or an operation failed.
+            RigError: fsx ran too long, or did not come to its end.
+        """
+        begun = now_ns()
+        ended = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
+        seconds = (now_ns() - begun) / 1e9
+        for name, one in ended.items():
+            outcome = self.spec.parse(name, one)
+            if outcome.failed:
+                raise ProductError(f"fsx: {outcome.failed[0]}")
+            if not outcome.passed:
+                raise RigError(f"fsx: {'; '.join(map(str, (*outcome.unknown, *outcome.skipped)))}")
+        return Sample(
+            primary="operations_s",
+            values={"operations_s": self.spec.operations * len(ended) / seconds},
+            seconds=seconds,
+            output={name: f"{one.stdout}{one.stderr}" for name, one in ended.items()},
+        )
+
+    def _run_on(self, machine: Machine, directory: str) -> Completed:
+        step = self.spec.step(self._paths[machine.name], own_directory(machine, directory, self.spec.tool))
+        return run_limited(machine, step.command, self.spec.deadline_s)
+
+    def clean(self, place: Place) -> None:
+        """Remove the directories."""
+        for machine in place.machines:
+            machine.succeed(["rm", "-rf", own_directory(machine, place.directory, self.spec.tool)])
