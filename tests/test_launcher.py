@@ -63,7 +63,10 @@ class Machine:
         self.fakes.mkdir()
         (self.home / "vms").mkdir(parents=True)
         shutil.copy(HOME / "raidproof", self.home)
-        (self.home / "pyproject.toml").write_text("[project]")
+        self.projects = [self.home / "pyproject.toml", self.home / "scenarios" / "suites" / "pyproject.toml"]
+        self.projects[1].parent.mkdir(parents=True)
+        for project in self.projects:
+            project.write_text("[project]")
         self.packages("nbdkit  nbdkit  # why\nlibc6-dev  -  # why\n")
         (self.home / "vms" / "host-packages-test.txt").write_text("shellcheck  shellcheck  # why\n")
         (self.home / "vms" / "host-packages-wire.txt").write_text("tshark  tshark  # why\n")
@@ -268,9 +271,16 @@ def test_two_at_once_make_one_environment(machine: Machine) -> None:
     assert len(machine.calls("pip")) == 1
 
 
-def test_a_changed_project_makes_another_environment(machine: Machine) -> None:
+def test_the_plugin_is_installed_beside_the_project(machine: Machine) -> None:
     machine.run("doctor")
-    (machine.home / "pyproject.toml").write_text("[project]\n# changed")
+    (said,) = machine.calls("pip")
+    assert said.endswith(f"--editable {machine.home}[dev] --editable {machine.home}/scenarios/suites")
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_changed_project_makes_another_environment(machine: Machine, changed: int) -> None:
+    machine.run("doctor")
+    machine.projects[changed].write_text("[project]\n# changed")
     assert machine.run("doctor")[0] == 0
     assert len(machine.calls("pip")) == 2
     assert (machine.home / ".venv").readlink().name in machine.environments

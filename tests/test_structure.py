@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows. Each has a test in which it says no."""
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).resolve().parents[1]
-SOURCES = sorted((HOME / "harness").rglob("*.py"))
+PLUGIN = HOME / "scenarios" / "suites"
+SOURCES = sorted(path for folder in (HOME / "harness", PLUGIN / "raidproof_suites") for path in folder.rglob("*.py"))
 PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
@@ -95,13 +97,18 @@ def test_rule_says_no(rule: Rule, path: str, source: str) -> None:
 
 def lint_imports(home: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
-    return subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    # The folder itself comes first.
+    path = os.pathsep.join(map(str, [HOME / "harness", PLUGIN]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
 def small_house(tmp_path: Path) -> Path:
     shutil.copy(HOME / "pyproject.toml", tmp_path)
     (tmp_path / "raidproof").mkdir()
+    (tmp_path / "raidproof_suites").mkdir()
+    (tmp_path / "raidproof_suites" / "__init__.py").write_text("import raidproof.core")
     for name in ("__init__", "core", "report", "disk", "workload", "fault"):
         (tmp_path / "raidproof" / f"{name}.py").write_text("")
     return tmp_path
@@ -125,6 +132,13 @@ def test_layers_refuse(small_house: Path, module: str, imported: str) -> None:
     ended = lint_imports(small_house)
     assert ended.returncode == 1
     assert f"raidproof.{module} is not allowed to import raidproof.{imported}" in ended.stdout
+
+
+def test_the_package_names_no_plugin(small_house: Path) -> None:
+    (small_house / "raidproof" / "report.py").write_text("import raidproof_suites")
+    ended = lint_imports(small_house)
+    assert ended.returncode == 1
+    assert "raidproof is not allowed to import raidproof_suites" in ended.stdout
 
 
 def test_layers_name_a_module_without_a_layer(small_house: Path) -> None:

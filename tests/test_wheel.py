@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,23 @@ def test_fixtures_are_there(request):
         assert request._fixturemanager.getfixturedefs(fixture, request.node), fixture
 """
 
+SUITES_TEST = """
+def test_the_plugin_is_there(request):
+    assert request._fixturemanager.getfixturedefs("suite", request.node)
+    assert request.config.option.suite_path == ["fsx=/bin/fsx"]
+"""
+
 Installed = Callable[..., subprocess.CompletedProcess[str]]
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+def install_wheel(copy: Path, target: Path) -> None:
+    """Build a wheel of a copy of a distribution's sources, and install it into a folder."""
+    built = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy)]
+    subprocess.run(built, check=True, capture_output=True, text=True)
+    (wheel,) = (copy / "dist").glob("*.whl")
+    unpacked = [*PIP, "install", "--no-deps", "--target", str(target), str(wheel)]
+    subprocess.run(unpacked, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +45,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         shutil.copytree(
             HOME / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
         )
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    built = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy)]
-    subprocess.run(built, check=True, capture_output=True, text=True)
-    (wheel,) = (copy / "dist").glob("raidproof-*.whl")
-    subprocess.run(
-        [*pip, "install", "--no-deps", "--target", str(target), str(wheel)], check=True, capture_output=True
-    )
+    install_wheel(copy, target)
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(target)}
+    def run(*words: str, others: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(target), *others])}
         command = [sys.executable, "-P", *words]
         return subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False)
 
@@ -63,6 +73,19 @@ def test_a_foreign_test_has_the_fixtures(installed: Installed, tmp_path: Path) -
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}")
     said = installed(*words, str(tmp_path / "test_mine.py"))
     assert "1 passed" in said.stdout, said
+
+
+def test_the_suites_are_a_plugin_of_their_own(installed: Installed, tmp_path: Path) -> None:
+    ignored = shutil.ignore_patterns("*.egg-info", "__pycache__", "build")
+    copy = shutil.copytree(HOME / "scenarios" / "suites", tmp_path / "copy", ignore=ignored)
+    install_wheel(copy, tmp_path / "plugins")
+    (tmp_path / "test_mine.py").write_text(SUITES_TEST)
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", "--suite-path=fsx=/bin/fsx")
+    said = installed(*words, str(tmp_path / "test_mine.py"), others=[str(tmp_path / "plugins")])
+    assert "1 passed" in said.stdout, said
+    code = "from raidproof.workload.workload import WORKLOADS; print(WORKLOADS['fsx'].__module__)"
+    said = installed("-c", code, others=[str(tmp_path / "plugins")])
+    assert said.stdout == "raidproof_suites.fsx\n", said.stderr
 
 
 def test_what_needs_a_clone_says_so(installed: Installed) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.suite import Suites
-from raidproof.workload.suite import Fsstress
+from raidproof_suites import Fsstress
+from raidproof_suites.plugin import Suites
 
 
 @pytest.mark.exhaustive

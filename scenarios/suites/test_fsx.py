@@ -1,15 +1,19 @@
 """The file system exerciser on NFS on RAID: every read is what was written, whoever served it."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from raidproof.core.waiting import Deadline
 from raidproof.lab.lab import Lab
-from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.suite import Suites
+from raidproof.plan.cell import cells_of
+from raidproof.pytest_plugin.fixtures import Measure, stack_of
 from raidproof.storage.stack import Stack
-from raidproof.workload.suite import Fsx
+from raidproof_suites import Fsx
+from raidproof_suites.plugin import Suites
+
+PLAN = Path(__file__).with_name("fsx.toml")
 
 
 @pytest.mark.parametrize("level", ["5", pytest.param("10", marks=pytest.mark.exhaustive)])
@@ -30,3 +34,9 @@ def a_second_writer(lab: Lab, stack: Stack) -> Callable[[], object]:
     loop = f'while :; do {each}; do [ ! -f "$file" ] || {write}; done; done'
     writer = client.start_command(["sh", "-c", f"({loop}) & cat; kill $!; wait"])
     return lambda: writer.wait(Deadline.after(30))
+
+
+@pytest.mark.exhaustive
+def test_fsx_in_every_cell_of_a_plan(measure: Measure) -> None:
+    for cell in cells_of(PLAN):
+        measure(cell).must_be_measured()

@@ -3,10 +3,10 @@
 import pytest
 
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.suite import Suites
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
-from raidproof.workload.suite import Cthon, Fstests, Ltp, Pynfs
+from raidproof_suites import Cthon, Fstests, Ltp, Pynfs
+from raidproof_suites.plugin import Suites
 
 pytestmark = pytest.mark.exhaustive
 

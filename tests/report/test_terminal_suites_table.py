@@ -3,11 +3,10 @@ from io import StringIO
 from rich.console import Console
 
 from raidproof.record import RunRecord
-from raidproof.record.run import SuiteRecord
+from raidproof.record.suite import CaseResult, SuiteOutcome, SuiteRecord
 from raidproof.report.html import render
 from raidproof.report.terminal import Case, cases, counts, show_suites
 from raidproof.verdict.suite import judge_suite_record
-from raidproof.workload.suite.place import CaseResult, SuiteOutcome
 
 
 def suite(**changes: object) -> SuiteRecord:

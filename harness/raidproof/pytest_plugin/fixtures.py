@@ -1,8 +1,8 @@
-"""The fixtures of scenarios: a lab, a crash test, an exploration of its crash states, an external test suite."""
+"""The fixtures of scenarios: a lab, a crash test, an exploration of its crash states, a measurement of a cell."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,6 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import STATES, STEM, Options, Source, explore_cycle, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
-from raidproof.run.suite import Suites
 from raidproof.storage.array import LEVELS, ArraySpec
 from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
 from raidproof.storage.mount import MountSpec
@@ -502,23 +501,3 @@ class Explore:
 def explore(campaign: Campaign) -> Explore:
     """Takes a cycle through the crashes that it could have had: ``explore(cycle(stack_of()), states=150)``."""
     return Explore(campaign)
-
-
-@pytest.fixture
-def suite(campaign: Campaign, lab: Lab, request: pytest.FixtureRequest) -> Suites:
-    """Runs an external test suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
-    paths = paths_of(request.config.option.suite_path or ())
-    keep = campaign.record.suites.append
-    return Suites(lab, campaign.store.path, name_of(request.node.name), keep=keep, paths=paths)
-
-
-def paths_of(words: Iterable[str]) -> dict[str, str]:
-    """Read ``fsx=/usr/local/bin/fsx``: where suites are, by name.
-
-    Raises:
-        RequestError: a word has another form.
-    """
-    pairs = [word.partition("=") for word in words]
-    if wrong := next((name for name, equals, path in pairs if not (name and equals and path)), None):
-        raise RequestError(f"--suite-path {wrong!r}: not NAME=PATH", remedy="for example fsx=/usr/local/bin/fsx")
-    return {name: path for name, _, path in pairs}

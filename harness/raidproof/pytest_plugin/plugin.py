@@ -25,13 +25,12 @@ from raidproof.pytest_plugin.fixtures import (
     lab,
     measure,
     plans,
-    suite,
 )
 from raidproof.record.outcome import Outcome
 from raidproof.run.plan_runner import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
-__all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans", "suite"]
+__all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans"]
 
 ALONE = "alone"
 LONG = "long"
@@ -154,9 +153,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
-    group.addoption(
-        "--suite-path", action="append", metavar="NAME=PATH", help="where a peer's suite is, as fsx=/usr/local/bin/fsx"
-    )
     group.addoption("--exhaustive", action="store_true", help="run the slow scenarios, too")
 
 

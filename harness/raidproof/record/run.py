@@ -16,40 +16,10 @@ from raidproof.record.environment import Environment
 from raidproof.record.observation import Files, Observations
 from raidproof.record.older import with_effects, with_observations
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.workload.suite.place import SuiteOutcome
+from raidproof.record.suite import SuiteRecord
 
 SCHEMA = 2
 BIN_MS = 100
-
-
-class SuiteRecord(Strict):
-    """One test suite on one stack, with its verdict."""
-
-    name: str
-    title: str
-    suite: str
-    asked: dict[str, Any]
-    """Specification of the suite, and of every layer of the stack, by layer."""
-    effective: dict[str, Any] = Field(default_factory=dict)
-    """The effective configuration of the machines, by layer."""
-    client: str
-    path: str | None = None
-    """Path of the suite on the client; the parent folder's name has the digest of the copied files."""
-    commands: list[list[str]] = Field(default_factory=list)
-    seconds: float | None = None
-    outcomes: SuiteOutcome = SuiteOutcome()
-    """Every test, by outcome."""
-    known: list[str] = Field(default_factory=list)
-    """Names of tests whose failure was expected."""
-    files: dict[str, str] = Field(default_factory=dict)
-    """Output files of the steps, relative to the run's directory."""
-    rig_error: str | None = None
-    not_effective: str | None = None
-    requirement_missing: str | None = None
-    # Judged from the above.
-    verdicts: list[Verdict] = Field(default_factory=list)
-    outcome: Outcome = Outcome.INCONCLUSIVE
-    reason: str = "not judged"
 
 
 class BlockClass(StrEnum):

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord, SuiteRecord
+from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.suite import SuiteRecord
 from raidproof.report.cells import blames, happening, losses, note, shares, show_cells
 from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns

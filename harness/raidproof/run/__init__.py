@@ -1,1 +1,1 @@
-"""Execution of crash tests, plans, comparisons, suites and the demo."""
+"""Execution of crash tests, plans, comparisons and the demo."""

@@ -16,7 +16,8 @@ from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
-from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, SuiteRecord, Timeline
+from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, Timeline
+from raidproof.record.suite import SuiteRecord
 from raidproof.storage.array.level import level_names
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies

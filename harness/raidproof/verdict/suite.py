@@ -3,8 +3,7 @@
 from collections.abc import Collection
 
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.run import SuiteRecord
-from raidproof.workload.suite.place import CaseResult, SuiteOutcome
+from raidproof.record.suite import CaseResult, SuiteOutcome, SuiteRecord
 
 CHECKER = "suite"
 _SHOWN = 5

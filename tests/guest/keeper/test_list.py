@@ -18,6 +18,7 @@ from raidproof.storage.tuning import DIRTY, QUEUE, VM
 from raidproof.workload import fio, ledger, shared_file
 
 ROOMS = Path(export.__file__).parents[2]
+SUITES = ROOMS.parents[1] / "scenarios" / "suites" / "raidproof_suites"
 LAYERS = (
     "core/layer.py",
     "fault",
@@ -25,7 +26,6 @@ LAYERS = (
     "run/crash_test.py",
     "run/repetition.py",
     "run/stack_deployer.py",
-    "run/suite.py",
     "storage",
     "workload",
 )
@@ -35,6 +35,7 @@ UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
 
 
 def sources() -> Iterator[Path]:
+    yield from SUITES.rglob("*.py")
     for name in LAYERS:
         path = ROOMS / name
         yield from path.rglob("*.py") if path.is_dir() else [path]

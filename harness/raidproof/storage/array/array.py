@@ -230,7 +230,7 @@ class Array:
         return state
 
     def _require_kernel(self) -> None:
-        if any(md.level is Level.RAID6 for md in self.spec.devices):
+        if any(LEVELS[md.level].parity > 1 for md in self.spec.devices):
             self.machine.require_raid6()
 
     def deactivate(self) -> None:

@@ -1,20 +1,17 @@
 """The NFS tests of the Linux Test Project, and the results of its programs."""
 
 import re
-from typing import Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from raidproof.core.command import Completed
-from raidproof.core.layer import Spec
-from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, failed, passed, skipped, tail, unknown
+from raidproof.record.suite import SuiteOutcome
+from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, passed, skipped, tail, unknown
 
 # include/tst_res_flags.h of LTP.
 TFAIL, TBROK, TWARN, TCONF = 1, 2, 4, 32
 _SUMMARY = re.compile(r"^(passed|failed|broken|skipped|warnings) +(\d+)$", re.MULTILINE)
 _SAID = r"(?:^|[ :])({word})(?:[ :]+)(.*)$"
 
-NAME = "ltp"
 CASES: dict[str, tuple[str, ...]] = {
     "nfs01": ("nfs01_open_files", "1000"),
     "nfs04": ("nfs04_create_file", "10", "nfs04.testfile"),
@@ -48,36 +45,36 @@ def _line(word: str, text: str) -> str:
     return found.group(2).strip() if found else tail(text)
 
 
-class Ltp(Spec):
+class Ltp(Suite):
     """LTP as it is installed: a folder with ``testcases/bin``."""
 
+    entries: ClassVar[tuple[str, ...]] = ("testcases/bin",)
+    remedy: ClassVar[str] = "install LTP and give its folder"
+
     suite: Literal["ltp"] = "ltp"
-    path: str | None = None
-    """The folder, on the host or in the machine."""
     cases: dict[str, tuple[str, ...]] = CASES
     """Other programs of testcases/bin can be named, with their arguments."""
-    deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds for each case."""
 
-
-def ltp_steps(spec: Ltp, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return one command per case, each in the directory on the mount."""
-    programs = f"{place.path}/testcases/bin"
-    environment = {
-        "LTPROOT": place.path,
-        "TMPDIR": place.directory,
-        "PATH": f"{programs}:/usr/sbin:/usr/bin",
-        # A user-mode kernel is slower than LTP's deadlines assume; raidproof's deadline ends the test.
-        "LTP_TIMEOUT_MUL": "10",
-    }
-    return tuple(
-        SuiteStep(
-            name=name, argv=(f"{programs}/{argv[0]}", *argv[1:]), directory=place.directory, environment=environment
+    def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
+        """Return one command per case, each in the directory on the mount."""
+        programs = f"{place.path}/testcases/bin"
+        environment = {
+            "LTPROOT": place.path,
+            "TMPDIR": place.directory,
+            "PATH": f"{programs}:/usr/sbin:/usr/bin",
+            # A user-mode kernel is slower than LTP's deadlines assume; raidproof's deadline ends the test.
+            "LTP_TIMEOUT_MUL": "10",
+        }
+        return tuple(
+            SuiteStep(
+                name=name,
+                argv=(f"{programs}/{argv[0]}", *argv[1:]),
+                directory=place.directory,
+                environment=environment,
+            )
+            for name, argv in self.cases.items()
         )
-        for name, argv in spec.cases.items()
-    )
 
-
-def parse_ltp_case(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge one case."""
-    return parse_ltp(name, ended)
+    def parse(self, name: str, ended: Completed) -> SuiteOutcome:
+        """Judge one case."""
+        return parse_ltp(name, ended)

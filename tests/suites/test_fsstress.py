@@ -1,4 +1,4 @@
-"""fsstress out of Debian's source of btrfs-progs."""
+"""fsstress: out of Debian's source of btrfs-progs, and the comparison of the tree that it leaves."""
 
 import io
 import tarfile
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.workload.suite.fsstress import SOURCE, compile_command, extract
+from raidproof_suites.fsstress import SOURCE, compare_trees, compile_command, extract, parse_tree
 
 
 def tarball(path: Path, *names: str) -> Path:
@@ -44,3 +44,13 @@ def test_it_is_linked_statically() -> None:
     words = list(map(str, compile_command(Path("/s"), Path("/usr"), Path("/t"))))
     assert "-static" in words
     assert words.index(f"/s/{SOURCE}") < words.index("-laio")
+
+
+def test_trees_that_differ_are_told() -> None:
+    tree = parse_tree("a\tf 644 3\nb\tl 777 a\n", "abc  ./a\n")
+    assert compare_trees(tree, tree).passed
+    assert "b: client l 777 a, server has none" in compare_trees(tree, {"a": tree["a"]}).failed[0].reason
+    assert compare_trees(tree, tree | {"a": "f 644 3 abd"}).failed
+    assert compare_trees({}, {}).unknown
+    with pytest.raises(RigError):
+        parse_tree("a\tf 644 3\n", "abc  ./other\n")

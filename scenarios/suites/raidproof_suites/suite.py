@@ -1,4 +1,4 @@
-"""Runs a third-party suite on one client: installs it once, checks its libraries, runs it, parses its results."""
+"""A suite: how it is found and installed on a client, its commands, and how they are run and their results parsed."""
 
 import hashlib
 import io
@@ -6,21 +6,20 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pydantic import Field
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RequirementMissing
-from raidproof.core.layer import Machine, State
+from raidproof.core.layer import Machine, Spec, State
 from raidproof.core.units import MIB, format_size
 from raidproof.core.waiting import now_ns
+from raidproof.record.suite import CaseResult, SuiteOutcome
 from raidproof.workload.machines import own_directory, run_limited
-from raidproof.workload.suite.fsstress import compare_trees, read_tree
-from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, joined, step_command, unknown
-from raidproof.workload.suite.suites import SuiteSpec, suite_of
 
 DIRECTORY = "/var/lib/raidproof-suites"
 """Folder in the machine; it disappears when the lab ends."""
@@ -30,8 +29,6 @@ LEFT_OUT = frozenset({".git", "autom4te.cache", "__pycache__"})
 COPY_DEADLINE_S = 300.0
 _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _VERSION = re.compile(r": (\S+): version [`'](\S+)' not found")
-
-SYNC_DEADLINE_S = 300.0
 
 
 class Target(Machine, Protocol):
@@ -48,12 +45,131 @@ class Target(Machine, Protocol):
         """Run a command that must end with status 0, and return its standard output."""
 
 
-def variable_of(spec: SuiteSpec) -> str:
+def passed(name: str) -> SuiteOutcome:
+    """Return the outcome of one test that passed."""
+    return SuiteOutcome(passed=(name,))
+
+
+def failed(name: str, reason: str) -> SuiteOutcome:
+    """Return the outcome of one test that failed."""
+    return SuiteOutcome(failed=(CaseResult(name=name, reason=reason),))
+
+
+def skipped(name: str, reason: str) -> SuiteOutcome:
+    """Return the outcome of one test that does not apply."""
+    return SuiteOutcome(skipped=(CaseResult(name=name, reason=reason),))
+
+
+def unknown(name: str, reason: str) -> SuiteOutcome:
+    """Return the outcome of one test whose result is unknown."""
+    return SuiteOutcome(unknown=(CaseResult(name=name, reason=reason),))
+
+
+def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
+    """Return the tests of several outcomes as one outcome."""
+    every = list(outcomes)
+    return SuiteOutcome(
+        passed=tuple(name for one in every for name in one.passed),
+        failed=tuple(case for one in every for case in one.failed),
+        skipped=tuple(case for one in every for case in one.skipped),
+        unknown=tuple(case for one in every for case in one.unknown),
+    )
+
+
+def tail(text: str, length: int = 300) -> str:
+    """Return the last ``length`` characters of a tool's output, on one line."""
+    words = " ".join(text.split())
+    return words[-length:] or "no output"
+
+
+class SuitePlace(State):
+    """The parts of the stack that a suite needs to know."""
+
+    path: str
+    """The suite's program or folder in the machine."""
+    directory: str
+    """An empty directory on the mount, for this suite only."""
+    mount: str
+    """The mount point."""
+    server: str
+    """The server's address."""
+    export: str
+    """The path that the server exports."""
+    vers: str
+    """The mount's NFS version, as 3 or 4.2."""
+
+    @property
+    def exported(self) -> str:
+        """The suite's directory on the server."""
+        return f"{self.export.rstrip('/')}/{self.directory.removeprefix(self.mount).strip('/')}"
+
+
+class SuiteStep(State):
+    """One command of a suite; its result is judged separately."""
+
+    name: str
+    argv: tuple[str, ...]
+    directory: str
+    """Working directory of the command."""
+    environment: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command in its directory and environment."""
+        settings = (f"{name}={value}" for name, value in self.environment.items())
+        return ("env", f"--chdir={self.directory}", *settings, *self.argv)
+
+
+class Suite(Spec):
+    """A suite with its settings. A subclass is one suite; its default for ``suite`` is the name."""
+
+    programs: ClassVar[tuple[str, ...]] = ()
+    """Names of the program; empty if the suite is a folder."""
+    entries: ClassVar[tuple[str, ...]] = ()
+    """Files that exist in the folder of a built suite."""
+    remedy: ClassVar[str]
+    """How to get the suite, for a message."""
+    directories: ClassVar[tuple[str, ...]] = ()
+    """Directories that must exist in the client."""
+
+    suite: str
+    path: str | None = None
+    """The program or the folder, on the host or in the machine; None: see `host_path`."""
+    deadline_s: float = Field(default=600.0, gt=0)
+    """Seconds for each command."""
+
+    @abstractmethod
+    def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
+        """Return the commands.
+
+        Raises:
+            RequestError: the suite has no test for these settings on this mount.
+        """
+
+    @abstractmethod
+    def parse(self, name: str, ended: Completed) -> SuiteOutcome:
+        """Parse the output of the command with this name."""
+
+    def built(self) -> Path | None:
+        """Build the suite on this host, once, and return its path; None if raidproof cannot build it.
+
+        Raises:
+            RequirementMissing: this host lacks what the build needs.
+            RigError: the build failed.
+        """
+        return None
+
+    def compare(self, client: Machine, server: Machine, place: SuitePlace) -> SuiteOutcome:  # noqa: ARG002
+        """Compare what the suite has left on the client with what the server has; by default nothing."""
+        return SuiteOutcome()
+
+
+def variable_of(spec: Suite) -> str:
     """Return the environment variable with the path of a suite on this host."""
     return f"RAIDPROOF_SUITE_{spec.suite.upper()}"
 
 
-def host_path(spec: SuiteSpec, paths: Mapping[str, str] = {}) -> Path | None:
+def host_path(spec: Suite, paths: Mapping[str, str] = {}) -> Path | None:
     """Return the path of the suite on this host: from the request, the user's settings, or PATH.
 
     ``paths`` are the user's settings by name of the suite; they take precedence over the environment variable.
@@ -65,20 +181,19 @@ def host_path(spec: SuiteSpec, paths: Mapping[str, str] = {}) -> Path | None:
     if spec.path is not None or said:
         path = Path(spec.path or said or "").expanduser()
         if path.exists():
-            return _built(spec, path)
+            return _checked(spec, path)
         if spec.path is not None:
             return None  # the path may exist in the machine
-        raise RequestError(f"{spec.suite}: there is no {path}", remedy=suite_of(spec).remedy)
-    found = (shutil.which(name) for name in suite_of(spec).programs)
+        raise RequestError(f"{spec.suite}: there is no {path}", remedy=spec.remedy)
+    found = (shutil.which(name) for name in spec.programs)
     return next((Path(one) for one in found if one), None)
 
 
-def _built(spec: SuiteSpec, path: Path) -> Path:
-    known = suite_of(spec)
-    if known.programs and not (path.is_file() and os.access(path, os.X_OK)):
-        raise RequestError(f"{spec.suite}: {path} is no program", remedy=known.remedy)
-    if missing := [name for name in known.entries if not (path / name).exists()]:
-        raise RequestError(f"{spec.suite}: {path} has no {', '.join(missing)}", remedy=known.remedy)
+def _checked(spec: Suite, path: Path) -> Path:
+    if spec.programs and not (path.is_file() and os.access(path, os.X_OK)):
+        raise RequestError(f"{spec.suite}: {path} is no program", remedy=spec.remedy)
+    if missing := [name for name in spec.entries if not (path / name).exists()]:
+        raise RequestError(f"{spec.suite}: {path} has no {', '.join(missing)}", remedy=spec.remedy)
     return path
 
 
@@ -107,14 +222,13 @@ def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if LEFT_OUT & {*Path(entry.name).parts} else entry
 
 
-def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> str:
+def install(spec: Suite, machine: Target, paths: Mapping[str, str] = {}) -> str:
     """Install the suite in the machine if it is missing, and return its path there.
 
     Raises:
         RequirementMissing: the suite is nowhere, or its programs need libraries that the machine does not have.
         RequestError: the path that the user gave is not the suite.
     """
-    known = suite_of(spec)
     if (source := host_path(spec, paths)) is None:
         if (path := _in_machine(spec, machine)) is not None:
             return path
@@ -126,28 +240,27 @@ def install(spec: SuiteSpec, machine: Target, paths: Mapping[str, str] = {}) -> 
         machine.succeed(["mkdir", "-p", home])
         machine.succeed(["tar", "-xf", "-", "-C", home], stdin=content, deadline_s=COPY_DEADLINE_S)
         machine.succeed(["touch", f"{home}/.complete"])
-    require_libraries(machine, [path] if known.programs else [f"{path}/{name}" for name in known.entries])
+    require_libraries(machine, [path] if spec.programs else [f"{path}/{name}" for name in spec.entries])
     return path
 
 
-def _in_machine(spec: SuiteSpec, machine: Target) -> str | None:
+def _in_machine(spec: Suite, machine: Target) -> str | None:
     if spec.path is not None:
         if machine.run(["test", "-e", spec.path]).ok:
             return spec.path
         raise RequirementMissing(f"{spec.suite}: neither this host nor {machine.name} has {spec.path}")
-    for name in suite_of(spec).programs:
+    for name in spec.programs:
         if (found := machine.run(["command", "-v", name])).ok:
             return found.stdout.strip()
     return None
 
 
-def _built_here(spec: SuiteSpec, machine: Target) -> Path:
-    known = suite_of(spec)
-    if known.built is not None:
-        return known.built()
+def _built_here(spec: Suite, machine: Target) -> Path:
+    if (built := spec.built()) is not None:
+        return built
     raise RequirementMissing(
         f"{spec.suite} is neither on this host nor in {machine.name}'s image",
-        remedy=f"{known.remedy}; then say where: --suite-path {spec.suite}=PATH",
+        remedy=f"{spec.remedy}; then say where: --suite-path {spec.suite}=PATH",
     )
 
 
@@ -183,7 +296,7 @@ class SuiteRun(State):
 
 
 def run_suite(
-    spec: SuiteSpec,
+    spec: Suite,
     client: Target,
     server: Machine,
     *,
@@ -199,7 +312,6 @@ def run_suite(
         RequestError: the suite does not support this mount.
         RigError: the machine failed.
     """
-    suite = suite_of(spec)
     place = SuitePlace(
         path=install(spec, client, paths),
         directory=own_directory(client, mount, spec.suite),
@@ -208,37 +320,26 @@ def run_suite(
         export=export,
         vers=vers,
     )
-    steps = suite.steps(spec, place)
+    steps = spec.steps(place)
     client.succeed(["rm", "-rf", place.directory])
-    client.succeed(["mkdir", "-p", "-m", "0777", place.directory, *suite.directories])
+    client.succeed(["mkdir", "-p", "-m", "0777", place.directory, *spec.directories])
     begun = now_ns()
     outcomes: list[SuiteOutcome] = []
     output: dict[str, str] = {}
     for number, step in enumerate(steps):
         try:
-            ended = run_limited(client, step_command(step), spec.deadline_s)
+            ended = run_limited(client, step.command, spec.deadline_s)
         except DeadlineExceeded as error:
             outcomes += [unknown(step.name, str(error)), *_not_run(steps[number + 1 :])]
             break
-        output[step.name] = _said(ended)
-        outcomes.append(suite.parse(step.name, ended))
+        output[step.name] = f"{ended.stdout}{ended.stderr}\nstatus {ended.status}\n"
+        outcomes.append(spec.parse(step.name, ended))
     seconds = (now_ns() - begun) / 1e9
-    if suite.trees and not joined(outcomes).unknown:
-        outcomes.append(_compare(client, server, place))
-    commands = tuple(tuple(step_command(step)) for step in steps)
+    if not joined(outcomes).unknown:
+        outcomes.append(spec.compare(client, server, place))
+    commands = tuple(step.command for step in steps)
     return SuiteRun(outcome=joined(outcomes), seconds=seconds, path=place.path, commands=commands, output=output)
 
 
 def _not_run(steps: tuple[SuiteStep, ...]) -> list[SuiteOutcome]:
     return [unknown(step.name, "not begun: one before it did not end") for step in steps]
-
-
-def _said(ended: Completed) -> str:
-    return f"{ended.stdout}{ended.stderr}\nstatus {ended.status}\n"
-
-
-def _compare(client: Machine, server: Machine, place: SuitePlace) -> SuiteOutcome:
-    # The client must first send its dirty data to the server.
-    client.succeed(["sync"], deadline_s=SYNC_DEADLINE_S)
-    below = place.directory.removeprefix(place.mount).strip("/")
-    return compare_trees(read_tree(client, place.directory), read_tree(server, f"{place.export}/{below}"))

@@ -3,17 +3,18 @@
 import re
 import tarfile
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
-from raidproof.core.layer import Machine, Spec
+from raidproof.core.layer import Machine
 from raidproof.core.log import step
 from raidproof.image import apt, cache
-from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, failed, passed, tail, unknown
+from raidproof.record.suite import SuiteOutcome
+from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, passed, tail, unknown
 
 PACKAGE = "btrfs-progs"
 SUITE = "trixie"
@@ -32,23 +33,12 @@ LIBRARIES = ("-luring", "-laio", "-lm")
 FETCH_DEADLINE_S = 600.0
 COMPILE_DEADLINE_S = 300.0
 
-NAME = "fsstress"
 TREES = "trees agree"
 LISTING_DEADLINE_S = 300.0
+SYNC_DEADLINE_S = 300.0
 _SHOWN = 5
 # LTP's fsstress removes its tree unless given -c; with that of xfstests -c means to remove it.
 _KEEPING = """if "$0" -H 2>&1 | grep -q 'not to remove'; then set -- -c "$@"; fi; exec "$0" "$@\""""
-
-
-def built_fsstress() -> Path:
-    """Return the program; fetch and compile it at the first request.
-
-    Raises:
-        RequirementMissing: no compiler, or Debian's keys are not installed.
-        RigError: the source cannot be fetched, is no longer in the package, or does not compile.
-    """
-    address = cache.digest("1", PACKAGE, SUITE, *DEVELOPMENT, *FLAGS, *LIBRARIES)
-    return cache.build("suite", address, _build) / "fsstress"
 
 
 def _build(partial: Path) -> None:
@@ -114,32 +104,46 @@ def compile_command(source: Path, usr: Path, target: Path) -> list[str | Path]:
     ]
 
 
-class Fsstress(Spec):
-    """One fsstress on one tree."""
+class Fsstress(Suite):
+    """One fsstress, of LTP or of xfstests, on one tree."""
+
+    programs: ClassVar[tuple[str, ...]] = ("fsstress",)
+    remedy: ClassVar[str] = "build that of LTP or of fstests (ltp/fsstress)"
 
     suite: Literal["fsstress"] = "fsstress"
-    path: str | None = None
-    """The program, of LTP or of xfstests; on the host or in the machine."""
     operations: int = Field(default=500, ge=1)
     """Operations of each process."""
     processes: int = Field(default=4, ge=1)
     seed: int = Field(default=1, ge=1)
-    deadline_s: float = Field(default=600.0, gt=0)
 
+    def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
+        """Return the one command, which leaves its tree."""
+        numbers = {"-n": self.operations, "-p": self.processes, "-s": self.seed}
+        words = (word for name, value in numbers.items() for word in (name, str(value)))
+        argv = ("sh", "-c", _KEEPING, place.path, "-d", place.directory, *words)
+        return (SuiteStep(name=self.suite, argv=argv, directory="/"),)
 
-def fsstress_steps(spec: Fsstress, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return the one command, which leaves its tree."""
-    numbers = {"-n": spec.operations, "-p": spec.processes, "-s": spec.seed}
-    words = (word for name, value in numbers.items() for word in (name, str(value)))
-    argv = ("sh", "-c", _KEEPING, place.path, "-d", place.directory, *words)
-    return (SuiteStep(name=NAME, argv=argv, directory="/"),)
+    def parse(self, name: str, ended: Completed) -> SuiteOutcome:
+        """Judge the run; only the exit status tells whether it passed."""
+        if ended.ok:
+            return passed(name)
+        return unknown(name, f"status {ended.status}: {tail(ended.stderr or ended.stdout)}")
 
+    def compare(self, client: Machine, server: Machine, place: SuitePlace) -> SuiteOutcome:
+        """Compare the tree as the client and as the server see it."""
+        # The client must first send its dirty data to the server.
+        client.succeed(["sync"], deadline_s=SYNC_DEADLINE_S)
+        return compare_trees(read_tree(client, place.directory), read_tree(server, place.exported))
 
-def parse_fsstress(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge the run; only the exit status tells whether it passed."""
-    if ended.ok:
-        return passed(name)
-    return unknown(name, f"status {ended.status}: {tail(ended.stderr or ended.stdout)}")
+    def built(self) -> Path:
+        """Return the program; fetch and compile it at the first request.
+
+        Raises:
+            RequirementMissing: no compiler, or Debian's keys are not installed.
+            RigError: the source cannot be fetched, is no longer in the package, or does not compile.
+        """
+        address = cache.digest("1", PACKAGE, SUITE, *DEVELOPMENT, *FLAGS, *LIBRARIES)
+        return cache.build("suite", address, _build) / "fsstress"
 
 
 def listing_command(directory: str) -> list[str]:

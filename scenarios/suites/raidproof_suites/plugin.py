@@ -1,31 +1,28 @@
-"""The execution of an external test suite on a stack in a lab, from blank disks to a judged record."""
+"""The pytest plugin: the option ``--suite-path``, and the fixture ``suite``, which runs a suite on a new stack."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Self
+
+import pytest
 
 from raidproof.core.errors import (
     Inconclusive,
     NotEffective,
-    ProductError,
     RaidproofError,
+    RequestError,
     RequirementMissing,
     RigError,
 )
 from raidproof.core.log import logger
 from raidproof.lab.lab import Lab
+from raidproof.pytest_plugin.fixtures import ERRORS, name_of
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import SuiteRecord
+from raidproof.record.suite import SuiteRecord
+from raidproof.run.campaign import Campaign
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.verdict.suite import judge_suite_record
-from raidproof.workload.suite import SuiteSpec, run_suite
-
-_ERRORS: dict[Outcome, type[RaidproofError]] = {
-    Outcome.FAIL: ProductError,
-    Outcome.ERROR: RigError,
-    Outcome.SKIP: RequirementMissing,
-    Outcome.INCONCLUSIVE: Inconclusive,
-}
+from raidproof_suites.suite import Suite, run_suite
 
 
 class SuiteEnded:
@@ -46,7 +43,7 @@ class SuiteEnded:
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
-            raise self._as(_ERRORS[self.record.outcome], self.record.reason)
+            raise self._as(ERRORS[self.record.outcome], self.record.reason)
         return self
 
     def must_fail(self) -> Self:
@@ -59,7 +56,7 @@ class SuiteEnded:
         if self.record.outcome is Outcome.PASS:
             raise self._as(Inconclusive, f"nothing failed: {self.record.reason}")
         if not self.record.outcomes.failed:
-            raise self._as(_ERRORS[self.record.outcome], self.record.reason)
+            raise self._as(ERRORS[self.record.outcome], self.record.reason)
         # An expected failure is no failure of the run.
         self.record.known = sorted({*self.record.known, *(case.name for case in self.record.outcomes.failed)})
         judge_suite_record(self.record)
@@ -92,7 +89,7 @@ class Suites:
     def __call__(
         self,
         stack: StackSpec,
-        suite: SuiteSpec,
+        suite: Suite,
         *,
         known: Collection[str] = (),
         meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None = None,
@@ -128,7 +125,7 @@ class Suites:
     def _visit(
         self,
         spec: StackSpec,
-        suite: SuiteSpec,
+        suite: Suite,
         record: SuiteRecord,
         meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None,
     ) -> None:
@@ -163,3 +160,31 @@ class Suites:
         (self._run / path).parent.mkdir(parents=True, exist_ok=True)
         (self._run / path).write_text(said)
         return str(path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("raidproof").addoption(
+        "--suite-path", action="append", metavar="NAME=PATH", help="where a peer's suite is, as fsx=/usr/local/bin/fsx"
+    )
+
+
+@pytest.fixture
+def suite(campaign: Campaign, lab: Lab, request: pytest.FixtureRequest) -> Suites:
+    """Runs an external test suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
+    paths = paths_of(request.config.option.suite_path or ())
+    keep = campaign.record.suites.append
+    return Suites(lab, campaign.store.path, name_of(request.node.name), keep=keep, paths=paths)
+
+
+def paths_of(words: Iterable[str]) -> dict[str, str]:
+    """Read ``fsx=/usr/local/bin/fsx``: where suites are, by name.
+
+    Raises:
+        RequestError: a word has another form.
+    """
+    pairs = {word: word.partition("=") for word in words}
+    for word, pair in pairs.items():
+        if not all(pair):
+            raise RequestError(f"--suite-path {word!r}: not NAME=PATH", remedy="for example fsx=/usr/local/bin/fsx")
+    return {name: path for name, _, path in pairs.values()}

@@ -6,26 +6,15 @@ are missing.
 """
 
 import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
-from raidproof.core.layer import Spec
-from raidproof.workload.suite.place import (
-    SuiteOutcome,
-    SuitePlace,
-    SuiteStep,
-    failed,
-    joined,
-    passed,
-    skipped,
-    tail,
-    unknown,
-)
+from raidproof.record.suite import SuiteOutcome
+from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, joined, passed, skipped, tail, unknown
 
-NAME = "cthon"
 Group = Literal["basic", "general", "special", "lock"]
 ENDS: dict[str, str] = {
     "basic": "Congratulations, you passed the basic tests!",
@@ -42,26 +31,41 @@ _LOCK = re.compile(r"^\s*(?:Parent|Child): (\d+\.\d+)\s+- (.*?)\s*(PASSED|FAILED
 _SPECIAL = re.compile(r"^(check for .*|test .*|second check .*|write/read .*)$", re.MULTILINE)
 
 
-class Cthon(Spec):
+class Cthon(Suite):
     """The suite after its build: a folder with ``basic``, ``special`` and ``lock``."""
 
+    entries: ClassVar[tuple[str, ...]] = ("basic/test1", "special/op_unlk", "lock/tlocklfs")
+    remedy: ClassVar[str] = "build the Connectathon suite (cthon04) and give its folder"
+
     suite: Literal["cthon"] = "cthon"
-    path: str | None = None
-    """The folder, on the host or in the machine."""
     groups: tuple[Group, ...] = ("basic", "special", "lock")
     deadline_s: float = Field(default=900.0, gt=0)
     """Seconds for each group."""
 
+    def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
+        """Return one command per group.
 
-def cthon_steps(spec: Cthon, place: SuitePlace) -> tuple[SuiteStep, ...]:
-    """Return one command per group.
+        Raises:
+            RequestError: no group is requested.
+        """
+        if not self.groups:
+            raise RequestError("cthon: no group of tests is asked for", remedy=f"valid: {', '.join(ENDS)}")
+        return tuple(_step(group, place) for group in self.groups)
 
-    Raises:
-        RequestError: no group is requested.
-    """
-    if not spec.groups:
-        raise RequestError("cthon: no group of tests is asked for", remedy=f"valid: {', '.join(ENDS)}")
-    return tuple(_step(group, place) for group in spec.groups)
+    def parse(self, name: str, ended: Completed) -> SuiteOutcome:
+        """Parse the output of a group: its tests, and whether it reached its end."""
+        if name == "general" and ended.status == NO_TOOLS:
+            return skipped(name, "the image has no compiler, make, tbl or nroff")
+        read = {"basic": _basic, "lock": _lock, "special": _special}
+        tests = read[name](ended) if name in read else SuiteOutcome()
+        if ended.ok and ENDS[name] in ended.stdout:
+            return joined([tests, passed(name)])
+        if tests.failed:
+            return tests
+        said = tail(f"{ended.stdout} {ended.stderr}")
+        if not ended.stdout.strip() or ended.ok:
+            return joined([tests, unknown(name, f"status {ended.status}, not at its end: {said}")])
+        return joined([tests, failed(name, f"status {ended.status}: {said}")])
 
 
 def _step(group: Group, place: SuitePlace) -> SuiteStep:
@@ -81,22 +85,6 @@ def _step(group: Group, place: SuitePlace) -> SuiteStep:
             needed = "for tool in make cc tbl nroff time; do command -v $tool || exit 77; done"
             argv = ("sh", "-c", f"{needed}; sh runtests")
     return SuiteStep(name=group, argv=argv, directory=home, environment=environment)
-
-
-def parse_cthon(name: str, ended: Completed) -> SuiteOutcome:
-    """Parse the output of a group: its tests, and whether it reached its end."""
-    if name == "general" and ended.status == NO_TOOLS:
-        return skipped(name, "the image has no compiler, make, tbl or nroff")
-    read = {"basic": _basic, "lock": _lock, "special": _special}
-    tests = read[name](ended) if name in read else SuiteOutcome()
-    if ended.ok and ENDS[name] in ended.stdout:
-        return joined([tests, passed(name)])
-    if tests.failed:
-        return tests
-    said = tail(f"{ended.stdout} {ended.stderr}")
-    if not ended.stdout.strip() or ended.ok:
-        return joined([tests, unknown(name, f"status {ended.status}, not at its end: {said}")])
-    return joined([tests, failed(name, f"status {ended.status}: {said}")])
 
 
 def _basic(ended: Completed) -> SuiteOutcome:

@@ -1,0 +1,10 @@
+"""Test suites that others wrote, run on a stack of raidproof: their commands, and their results test by test."""
+
+from raidproof_suites.cthon import Cthon
+from raidproof_suites.fsstress import Fsstress
+from raidproof_suites.fstests import Fstests
+from raidproof_suites.fsx import Fsx
+from raidproof_suites.ltp import Ltp
+from raidproof_suites.pynfs import Pynfs
+
+__all__ = ["Cthon", "Fsstress", "Fstests", "Fsx", "Ltp", "Pynfs"]
