@@ -1,11 +1,11 @@
 """`raidproof explore`: check the possible crash states of a recorded crash test."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from raidproof.cli.options import RESULTS, Results, StoredRun
 from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replie
 
 def explore(
     asked: typer.Context,
-    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    run: StoredRun,
     cycle: Annotated[
         str | None, typer.Option(help="The crash test to explore; required if the run has several.")
     ] = None,
@@ -54,7 +54,7 @@ def explore(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
-    results: Annotated[Path, typer.Option(help="Directory of stored runs.")] = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Check the crash states that a recorded run could have had against the acknowledgements of its clients."""
     from raidproof.core.log import progress  # noqa: PLC0415
