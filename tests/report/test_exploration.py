@@ -24,8 +24,7 @@ from raidproof.record.exploration import (
 from raidproof.record.outcome import Outcome
 from raidproof.report import exploration as words
 from raidproof.report.exploration import RIGHT, figure, show_exploration
-from raidproof.report.exploration_html import render_exploration, write_exploration
-from raidproof.report.html import render
+from raidproof.report.html import render, render_exploration, write_exploration
 
 
 def failure() -> FailureRecord:

@@ -1,4 +1,4 @@
-"""The report of an exploration: sentences, chart, and tables on a terminal."""
+"""The report of an exploration: sentences, chart and tables."""
 
 import shlex
 from collections import Counter
@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from raidproof.record.exploration import (
     ExplorationRecord,
     FailureRecord,
     MissingRecord,
     Possible,
+    StageTime,
     StateMark,
     WriteRecord,
 )
-from raidproof.report.axis import Axis
-from raidproof.report.terminal import verdict_text
-from raidproof.report.words import count, number, plural, printable
+from raidproof.report.chart import Axis, TimeBar, time_bar
+from raidproof.report.table import Cell, Field, Table, say, say_end
+from raidproof.report.words import UNKNOWN, count, number, plural
 
 WIDTH = 960.0
 LEFT, RIGHT, TOP, GROUND = 132.0, 924.0, 34.0, 134.0
@@ -161,17 +159,6 @@ def smallest(failure: FailureRecord) -> str:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """The bar of acknowledgements in an interval."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    words: str
-
-
-@dataclass(frozen=True)
 class Mark:
     """States of one policy at nearly the same instant."""
 
@@ -196,7 +183,7 @@ class Figure:
 
     x: Axis
     y: Axis
-    bars: list[Bar]
+    bars: list[TimeBar]
     lanes: list[Lane]
     marks: list[Mark]
     bottom: float
@@ -212,27 +199,19 @@ def figure(record: ExplorationRecord) -> Figure:
         int((second - low) / (x.high - low) * BINS) for second in record.acknowledged_s if low <= second < x.high
     )
     y = Axis.from_zero(told.values(), GROUND, TOP)
+    width_s = (x.high - x.low) / BINS
     lanes = [Lane(policy, FIRST_LANE + LANE * place) for place, policy in enumerate(record.policies)]
     bottom = FIRST_LANE + LANE * len(lanes) - LANE / 2
     return Figure(
         x=x,
         y=y,
-        bars=[bar(place, count, x, y) for place, count in sorted(told.items())],
+        bars=[time_bar(x.low + place * width_s, width_s, many, x, y) for place, many in sorted(told.items())],
         lanes=lanes,
         marks=marks(record.marks, {lane.label: lane.y for lane in lanes}, x),
         bottom=bottom,
         height=bottom + 48,
         description=describe(record),
     )
-
-
-def bar(place: int, count: int, x: Axis, y: Axis) -> Bar:
-    """Return the bar of one interval."""
-    width_s = (x.high - x.low) / BINS
-    begin = x.low + place * width_s
-    left, right, top = x.at(begin), x.at(begin + width_s), y.at(count)
-    words = f"{number(begin)} s to {number(begin + width_s)} s: {plural(count, 'operation')} acknowledged"
-    return Bar(left, top, round(max(right - left - 0.6, 0.8), 1), round(GROUND - top, 1), words)
 
 
 def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mark]:
@@ -274,17 +253,17 @@ def describe(record: ExplorationRecord) -> str:
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
     """Print a summary, each failure, the outcome, and the path of the page."""
-    _say(console, summary(record))
-    _say(console, tested(record))
-    _say(console, cold(record))
-    _say(console, filesystems(record))
-    _say(console, redundancy(record))
-    _say(console, effort(record))
+    say(console, summary(record))
+    say(console, tested(record))
+    say(console, cold(record))
+    say(console, filesystems(record))
+    say(console, redundancy(record))
+    say(console, effort(record))
     for note in record.notes:
-        _say(console, note)
+        say(console, note)
     if record.failures:
         console.print()
-        console.print(failure_table(record))
+        console.print(failure_table(record).drawn(console.width))
     blamed = len({failure.blame for failure in record.failures}) > 1
     block = 0
     for place, failure in enumerate(record.failures, start=1):
@@ -294,28 +273,64 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
             block = place
         # If all failures have the same blame, the last line shows it.
         for line in lines_of(place, failure, blamed=blamed, other=other):
-            _say(console, line)
+            say(console, line)
     console.print()
-    end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome, loses=record.loses))
-    console.print(end.append(f": {printable(record.reason)}"), soft_wrap=not console.is_terminal)
-    if page is not None:
-        console.print(Text(f"report: {printable(str(page))}"), soft_wrap=True)
+    say_end(console, record.title, record.outcome, record.reason, page, plain=record.loses)
 
 
-def failure_table(record: ExplorationRecord) -> Table:
+def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]:
     """Return a row for each distinct failure."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("#", justify="right")
-    table.add_column("promise", overflow="fold")
-    table.add_column("damage", overflow="fold")
-    for title in ("states", "at [s]", "shown again"):
-        table.add_column(title, justify="right")
-    for place, one in enumerate(record.failures, start=1):
-        again = f"{one.confirmed} of {one.repeated}" if one.repeated else "-"
-        table.add_row(
-            *map(Text, (str(place), one.promise, printable(one.damage), count(one.states), number(one.at_s), again))
-        )
-    return table
+
+    def again(one: FailureRecord) -> str:
+        return f"{one.confirmed} of {one.repeated}" if one.repeated else UNKNOWN
+
+    return Table(
+        [
+            Field("#", lambda row: str(row[0]), "number"),
+            Field("promise", lambda row: Cell(row[1].promise, link=f"#failure-{row[0]}"), names_row=True),
+            Field("damage", lambda row: row[1].damage),
+            Field("states", lambda row: Cell(count(row[1].states), loss=True), "number"),
+            Field("cut at", lambda row: number(row[1].at_s), "number", "s"),
+            Field("reproduced", lambda row: again(row[1]), "number"),
+            Field("smallest state", lambda row: smallest(row[1]), page_only=True),
+            Field("blame", lambda row: str(row[1].blame or UNKNOWN), page_only=True),
+        ],
+        list(enumerate(record.failures, start=1)),
+    )
+
+
+def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
+    """Return a row for each write request."""
+    return Table(
+        [
+            Field("request", lambda one: count(one.request), "number"),
+            Field("kind", lambda one: one.kind, "word"),
+            Field("member", lambda one: one.member, "word", names_row=True),
+            Field("LBA", lambda one: count(one.lba), "number", "512 B"),
+            Field("sectors", lambda one: count(one.sectors), "number"),
+            Field("stripe", lambda one: count(one.stripe), "number"),
+            Field("belongs to", lambda one: one.owner or UNKNOWN),
+        ],
+        writes,
+        note=note,
+    )
+
+
+def stage_table(record: ExplorationRecord) -> Table[StageTime]:
+    """Return the durations of each stage of a check."""
+    return Table(
+        [
+            Field("stage", lambda one: one.stage, names_row=True),
+            Field("times", lambda one: count(one.count), "number"),
+            Field("median", lambda one: number(one.median), "number", "ms"),
+            Field("90 %", lambda one: number(one.p90), "number", "ms"),
+            Field("99 %", lambda one: number(one.p99), "number", "ms"),
+            Field("greatest", lambda one: number(one.greatest), "number", "ms"),
+        ],
+        record.stages,
+        note=f"{plural(record.checkers, 'checker')} in parallel; {number(record.seconds)} s in total, without booting "
+        "and shrinking.",
+    )
 
 
 def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: int | None = None) -> list[str]:
@@ -335,7 +350,3 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
     if (part := shortest(failure)) is not None:
         lines.append(f"  {part}")
     return [*lines, f"  {shlex.join(failure.replay)}"]
-
-
-def _say(console: Console, sentence: str) -> None:
-    console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)
