@@ -36,7 +36,7 @@ def test_what_did_not_pass_is_told() -> None:
     assert counts(suite()) == "2 passed, 1 failed, 1 skipped"
     assert next(cases(suite())) == Case("failed", "lock/tlock", "lock was <not> released")
     assert next(cases(suite(known=["lock/tlock"]))).end == "failed, as expected"
-    assert counts(suite(outcomes=SuiteOutcome())) == "nothing ran"
+    assert counts(suite(outcomes=SuiteOutcome())) == "no test ran"
 
 
 def test_the_page_and_the_terminal_have_it(run: RunRecord) -> None:

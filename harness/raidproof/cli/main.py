@@ -76,7 +76,7 @@ def export_log(
     from raidproof.run.exploration import choose_cycle, recorded  # noqa: PLC0415
 
     if file.exists():
-        raise RequestError(f"{file} is there already", remedy="give another name, or remove it")
+        raise RequestError(f"{file} already exists", remedy="give another name, or remove it")
     store = RunStore.find(run, results)
     chosen = choose_cycle(store.load(), store.path, cycle)
     # Remove a partial file, so that it is not mistaken for a whole log.
@@ -206,8 +206,8 @@ def compare_sides(
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
-            "nothing is to differ between the sides",
-            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same twice shows noise",
+            "neither --base nor --new is given",
+            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; equal sides show the noise",
         )
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:

@@ -228,7 +228,7 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
         {"Without a rank": ranking.unranked} if ranking.unranked else {},
         "The number in front of a name is the cell's number in this report; - is not known. Median and spread (least "
         "to greatest) of n repetitions. Of expected: the median in percent of the value expected of the hardware. "
-        "Safety is shown by a power cut. Remark: a flag, or the reason why the cell has no rank.",
+        "Remark: a flag, or the reason why the cell has no rank.",
     )
 
 

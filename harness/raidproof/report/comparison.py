@@ -216,7 +216,7 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print(Text("Power cuts", style="bold"))
         console.print(cut_table(comparison).drawn(console.width))
     console.print()
-    say(console, f"{took(comparison)}; medians (least-greatest), no statistics")
+    say(console, f"{took(comparison)}; values are medians (least-greatest), without a statistical test")
     say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 
@@ -226,15 +226,13 @@ def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")
     if len(rows) > MOST_VERSIONS:
-        say(console, f"and {len(rows) - MOST_VERSIONS:,} more packages differ; the report has them")
+        say(console, f"and {len(rows) - MOST_VERSIONS:,} more packages differ; the report lists them")
     if not rows:
         for what, base, _, machines in by_versions(kernels(comparison)):
             say(console, f"{what}: both {base} ({machines}); no package differs")
     for one in comparison.built:
-        say(
-            console,
-            f"built otherwise: {one.field}: base {one.base}, new {one.new} ({cells_of(one, comparison)})",
-        )
+        sides = f"base {one.base}, new {one.new} ({cells_of(one, comparison)})"
+        say(console, f"effective configuration differs: {one.field}: {sides}")
 
 
 def cell_table(group: Group) -> Table[Pair]:
@@ -246,7 +244,7 @@ def cell_table(group: Group) -> Table[Pair]:
             Field("new", lambda pair: figure(pair.new), "number", group.unit),
             Field("n", lambda pair: f"{len(pair.base.values)}+{len(pair.new.values)}", "number"),
             Field("new/base", ratio, "number"),
-            Field("shows", lambda pair: Cell(pair.finding.value, more=remarks(pair))),
+            Field("result", lambda pair: Cell(pair.finding.value, more=remarks(pair))),
         ],
         group.pairs,
         note="Base and new: median (least to greatest) of the repetitions; n: the numbers of repetitions, base + new; "

@@ -39,15 +39,15 @@ def possible(value: Possible) -> str:
 
 def summary(record: ExplorationRecord) -> str:
     """Return a one-sentence summary of the checked states."""
-    of = f" of {record.asked:,} asked" if record.asked and record.judged < record.asked else ""
-    speed = f", {record.states_per_minute:,.0f} a minute" if record.states_per_minute else ""
-    looks = f"{record.checked:,} on machines"
+    of = f" of {record.asked:,} requested" if record.asked and record.judged < record.asked else ""
+    speed = f" ({record.states_per_minute:,.0f} per minute)" if record.states_per_minute else ""
+    checked = f"{record.checked:,} were checked on machines"
     if record.checked_per_minute:
-        looks += f", {record.checked_per_minute:,.0f} a minute"
+        checked += f" ({record.checked_per_minute:,.0f} per minute)"
     return (
-        f"{record.cuts:,} cuts in {record.requests:,} requests allow {possible(record.possible)} crash states; "
-        f"{plural(record.judged, 'state')}{of} judged{speed}: {record.distinct:,} different, {looks}; "
-        f"{record.broken:,} broken"
+        f"{record.requests:,} write requests and {record.cuts:,} instants of a power cut allow "
+        f"{possible(record.possible)} crash states; {plural(record.judged, 'state')}{of} judged{speed}: "
+        f"{record.distinct:,} differ, {checked}; promises are broken in {record.broken:,}"
     )
 
 
@@ -94,7 +94,7 @@ def redundancy(record: ExplorationRecord) -> str:
 def effort(record: ExplorationRecord) -> str:
     """Return the median duration of each stage of a check."""
     stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)
-    return f"milliseconds a state (median): {stages}" if stages else "no state was checked on a machine"
+    return f"median time of each stage of a check [ms]: {stages}" if stages else "no state was checked on a machine"
 
 
 def missing(one: MissingRecord) -> str:
@@ -117,13 +117,13 @@ def shortest(failure: FailureRecord) -> str | None:
     one = failure.shortest
     if one is None:
         return None
-    said = "not shown at any earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
+    said = "not shown at an earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
     if one.earlier:
-        word = f", {number(one.after_word_s)} s after the word" if one.after_word_s is not None else ""
-        said = f"shown already {plural(one.earlier, 'request')}, {number(one.earlier_s)} s earlier: at cut {one.cut:,}"
-        said += word
+        after = "" if one.after_word_s is None else f", {number(one.after_word_s)} s after the acknowledgement"
+        said = f"also shown {plural(one.earlier, 'request')} ({number(one.earlier_s)} s) earlier, at cut {one.cut:,}"
+        said += after
     return (
-        f"{said}; so much of the history is needed: {one.cut:,} of {plural(one.of, 'request')}, "
+        f"{said}; the shortest history that shows it has {one.cut:,} of {plural(one.of, 'request')}, "
         f"{one.acknowledged:,} of {plural(one.of_acknowledged, 'acknowledged operation')}"
     )
 
@@ -138,9 +138,9 @@ def same_as(failures: Sequence[FailureRecord], place: int) -> int | None:
 def together(failure: FailureRecord, other: int) -> str:
     """Return a sentence about a failure with the same state as failure number ``other``."""
     state = failure.shrunk.state if failure.shrunk else failure.state
-    said = [f"in the same state as {other}, {state}"]
+    said = [f"same state as failure {other}, {state}"]
     if failure.shortest is not None and failure.shortest.earlier:
-        said = [f"{said[0]}, with a shorter history in {failure.shortest.state}"]
+        said = [f"{said[0]}; a shorter history shows it in {failure.shortest.state}"]
     if failure.missing is not None:
         said.append(missing(failure.missing))
     return "; ".join(said)
@@ -155,7 +155,7 @@ def smallest(failure: FailureRecord) -> str:
         return "not shrunk"
     survived = plural(len(shrunk.survivors), "surviving write")
     short = "" if shrunk.whole else ", and shrinking ran out of time"
-    return f"{survived}, {shrunk.not_there:,} lost, after {plural(shrunk.tried, 'state')}{short}"
+    return f"{survived}, {plural(shrunk.not_there, 'lost write')}, after {plural(shrunk.tried, 'tried state')}{short}"
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
         lines += [f"  {write(one)}" for one in survivors[:MOST_WRITES]]
         if len(survivors) > MOST_WRITES:
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
-        lines += [f"  enough that it is lost: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
+        lines += [f"  its loss suffices: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
     if failure.missing is not None:
         lines.append(f"  {missing(failure.missing)}")
     if (part := shortest(failure)) is not None:

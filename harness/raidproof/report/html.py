@@ -173,7 +173,7 @@ def sections_of(
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"
-    yield "repeat", "Repetition"
+    yield "repeat", "Repeat"
 
 
 def rows_of(rows: Sequence[int], of: int, noun: str) -> str:

@@ -267,7 +267,9 @@ def row(cell: CellRecord, place: int, unit: str, x: Axis) -> Row:
     expected, top = expected_value(cell), ROW * place + TOP
     rank = f"rank {cell.rank}" if cell.rank else "no rank"
     aim = "" if expected is None else f"expected {number(expected)}"
-    said = f"{cell.name}: {number(cell.median)} {unit} ({span(cell.spread)}, {plural(len(cell.measured), 'visit')})"
+    said = (
+        f"{cell.name}: {number(cell.median)} {unit} ({span(cell.spread)}, {plural(len(cell.measured), 'repetition')})"
+    )
     bar = Bar(
         kind="ranked" if cell.rank else "unranked",
         top=bar_top(top),
@@ -332,7 +334,7 @@ def spark(cell: CellRecord, place: int, last: float, unit: str) -> Spark:
     seen = [value for series in told for _, value in series]
     most = max(seen)
     lines = [" ".join(f"{across(at, last)},{down(value, most)}" for at, value in series) for series in told]
-    said = f"{plural(len(lines), 'visit')}, between {number(min(seen))} and {number(most)} {unit}".strip()
+    said = f"{plural(len(lines), 'repetition')}, between {number(min(seen))} and {number(most)} {unit}".strip()
     return Spark(place, cell.rank, cell.name, lines, f"{number(most)} {unit}".strip(), said)
 
 

@@ -106,8 +106,8 @@ def dated(cycle: CrashTestRecord) -> str:
         return ""
     later_ms = replies.reported_later_ms
     return (
-        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire; the"
-        f" clients' reports came {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
+        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire. The"
+        f" clients' reports arrived {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
     )
 
 
@@ -137,7 +137,7 @@ def counts(suite: SuiteRecord) -> str:
     """Return the numbers of tests by result."""
     ends = ("passed", "failed", "skipped", "unknown")
     said = [f"{count(number_of)} {end}" for end in ends if (number_of := len(getattr(suite.outcomes, end)))]
-    return ", ".join(said) or "nothing ran"
+    return ", ".join(said) or "no test ran"
 
 
 def suite_table(record: RunRecord) -> Table[SuiteRecord]:
@@ -237,7 +237,7 @@ def show_cycles(record: RunRecord, console: Console) -> None:
         say(console, line(record, place, cycle))
     for caveat, rows in caveats(record.cycles).items():
         if len(rows) < len(record.cycles):  # a caveat of all rows makes no difference between them
-            say(console, f"only {', '.join(map(str, rows))}: {caveat}")
+            say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")
     console.print()
 
 
