@@ -37,7 +37,7 @@ def test_a_killed_run_is_put_back_by_one_command(hardware: Hardware) -> None:
     # The lab's own links, which no hardware has, and the lock of the `exportfs -v` that looked.
     found["server"] = {path: seen for path, seen in found["server"].items() if not path.endswith(ARTEFACTS)}
     assert not any(found.values()), json.dumps(found, indent=1)
-    assert "nothing to put back" in hardware.raidproof("hosts", "restore", str(hardware.inventory)).stdout
+    assert "nothing to restore" in hardware.raidproof("hosts", "restore", str(hardware.inventory)).stdout
     collected = [hardware.raidproof("gc").stdout for _ in range(2)]
     assert f"process {process.pid}, which made it, was killed" in collected[0]
     assert collected[1] == "nothing to do\n"

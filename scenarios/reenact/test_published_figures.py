@@ -11,7 +11,7 @@ from raidproof.plan.cell import matrix_of
 from raidproof.plan.plan import load_plan
 from raidproof.record import RunRecord
 from raidproof.record.outcome import Outcome
-from raidproof.report.figures_table import PublishedFigure, comparison_text, published_figures
+from raidproof.report.cells import PublishedFigure, figure_text, published_figures
 from raidproof.run.plan_runner import run_plan
 
 PLANS = Path(__file__).parent / "plans"
@@ -83,7 +83,7 @@ def test_what_fits_into_the_controllers_caches_is_refused_as_disk_throughput(pyt
 def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
     """Run a plan and put the published figures beside ours."""
     _, figures = carry_out(name, config)
-    say(comparison_text(figures))
+    say(figure_text(figures))
     return figures
 
 

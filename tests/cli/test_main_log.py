@@ -51,5 +51,5 @@ def test_nothing_that_is_there_is_written_over(run: str, tmp_path: Path, capsys:
     file = tmp_path / "mine"
     file.write_text("mine")
     assert main(["export-log", run, "disk0", str(file)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert file.read_text() == "mine"

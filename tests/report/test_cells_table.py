@@ -7,7 +7,6 @@ from rich.console import Console
 
 from raidproof.record.run import RunRecord
 from raidproof.report import show
-from raidproof.report.cells import shares
 
 ENDS = ("\n1 level=10 chunk=64KiB export=sync: ", "\npostmark: ")
 
@@ -30,14 +29,14 @@ def test_nothing_is_cut_off(plan_run: RunRecord, width: int) -> None:
     assert "…" not in text
     for fact in ("112", "111-113", "96", "71.3", "65", "48.8-70.4", "902", "20,047", "20,183", "1,518"):
         assert fact in table, fact
-    for word in ("median", "[MB/s]", "spread", "expected", "[%]", "lost", "limit", "network", "level=10", "why"):
+    for word in ("median", "[MB/s]", "spread", "expected", "[%]", "lost", "limit", "network", "level=10", "remark"):
         assert word in table, word
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_ranked_cells_come_first_and_the_others_have_a_reason(plan_run: RunRecord, width: int) -> None:
     text = shown(plan_run, width)
-    ranked, rest = text.split("no rank", 1)
+    ranked, rest = text.split("Without a rank", 1)
     assert "level=0" not in ranked
     for name in ("level=1 ", "level=0 ", "level=6 "):
         assert name in rest
@@ -87,10 +86,3 @@ def test_no_name_obeys_or_commands(plan_run: RunRecord, text: str, width: int) -
     said = shown(plan_run, width)
     assert "\x1b" not in said
     assert "[red]" in said
-
-
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=4), st.integers(4, 400))
-def test_shares_fit_and_waste_nothing(wishes: list[int], room: int) -> None:
-    given_ = shares(wishes, room)
-    assert all(1 <= got <= wish for got, wish in zip(given_, wishes, strict=True))
-    assert sum(given_) == min(sum(wishes), room)

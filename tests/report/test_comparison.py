@@ -11,8 +11,9 @@ from rich.console import Console
 from raidproof.record.run import RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import comparison as report
+from raidproof.report.chart import BAR
 from raidproof.report.comparison import show_comparison
-from raidproof.report.comparison_html import render_comparison, write_comparison
+from raidproof.report.html import render_comparison, write_comparison
 from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -33,9 +34,9 @@ def shown(comparison: ComparisonRecord, width: int = 100) -> str:
 def test_the_table_has_both_sides_and_their_ratio(comparison: ComparisonRecord) -> None:
     said = shown(comparison)
     assert "kernel: base 6.1.176, new 6.12.101 (server, client1)" in said
-    assert "built otherwise: filesystem.features: base nrext64=0, new nrext64=1 (all cells)" in said
+    assert "effective configuration differs: filesystem.features: base nrext64=0, new nrext64=1 (all cells)" in said
     assert re.search(r"export=sync +23\.8 \(21\.3-26\.3\) +27\.8 \(22\.3-33\.2\) +2\+2 +1\.167 +not comparable", said)
-    assert re.search(r"export=async +9,602 of 9,602 +2,897 of 2,897 .*PASS / PASS", said)
+    assert re.search(r"export=async +9,602 of 9,602 +PASS +2,897 of 2,897 +PASS", said)
     assert "comparison: INCONCLUSIVE: 2 cells: 2 not comparable" in said
     assert "report: results/two-ab/x.html" in said
 
@@ -81,17 +82,16 @@ def test_bars_end_where_their_values_are(comparison: ComparisonRecord) -> None:
         for bar, side in zip(row.bars, (pair.base, pair.new), strict=True):
             assert bar.end == chart.x.at(side.median or 0)
             assert len(bar.dots) == len(side.values)
-            assert bar.hatched
-            assert row.top < bar.top < row.top + report.ROW - report.BAR
-        assert not row.strong
+            assert bar.kind == "unranked"
+            assert row.top < bar.top < row.top + report.ROW - BAR
+        assert row.label[1][1] == "soft"
 
 
 def test_a_difference_stands_out(comparison: ComparisonRecord) -> None:
     comparison.pairs[0].finding = Finding.HIGHER
     row = report.speed(report.groups(comparison)[0]).rows[0]
-    assert row.strong
-    assert row.said == "new/base 1.167, higher"
-    assert not row.bars[0].hatched
+    assert row.label[1] == ("new/base 1.167, higher", "strong")
+    assert row.bars[0].kind == "side-base"
 
 
 def test_a_side_without_a_figure_has_no_bar(comparison: ComparisonRecord) -> None:
@@ -130,7 +130,7 @@ def test_machines_with_the_same_versions_share_a_line() -> None:
 def test_many_packages_are_counted(comparison: ComparisonRecord) -> None:
     comparison.versions += [Version(machine="server", what=f"lib{n}", base="1", new="2") for n in range(20)]
     said = shown(comparison)
-    assert "and 15 more packages differ; the report has them" in said
+    assert "and 15 more packages differ; the report lists them" in said
     assert "Packages that differ: 20" in render_comparison(comparison)
 
 

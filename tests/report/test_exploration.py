@@ -24,8 +24,7 @@ from raidproof.record.exploration import (
 from raidproof.record.outcome import Outcome
 from raidproof.report import exploration as words
 from raidproof.report.exploration import RIGHT, figure, show_exploration
-from raidproof.report.exploration_html import render_exploration, write_exploration
-from raidproof.report.html import render
+from raidproof.report.html import render, render_exploration, write_exploration
 
 
 def failure() -> FailureRecord:
@@ -221,15 +220,16 @@ def test_what_was_noted_is_on_the_page_and_in_the_terminal() -> None:
 
 def test_words_of_an_exploration() -> None:
     assert words.summary(exploration()) == (
-        "4,158 cuts in 12,506 requests allow 10^13 crash states; 4 states of 1,000 asked judged, 240 a minute: "
-        "3 different, 3 on machines, 180 a minute; 1 broken"
+        "12,506 write requests and 4,158 instants of a power cut allow 10^13 crash states; 4 states of 1,000 "
+        "requested judged (240 per minute): 3 differ, 3 were checked on machines (180 per minute); promises are "
+        "broken in 1"
     )
     assert words.possible(Possible(log10=3, exact=1024)) == "1,024"
     assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("booted machine: 2 agree")
     assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
         "; 7 others were also read through nfsd"
     )
-    assert words.smallest(failure()) == "1 surviving write, 4 lost, after 9 states"
+    assert words.smallest(failure()) == "1 surviving write, 4 lost writes, after 9 tried states"
     assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")
 
 
@@ -248,9 +248,9 @@ def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "shown already 8 requests, 0.00340 s earlier: at cut 9, 0.00890 s after the word"),
-        ({"earlier": 1, "after_word_s": None}, "shown already 1 request, 0.00340 s earlier: at cut 9"),
-        ({"earlier": 0, "not_at": 8}, "not shown at any earlier cut that was tried"),
+        ({}, "also shown 8 requests (0.00340 s) earlier, at cut 9, 0.00890 s after the acknowledgement"),
+        ({"earlier": 1, "after_word_s": None}, "also shown 1 request (0.00340 s) earlier, at cut 9"),
+        ({"earlier": 0, "not_at": 8}, "not shown at an earlier cut that was tried"),
         ({"earlier": 0}, "no earlier cut could show it"),
     ],
 )
@@ -258,7 +258,7 @@ def test_so_much_of_the_history_is_needed(changes: dict[str, object], said: str)
     one = failure()
     assert one.shortest is not None
     one.shortest = one.shortest.model_copy(update=changes)
-    needed = "so much of the history is needed: 9 of 12,506 requests, 3 of 40 acknowledged operations"
+    needed = "the shortest history that shows it has 9 of 12,506 requests, 3 of 40 acknowledged operations"
     assert words.shortest(one) == f"{said}; {needed}"
     record = exploration(failures=[one])
     screen = StringIO()
@@ -273,7 +273,7 @@ def test_failures_shown_in_the_same_state_are_told_in_one_line() -> None:
     record = exploration(failures=[failure(), other, apart, failure()])
     assert [words.same_as(record.failures, place) for place in (1, 2, 3, 4)] == [None, 1, None, 1]
     line = (
-        "2 write + fsync: nothing is there: in the same state as 1, 17-0badcafe, with a shorter history in "
+        "2 write + fsync: nothing is there: same state as failure 1, 17-0badcafe; a shorter history shows it in "
         "9-0badcafe; rename of client1-4-metadata"
     )
     screen = StringIO()

@@ -168,9 +168,9 @@ def test_green_is_never_the_pass_of_what_loses_data(run: RunRecord) -> None:
 
 
 def test_what_makes_one_row_different_is_said_of_it(run: RunRecord) -> None:
-    assert "Only here" not in Page(render(run)).text
+    assert "Only in this row" not in Page(render(run)).text
     run.cycles[1].effective["caveats"] = [*run.cycles[1].effective["caveats"], "dirty_expire is 1 s, not 30 s"]
-    assert Page(render(run)).text.count("Only here: dirty_expire is 1 s, not 30 s.") == 1
+    assert Page(render(run)).text.count("Only in this row: dirty_expire is 1 s, not 30 s.") == 1
 
 
 def test_a_row_says_whether_it_is_safe_and_how_much_it_lost(run: RunRecord, plan_run: RunRecord) -> None:

@@ -75,7 +75,7 @@ def test_the_end_names_what_is_safe_and_what_is_not(run: RunRecord) -> None:
 def test_what_makes_one_row_different_is_said_of_it(run: RunRecord) -> None:
     run.cycles[1].effective["caveats"] = [*run.cycles[1].effective["caveats"], "dirty_expire is 1 s, not 30 s"]
     text = shown(run, 80)
-    assert "\nonly 2: dirty_expire is 1 s, not 30 s\n" in text
+    assert "\nonly in row 2: dirty_expire is 1 s, not 30 s\n" in text
     assert "grace and lease" not in text
 
 

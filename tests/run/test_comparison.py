@@ -82,7 +82,7 @@ def test_both_sides_and_what_they_take_are_announced() -> None:
     ("words", "status", "said"),
     [
         (["--new=server.kernel=debian/sid", "--kernel=debian/trixie"], Status.PASS, "new: server kernel=debian/sid; "),
-        ([], Status.BAD_REQUEST, "nothing is to differ between the sides"),
+        ([], Status.BAD_REQUEST, "neither --base nor --new is given"),
         (["--new=kernel=debian/trixi"], Status.BAD_REQUEST, "did you mean 'debian/trixie'?"),
         (["--base=kernle=debian/trixie"], Status.BAD_REQUEST, "did you mean 'kernel'?"),
         (["--base=kernel=debian/sid", "--new=kernel=debian/sid"], Status.PASS, "an A/A run"),

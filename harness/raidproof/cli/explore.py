@@ -1,11 +1,11 @@
 """`raidproof explore`: check the possible crash states of a recorded crash test."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from raidproof.cli.options import RESULTS, Results, StoredRun
 from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replie
 
 def explore(
     asked: typer.Context,
-    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    run: StoredRun,
     cycle: Annotated[
         str | None, typer.Option(help="The crash test to explore; required if the run has several.")
     ] = None,
@@ -54,7 +54,7 @@ def explore(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
-    results: Annotated[Path, typer.Option(help="Directory of stored runs.")] = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Check the crash states that a recorded run could have had against the acknowledgements of its clients."""
     from raidproof.core.log import progress  # noqa: PLC0415
@@ -64,17 +64,17 @@ def explore(
     from raidproof.run.exploration import source_of  # noqa: PLC0415
 
     if tear not in TEARS:
-        raise RequestError(f"--tear {tear}: disks write 512 or 4096 bytes whole")
+        raise RequestError(f"--tear {tear}: a disk writes 512 or 4096 bytes atomically")
     if keep and state is None:
-        raise RequestError("--keep leaves one state in a lab", remedy="say which with --state")
+        raise RequestError("--keep keeps the lab of one crash state", remedy="name the state with --state")
     sources = {name: asked.get_parameter_source(name) for name in OF_MANY}
     said = [
         f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
     ]
     if state is not None and said:
         raise RequestError(
-            f"--state shows one state again, and {', '.join(said)} would change nothing of it",
-            remedy="leave one or the other out",
+            f"--state checks one given state: {', '.join(said)} would have no effect",
+            remedy="omit one or the other",
         )
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     require_host()

@@ -43,8 +43,8 @@ def restore(inventory: Inventory) -> None:
     with reached(load_inventory(inventory).machines) as machines:
         restored = restore_all(machines, copies())
     for one in restored:
-        print(f"{one.machine}: as it was before run {one.run}")  # noqa: T201
+        print(f"{one.machine}: restored to its state before run {one.run}")  # noqa: T201
         for path in one.replaced:
-            print(f"  {path} has been changed since by another program or user; that version is kept in {copies()}")  # noqa: T201
+            print(f"  {path} was changed since run {one.run} by another program or user; {copies()} has that version")  # noqa: T201
     if not restored:
-        print("nothing to put back")  # noqa: T201
+        print("nothing to restore")  # noqa: T201

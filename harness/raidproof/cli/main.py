@@ -14,6 +14,24 @@ from rich.console import Console
 from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli.options import (
+    RESULTS,
+    Base,
+    DryRun,
+    Image,
+    Keep,
+    Kernel,
+    Modules,
+    New,
+    Package,
+    PlanFile,
+    Repeats,
+    Results,
+    Seed,
+    Select,
+    StoredRun,
+    with_platform,
+)
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -25,7 +43,6 @@ from raidproof.core.errors import (
     nearest,
 )
 from raidproof.core.waiting import interrupted, unwind_on_signals
-from raidproof.run.plan_runner import OPTIONS
 
 if TYPE_CHECKING:
     from raidproof.core.topology import Platform
@@ -33,29 +50,6 @@ if TYPE_CHECKING:
     from raidproof.plan.plan import Plan
 
 HOME = Path(__file__).resolve().parents[3]
-RESULTS = Path("results")
-HELP = {option.name: option.help for option in OPTIONS}
-Provider = Annotated[str | None, typer.Option(help=HELP["provider"])]
-Inventory = Annotated[Path | None, typer.Option(help=HELP["inventory"])]
-Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]
-Modules = Annotated[str | None, typer.Option(help=HELP["modules"])]
-Image = Annotated[str | None, typer.Option(help=HELP["image"])]
-Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
-Server = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])]
-Clients = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])]
-Select = Annotated[
-    str | None, typer.Option("-k", help="Only cells that match this expression: 'level=5 and not wsize=8KiB'.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run without starting it.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all random choices.")]
-Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
-Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
-Base = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="The base side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
-]
-New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The new side, in the same form.")]
 app = typer.Typer(
     name="raidproof",
     help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
@@ -69,11 +63,11 @@ app = typer.Typer(
 
 
 def export_log(
-    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    run: StoredRun,
     disk: Annotated[str, typer.Argument(help="serial of the disk: disk0, disk1, ...")],
     file: Annotated[Path, typer.Argument(help="file to create; it must not exist")],
     cycle: Annotated[str | None, typer.Option(help="The crash test; required if the run has several.")] = None,
-    results: Annotated[Path, typer.Option(help="Directory of stored runs.")] = Path("results"),
+    results: Results = RESULTS,
 ) -> None:
     """Write the requests of a disk up to the power cut in the format of the kernel's dm-log-writes target."""
     from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
@@ -82,7 +76,7 @@ def export_log(
     from raidproof.run.exploration import choose_cycle, recorded  # noqa: PLC0415
 
     if file.exists():
-        raise RequestError(f"{file} is there already", remedy="give another name, or remove it")
+        raise RequestError(f"{file} already exists", remedy="give another name, or remove it")
     store = RunStore.find(run, results)
     chosen = choose_cycle(store.load(), store.path, cycle)
     # Remove a partial file, so that it is not mistaken for a whole log.
@@ -148,16 +142,9 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
 
 
 @app.command()
+@with_platform(before="seed")
 def demo(
     asked: typer.Context,
-    provider: Provider = None,
-    inventory: Inventory = None,
-    kernel: Kernel = None,
-    modules: Modules = None,
-    image: Image = None,
-    package: Package = None,
-    server: Server = None,
-    clients: Clients = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
@@ -172,22 +159,15 @@ def demo(
 
 
 @app.command("run")
+@with_platform(before="results")
 def run(
     asked: typer.Context,
-    plan: Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")],
+    plan: PlanFile,
     select: Select = None,
     dry_run: DryRun = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this plan.")] = False,
     seed: Seed = None,
     repeats: Repeats = None,
-    provider: Provider = None,
-    inventory: Inventory = None,
-    kernel: Kernel = None,
-    modules: Modules = None,
-    image: Image = None,
-    package: Package = None,
-    server: Server = None,
-    clients: Clients = None,
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
@@ -206,23 +186,16 @@ def run(
 
 
 @app.command("ab")
+@with_platform(before="results")
 def compare_sides(
     asked: typer.Context,
-    plan: Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")],
+    plan: PlanFile,
     base: Base = None,
     new: New = None,
     select: Select = None,
     dry_run: DryRun = False,
     seed: Seed = None,
     repeats: Repeats = None,
-    provider: Provider = None,
-    inventory: Inventory = None,
-    kernel: Kernel = None,
-    modules: Modules = None,
-    image: Image = None,
-    package: Package = None,
-    server: Server = None,
-    clients: Clients = None,
     results: Results = RESULTS,
 ) -> None:
     """Measure a plan alternately on two sides that differ in kernel, image or packages, and compare them."""
@@ -233,8 +206,8 @@ def compare_sides(
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
-            "nothing is to differ between the sides",
-            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; the same twice shows noise",
+            "neither --base nor --new is given",
+            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; equal sides show the noise",
         )
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
@@ -269,7 +242,7 @@ def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None
 
 @app.command()
 def judge(
-    run: Annotated[str, typer.Argument(help="name or directory of a stored run")],
+    run: StoredRun,
     results: Results = RESULTS,
 ) -> None:
     """Judge a stored run again, without machines."""

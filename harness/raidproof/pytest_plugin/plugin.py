@@ -148,8 +148,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add raidproof's options."""
     group = parser.getgroup("raidproof")
     # Text, for workers are handed the options, and of these plain values only.
-    group.addoption("--results", default="results", metavar="DIR", help="where runs are kept")
-    group.addoption("--keep", action="store_true", help="leave the last lab running, for `raidproof shell`")
+    group.addoption("--results", default="results", metavar="DIR", help="directory of stored runs")
+    group.addoption("--keep", action="store_true", help="keep the last lab running, for `raidproof shell`")
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
@@ -159,8 +159,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
-    config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs meanwhile")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; of several workers one begins with its file")
+    config.addinivalue_line("markers", f"{ALONE}: no other scenario runs at the same time")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers run it first")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:

@@ -1,21 +1,20 @@
-"""The report of a plan's cells: rankings, sentences, and the tables on a terminal."""
+"""The report of a plan's cells: rankings, sentences, tables, and published figures beside measured values."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.environment import flat
-from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, RunRecord
+from raidproof.record.run import RunRecord
 from raidproof.report.configuration import value
-from raidproof.report.figures_table import comparison_table, published_figures
-from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
+from raidproof.report.table import Cell, Field, Table, say
+from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some, span
 from raidproof.verdict.cell import safety_in
 
 _UNITS = {
@@ -33,8 +32,7 @@ _UNITS = {
 """Units by the suffix of a value's name; longer suffixes come before those that they end with."""
 
 ROOMY = 120
-"""Width in characters from which tables have a column for flags."""
-SAFETY = "safety"
+"""Width of a terminal, in characters, from which the ranking has a column of remarks."""
 MOST_NAMES = 3
 """Number of impossible cells named after a reason; the page has all."""
 
@@ -109,11 +107,6 @@ def with_unit(name: str) -> str:
     """Return the name of a value with its unit for readers: ``write [MB/s]``."""
     what, unit = measure(name)
     return f"{what} [{unit}]".strip() if unit else what
-
-
-def spread(cell: CellRecord) -> str:
-    """Return the least and the greatest value of the repetitions."""
-    return UNKNOWN if cell.spread is None else f"{number(cell.spread[0])}-{number(cell.spread[1])}"
 
 
 def of_expected(cell: CellRecord) -> str:
@@ -201,168 +194,82 @@ def value_names(cell: CellRecord) -> list[str]:
     return [*(name for name in names if name == cell.unit), *(name for name in names if name != cell.unit)]
 
 
-def note(record: RunRecord, cycle: CrashTestRecord) -> str:
-    """Return a remark without which a verdict could be misread; empty if none is needed."""
-    if cycle.control is not None:
-        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
-    if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
-        return "does not count"
-    return ""
+def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
+    """Return the table of a workload's cells: those with a rank, the fastest first, then the others."""
+    numbers = {cell.name: place for place, cell in enumerate(record.cells, start=1)}
+    cuts = {cycle.name: place for place, cycle in enumerate(record.cycles, start=1)}
 
+    def name(cell: CellRecord) -> Cell:
+        return Cell(cell.name, tag=str(numbers[cell.name]), link=f"#cell-{numbers[cell.name]}")
 
-def blames(cycle: CrashTestRecord) -> list[str]:
-    """Return the distinct blames in a crash test's verdicts, except those that its reason already contains."""
-    named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
-    return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
+    def safety(cell: CellRecord) -> Cell:
+        found = safety_in(record, cell)
+        link = f"#cycle-{cuts[cell.cycle]}" if cell.cycle in cuts else ""
+        return Cell(found.size, found.word, short=found.brief.partition(": ")[2], link=link)
 
+    def remark(cell: CellRecord) -> Cell:
+        if cell.rank is not None:
+            return Cell(cell.flag or "")
+        return Cell(cell.why_not or "it was not measured", more=[cell.flag or ""])
 
-def losses(cycle: CrashTestRecord) -> str:
-    """Return the numbers of lost files and bytes; empty if the server was not scanned."""
-    balance = cycle.on_server
-    if balance is None:
-        return ""
-    if not balance.lost_total and not balance.lost_files:
-        return "no file, no byte lost"
-    return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
-
-
-def happening(cycle: CrashTestRecord) -> str:
-    """Return the fault, the policy of the disks' caches if there is one, and faults in effect from the beginning."""
-    named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
-    return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
-
-
-def conditions(cycle: CrashTestRecord) -> str:
-    """Return the faults in effect from the beginning, with their proofs; empty if none."""
-    return "; ".join(
-        f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
+    return Table(
+        [
+            Field("rank", lambda cell: count(cell.rank), "number", alone="#"),
+            Field("cell", name, names_row=True),
+            Field("median", lambda cell: number(cell.median), "number", ranking.unit),
+            Field("spread", lambda cell: span(cell.spread), "number", ranking.unit),
+            Field("n", lambda cell: count(len(cell.measured)), "number"),
+            Field("of expected", of_expected, "number", "%"),
+            *([Field("safety", safety)] if any(one.lost for one in record.cells) else []),
+            Field("limit", lambda cell: Cell(cell.limit, more=[cell.cause])),
+            Field("remark", remark),
+        ],
+        ranking.ranked,
+        {"Without a rank": ranking.unranked} if ranking.unranked else {},
+        "The number in front of a name is the cell's number in this report; - is not known. Median and spread (least "
+        "to greatest) of n repetitions. Of expected: the median in percent of the value expected of the hardware. "
+        "Remark: a flag, or the reason why the cell has no rank.",
     )
-
-
-@dataclass(frozen=True)
-class Field:
-    """One column; numbers are right-aligned and never broken."""
-
-    title: str
-    text: Callable[[CellRecord], str]
-    right: bool = True
-    whole: bool = True
-    """Whether the text must stay on one line."""
 
 
 def show_cells(record: RunRecord, console: Console) -> None:
     """Print the tables of a plan's run for each workload, then the overhead and the impossible cells."""
     say(console, f"{visited(record)}; {promises(record)}")
-    safety = safety_fields(record)
+    roomy = console.width >= ROOMY
     for ranking in rankings(record):
+        table = ranking_table(record, ranking)
+        said = ["median", "spread", "n", "of expected"]
         console.print()
         console.print(Text(printable(ranking.title), style="bold"))
         if ranking.ranked:
-            console.print(ranked_table(ranking, console.width, safety))
+            shown = table.only("rank", "cell", *said, "safety", "limit", *(["remark"] if roomy else []))
+            marked = shown if roomy else replace(shown, fields=[*shown.fields, FLAGGED])
+            console.print(marked.drawn(console.width))
         else:
             console.print("No cell has a rank.")
         if ranking.unranked:
-            console.print()
-            console.print(unranked_table(ranking, console.width, safety))
+            console.print("\nWithout a rank")
+            shown = table.only(
+                "cell", *(said if roomy else ["median", "n"]), "safety", "remark", rows=ranking.unranked
+            )
+            console.print(shown.drawn(console.width))
         console.print()
         for cell in ranking.cells:
             if sentence := explained(cell, console.width):
                 say(console, sentence)
     console.print()
     if figures := published_figures(record):
-        console.print(Text("published figures beside ours", style="bold"))
-        console.print(comparison_table(figures))
+        console.print(Text("Published figures beside measured values", style="bold"))
+        console.print(figure_table(figures).drawn(console.width))
         console.print()
     say(console, overhead(record))
     for reason, names in impossible(record):
-        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-        say(console, f"left out, {plural(len(names), 'cell')}: {reason} ({'; '.join(names[:MOST_NAMES])}{more})")
+        say(console, f"left out, {plural(len(names), 'cell')}: {reason} ({some(names, MOST_NAMES)})")
     console.print()
 
 
-def say(console: Console, sentence: str) -> None:
-    """Print a line, broken only on a terminal."""
-    console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)
-
-
-def safety_fields(record: RunRecord) -> list[Field]:
-    """Return the safety column; none without power cuts."""
-    if not any(one.lost for one in record.cells):
-        return []
-    return [Field(SAFETY, lambda cell: safety_in(record, cell).brief, right=False, whole=False)]
-
-
-def ranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
-    """Return the table of ranked cells, the fastest first."""
-    fields = [
-        Field("#", lambda cell: str(cell.rank)),
-        Field("cell", lambda cell: cell.name, right=False, whole=False),
-        *figures(ranking, ends=True),
-        *safety,
-        Field("limit", lambda cell: cell.limit, right=False, whole=False),
-    ]
-    if width >= ROOMY:
-        fields.append(Field("flag", lambda cell: cell.flag or "", right=False, whole=False))
-    else:
-        fields.append(Field("", lambda cell: "!" if cell.flag else " "))
-    return draw(fields, ranking.ranked, width, wide=("cell", SAFETY, "flag"))
-
-
-def unranked_table(ranking: Ranking, width: int, safety: Sequence[Field]) -> Table:
-    """Return the table of unranked cells, with the reasons."""
-    fields = [
-        Field("no rank", lambda cell: cell.name, right=False, whole=False),
-        *figures(ranking, ends=width >= ROOMY),
-        *safety,
-        Field("why", lambda cell: cell.why_not or "it was not measured", right=False, whole=False),
-    ]
-    return draw(fields, ranking.unranked, width, wide=("no rank", SAFETY, "why"))
-
-
-def figures(ranking: Ranking, *, ends: bool) -> list[Field]:
-    """Return the columns of measured values."""
-    unit = f"\n[{ranking.unit}]" if ranking.unit else ""
-    return [
-        Field(f"median{unit}", lambda cell: number(cell.median)),
-        *([Field(f"spread{unit}", spread)] if ends else []),
-        Field("n", lambda cell: count(len(cell.measured))),
-        *([Field("of expected\n[%]", of_expected)] if ends else []),
-    ]
-
-
-def draw(fields: Sequence[Field], rows: Sequence[CellRecord], width: int, wide: Sequence[str]) -> Table:
-    """Return a table at most ``width`` wide; the columns in ``wide`` share the space that the others leave."""
-    texts = {field: [printable(field.text(cell)) for cell in rows] for field in fields}
-    widths = {field: narrowest(field, texts[field]) for field in fields if field.title not in wide}
-    flexible = [field for field in fields if field.title in wide]
-    room = width - sum(widths.values()) - (len(fields) - 1)
-    wishes = [max(map(len, [field.title, *texts[field]])) for field in flexible]
-    widths |= dict(zip(flexible, shares(wishes, room), strict=True))
-    # Gaps are 2 wide where no cell is broken by that.
-    gap = 1 if room - (len(fields) - 1) < sum(wishes) else 2
-    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
-    for field in fields:
-        drawn.add_column(Text(field.title), justify="right" if field.right else "left", width=widths[field])
-    for place in range(len(rows)):
-        drawn.add_row(*(Text(texts[field][place], overflow="fold") for field in fields))
-    return drawn
-
-
-def shares(wishes: Sequence[int], room: int) -> list[int]:
-    """Return widths that share the room: wishes below an even share are granted, the others divide the rest."""
-    given = [0] * len(wishes)
-    order = sorted(range(len(wishes)), key=lambda place: wishes[place])
-    for turn, place in enumerate(order):
-        even = max(room // (len(order) - turn), 1)
-        given[place] = min(wishes[place], even)
-        room -= given[place]
-    return given
-
-
-def narrowest(field: Field, texts: Sequence[str]) -> int:
-    """Return the least width that breaks no word of the header, and no cell that must stay whole."""
-    pieces = texts if field.whole else [word for text in texts for word in text.split()]
-    return max(map(len, [*field.title.split(), *pieces, ""]))
+FLAGGED: Field[CellRecord] = Field("", lambda cell: "!" if cell.flag else " ", "word")
+"""A mark for flags, where the table has no room for remarks."""
 
 
 def explained(cell: CellRecord, width: int) -> str:
@@ -370,3 +277,87 @@ def explained(cell: CellRecord, width: int) -> str:
     flag = cell.flag if width < ROOMY or cell.rank is None else None
     said = [one for one in (cell.cause, flag and f"! {flag}") if one]
     return f"{cell.rank or UNKNOWN} {cell.name}: {'; '.join(said)}" if said else ""
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One published figure, with the values measured here."""
+
+    name: str
+    published: float
+    unit: str
+    """Name of the value, which ends with its unit: ``write_mb_s``."""
+    measured: float | None
+    """Median of the values measured here; None if nothing was measured."""
+    spread: tuple[float, float] | None = None
+    """Least and greatest value measured here."""
+    n: int = 0
+    used_to_calibrate: bool = False
+    """Whether the figure calibrated a parameter of the hardware, so that agreement proves nothing."""
+    note: str = ""
+
+    @property
+    def deviation(self) -> float | None:
+        """Measured value over published figure, minus one; None where undefined."""
+        return None if self.measured is None or not self.published else self.measured / self.published - 1
+
+    @property
+    def remark(self) -> str:
+        """Remarks on the deviation."""
+        said = ["used to calibrate"] if self.used_to_calibrate else []
+        said += ["not measured"] if self.measured is None else []
+        return "; ".join([*said, *([self.note] if self.note else [])])
+
+
+def published_figures(record: RunRecord) -> list[PublishedFigure]:
+    """Return the figures of a run's plan, each with the values of the cell that re-enacts it."""
+    cells = {cell.name: cell for cell in record.cells}
+    rows = []
+    for figure in record.plan.figures if record.plan else ():
+        cell = cells.get(figure.cell)
+        values = [] if cell is None else [one.values[figure.unit] for one in cell.repeats if figure.unit in one.values]
+        rows.append(
+            PublishedFigure(
+                name=figure.name,
+                published=figure.published,
+                unit=figure.unit,
+                measured=median(values) if values else None,
+                spread=(min(values), max(values)) if values else None,
+                n=len(values),
+                used_to_calibrate=figure.places_limit,
+                note=figure.note,
+            )
+        )
+    return rows
+
+
+def figure_table(figures: Sequence[PublishedFigure]) -> Table[PublishedFigure]:
+    """Return a table of all figures in their order; every deviation is shown."""
+    return Table(
+        [
+            Field("figure", lambda one: one.name, names_row=True),
+            Field("value", lambda one: with_unit(one.unit), "word"),
+            Field("published", lambda one: number(one.published), "number"),
+            Field("median", lambda one: number(one.measured), "number"),
+            Field("spread", lambda one: span(one.spread), "number"),
+            Field("n", lambda one: count(one.n), "number"),
+            Field("deviation", deviation, "number", "%"),
+            Field("remark", lambda one: one.remark),
+        ],
+        figures,
+        note="Median and spread (least to greatest) of n repetitions measured here; deviation of the median from the "
+        "published figure.",
+    )
+
+
+def deviation(figure: PublishedFigure) -> str:
+    """Return the deviation from a published figure, in percent."""
+    return UNKNOWN if figure.deviation is None else f"{100 * figure.deviation:+.1f}"
+
+
+def figure_text(figures: Sequence[PublishedFigure], width: int = 120) -> str:
+    """Return the table as plain text, ``width`` characters wide at most."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=False, color_system=None)
+    console.print(figure_table(figures).drawn(width))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -1,19 +1,29 @@
-"""The report of a comparison of two sides: sentences, charts, and tables on a terminal."""
+"""The report of a comparison of two sides: sentences, charts and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from raidproof.report.axis import Axis
-from raidproof.report.cells import measure, say
-from raidproof.report.terminal import verdict_text
-from raidproof.report.words import UNKNOWN, count, number, plural, printable
-from raidproof.verdict.comparison import BASE, NEW, Built, ComparisonRecord, Finding, Pair, SideCell, SideCut, Version
+from raidproof.record.outcome import Outcome
+from raidproof.report.cells import measure
+from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
+from raidproof.report.table import Cell, Field, Table, say, say_end
+from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
+from raidproof.verdict.comparison import (
+    BASE,
+    NEW,
+    Built,
+    ComparisonRecord,
+    CutPair,
+    Finding,
+    Pair,
+    SideCell,
+    SideCut,
+    Version,
+)
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
 """Components that come first in a list of differences."""
@@ -27,12 +37,14 @@ NO_STATISTICS = (
     "each direction."
 )
 
-WIDTH, LEFT, RIGHT = 960.0, 108.0, 930.0
-TOP, ROW, BAR = 10.0, 66.0, 14.0
-NAME_LINE = 15.0
-"""Distance in pixels from the top of a row to the baseline of its name; the bars are below."""
-STEP = 19.0
-"""Distance in pixels between the bars of a row."""
+LEFT, RIGHT, ROW = 108.0, 930.0, 66.0
+LEGEND = {
+    "side-base": "base",
+    "side-new": "new",
+    "unranked": "not comparable",
+    "visit": "one repetition",
+}
+"""Kinds of marks in a chart, with their meanings."""
 MOST_VERSIONS = 6
 """Number of differing versions that the terminal shows; the page has all."""
 
@@ -66,11 +78,6 @@ def groups(comparison: ComparisonRecord) -> list[Group]:
     return grouped
 
 
-def spread(side: SideCell) -> str:
-    """Return the least and the greatest value of the repetitions."""
-    return UNKNOWN if side.spread is None else f"{number(side.spread[0])}-{number(side.spread[1])}"
-
-
 def ratio(pair: Pair) -> str:
     """Return the ratio of new to base."""
     return UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}"
@@ -98,11 +105,6 @@ def limits(pair: Pair) -> str:
     if pair.base.limit == pair.new.limit:
         return f"limit: {pair.base.limit}"
     return f"limit: base {pair.base.limit}, new {pair.new.limit}"
-
-
-def lost(cut: SideCut | None) -> str:
-    """Return the loss by a power cut."""
-    return UNKNOWN if cut is None else cut.lost_words
 
 
 def by_versions(versions: Sequence[Version]) -> list[tuple[str, str, str, str]]:
@@ -137,64 +139,6 @@ def took(comparison: ComparisonRecord) -> str:
     return f"{plural(len(comparison.pairs), 'cell')}, {count(visits)} repetitions on both sides in {number(seconds)} s"
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One side of a row."""
-
-    side: str
-    words: str
-    """The value as text beside the bar."""
-    top: float
-    end: float
-    """Right end of the bar in pixels; at the axis if there is no value."""
-    dots: list[float]
-    hatched: bool
-    """Whether the value does not reflect the requested hardware."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """The row of one cell, or of one configuration's power cut."""
-
-    name: str
-    said: str
-    """The result of the comparison, as text."""
-    strong: bool
-    """Whether a difference is shown."""
-    top: float
-    bars: list[Bar]
-
-    @property
-    def words(self) -> str:
-        """Text alternative for the row."""
-        return f"{self.name}: {', '.join(f'{bar.side} {bar.words}' for bar in self.bars)}; {self.said}"
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A laid-out bar chart for the template."""
-
-    id: str
-    title: str
-    x: Axis
-    rows: list[Row]
-
-    @property
-    def bottom(self) -> float:
-        """Bottom of the rows, in pixels."""
-        return TOP + ROW * len(self.rows)
-
-    @property
-    def height(self) -> float:
-        """Height of the chart, in pixels."""
-        return self.bottom + 30
-
-    @property
-    def description(self) -> str:
-        """Text alternative for the chart."""
-        return "; ".join(row.words for row in self.rows)
-
-
 def speed(group: Group) -> Bars:
     """Lay out the medians of a workload, in the plan's order."""
     values = [value for pair in group.pairs for side in (pair.base, pair.new) for value in side.values]
@@ -202,20 +146,19 @@ def speed(group: Group) -> Bars:
     rows = []
     for place, pair in enumerate(group.pairs):
         said = f"new/base {ratio(pair)}, {pair.finding}" if pair.ratio is not None else pair.finding.value
-        top = TOP + ROW * place
-        hatched = pair.finding is Finding.NOT_COMPARABLE
         bars = [
-            bar(name, side, x, top + NAME_LINE + 6 + STEP * line, hatched=hatched)
+            Bar(
+                kind="unranked" if pair.finding is Finding.NOT_COMPARABLE else f"side-{name}",
+                top=bar_top(TOP + ROW * place, line),
+                end=x.at(side.median or 0.0),
+                dots=[x.at(value) for value in side.values],
+                side=name,
+                words="not measured" if side.median is None else number(side.median),
+            )
             for line, (name, side) in enumerate(((BASE, pair.base), (NEW, pair.new)))
         ]
-        rows.append(Row(pair.name, said, pair.finding in {Finding.HIGHER, Finding.LOWER}, top, bars))
-    return Bars(f"speed-{group.place}", f"{group.title}, base and new", x, rows)
-
-
-def bar(name: str, side: SideCell, x: Axis, top: float, *, hatched: bool) -> Bar:
-    """Lay out one side of a cell."""
-    words = "not measured" if side.median is None else number(side.median)
-    return Bar(name, words, top, x.at(side.median or 0.0), [x.at(value) for value in side.values], hatched)
+        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.HIGHER, Finding.LOWER}))
+    return chart(f"speed-{group.place}", f"{group.title}, base and new", x, rows)
 
 
 def loss(comparison: ComparisonRecord) -> Bars | None:
@@ -226,15 +169,32 @@ def loss(comparison: ComparisonRecord) -> Bars | None:
     x = Axis.from_zero(_losses(comparison), LEFT, RIGHT)
     rows = []
     for place, cut in enumerate(known):
-        top = TOP + ROW * place
         bars = []
         for line, (name, side) in enumerate(((BASE, cut.base), (NEW, cut.new))):
             value = side.lost if side else None
             words = count(value) if side is None or value is not None else side.lost_words
-            bars.append(Bar(name, words, top + NAME_LINE + 6 + STEP * line, x.at(value or 0), [], hatched=False))
+            bars.append(Bar(f"side-{name}", bar_top(TOP + ROW * place, line), x.at(value or 0), [], name, words))
         ends = [one.outcome.value if one else "not made" for one in (cut.base, cut.new)]
-        rows.append(Row(cut.title, f"base {ends[0]}, new {ends[1]}", strong=False, top=top, bars=bars))
-    return Bars("loss", "Acknowledged operations lost at the power cut, base and new", x, rows)
+        rows.append(row(place, cut.title, f"base {ends[0]}, new {ends[1]}", bars, strong=False))
+    return chart("loss", "Acknowledged operations lost at the power cut, base and new", x, rows)
+
+
+def row(place: int, name: str, said: str, bars: list[Bar], *, strong: bool) -> Row:
+    """Return the row of one cell, or of one configuration's power cut; ``strong``: a difference is shown."""
+    words = f"{name}: {', '.join(f'{bar.side} {bar.words}' for bar in bars)}; {said}"
+    return Row(name, [(name, ""), (said, "strong" if strong else "soft")], words, TOP + ROW * place, bars)
+
+
+def chart(id_: str, title: str, x: Axis, rows: list[Row]) -> Bars:
+    """Return a chart whose legend has the marks that it shows."""
+    bars = [bar for row in rows for bar in row.bars]
+    shown = {
+        "side-base",
+        "side-new",
+        *(bar.kind for bar in bars),
+        *(["visit"] if any(bar.dots for bar in bars) else []),
+    }
+    return Bars(id_, title, x, rows, ROW, [(kind, words) for kind, words in LEGEND.items() if kind in shown])
 
 
 def _losses(comparison: ComparisonRecord) -> Sequence[float]:
@@ -247,20 +207,17 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
     for group in groups(comparison):
         console.print()
         console.print(Text(printable(group.title), style="bold"))
-        console.print(cell_table(group))
+        console.print(cell_table(group).drawn(console.width))
         for pair in group.pairs:
             if said := remarks(pair):
                 say(console, f"{pair.name}: {'; '.join(said)}")
     if comparison.cuts:
         console.print()
         console.print(Text("Power cuts", style="bold"))
-        console.print(cut_table(comparison))
+        console.print(cut_table(comparison).drawn(console.width))
     console.print()
-    say(console, f"{took(comparison)}; medians (least-greatest), no statistics")
-    end = Text("comparison: ").append_text(verdict_text(comparison.outcome))
-    console.print(end.append(f": {printable(comparison.reason)}"), soft_wrap=not console.is_terminal)
-    if page is not None:
-        console.print(Text(f"report: {printable(str(page))}"), soft_wrap=True)
+    say(console, f"{took(comparison)}; values are medians (least-greatest), without a statistical test")
+    say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 
 def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
@@ -269,52 +226,102 @@ def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")
     if len(rows) > MOST_VERSIONS:
-        say(console, f"and {len(rows) - MOST_VERSIONS:,} more packages differ; the report has them")
+        say(console, f"and {len(rows) - MOST_VERSIONS:,} more packages differ; the report lists them")
     if not rows:
         for what, base, _, machines in by_versions(kernels(comparison)):
             say(console, f"{what}: both {base} ({machines}); no package differs")
     for one in comparison.built:
-        say(
-            console,
-            f"built otherwise: {one.field}: base {one.base}, new {one.new} ({cells_of(one, comparison)})",
-        )
+        sides = f"base {one.base}, new {one.new} ({cells_of(one, comparison)})"
+        say(console, f"effective configuration differs: {one.field}: {sides}")
 
 
-def cell_table(group: Group) -> Table:
+def cell_table(group: Group) -> Table[Pair]:
     """Return the table of a workload's cells: medians and ranges of both sides, ratio, and result."""
-    unit = f" [{group.unit}]" if group.unit else ""
-    table = drawn("cell", f"base{unit}", f"new{unit}", "n", "new/base", "shows")
-    for pair in group.pairs:
-        n = f"{len(pair.base.values)}+{len(pair.new.values)}"
-        table.add_row(*map(text, (pair.name, figure(pair.base), figure(pair.new), n, ratio(pair), pair.finding)))
-    return table
+    return Table(
+        [
+            Field("cell", lambda pair: pair.name, names_row=True),
+            Field("base", lambda pair: figure(pair.base), "number", group.unit),
+            Field("new", lambda pair: figure(pair.new), "number", group.unit),
+            Field("n", lambda pair: f"{len(pair.base.values)}+{len(pair.new.values)}", "number"),
+            Field("new/base", ratio, "number"),
+            Field("result", lambda pair: Cell(pair.finding.value, more=remarks(pair))),
+        ],
+        group.pairs,
+        note="Base and new: median (least to greatest) of the repetitions; n: the numbers of repetitions, base + new; "
+        "- is not known.",
+    )
 
 
-def figure(side: SideCell) -> str:
-    """Return median and range as text; a single repetition has no range."""
-    return number(side.median) if len(side.values) < 2 else f"{number(side.median)} ({spread(side)})"
+def limit_table(group: Group) -> Table[Pair]:
+    """Return the table of what limited each cell on each side."""
+
+    def limit(side: SideCell) -> Cell:
+        return Cell(side.limit, more=[side.cause])
+
+    return Table(
+        [
+            Field("cell", lambda pair: pair.name, names_row=True),
+            Field("base", lambda pair: limit(pair.base)),
+            Field("new", lambda pair: limit(pair.new)),
+        ],
+        group.pairs,
+    )
 
 
-def cut_table(comparison: ComparisonRecord) -> Table:
+def figure(side: SideCell) -> Cell:
+    """Return the median with the range; a single repetition has no range."""
+    return Cell(number(side.median), aside=f"({span(side.spread)})" if len(side.values) > 1 else "")
+
+
+def cut_table(comparison: ComparisonRecord) -> Table[CutPair]:
     """Return the table of the losses by power cuts on both sides."""
-    table = drawn("configuration", "lost, base", "lost, new", "acknowledged", "ended")
-    for cut in comparison.cuts:
-        told = " / ".join(count(side.acknowledged if side else None) for side in (cut.base, cut.new))
-        ends = [side.outcome.value if side else "not made" for side in (cut.base, cut.new)]
-        table.add_row(*map(text, (cut.title, lost(cut.base), lost(cut.new), told, " / ".join(ends))))
-    return table
+    return Table(
+        [
+            Field("configuration", lambda cut: cut.title, names_row=True),
+            *cut_fields(BASE, lambda cut: cut.base),
+            *cut_fields(NEW, lambda cut: cut.new),
+        ],
+        comparison.cuts,
+        note="Lost: acknowledged operations that were missing after the power cut, of all acknowledged operations. "
+        "One power cut of a configuration on each side shows whether promises were kept, but not whether one side "
+        "loses less than the other.",
+    )
 
 
-def drawn(first: str, *numbers: str) -> Table:
-    """Return an empty table; the first and last columns are left-aligned, the others right-aligned."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column(Text(first), overflow="fold", ratio=None)
-    for title in numbers[:-1]:
-        table.add_column(Text(title), justify="right", overflow="fold")
-    table.add_column(Text(numbers[-1]), overflow="fold")
-    return table
+def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[Field[CutPair]]:
+    """Return the columns of one side's power cuts."""
+
+    def lost(cut: CutPair) -> Cell:
+        side = side_of(cut)
+        return Cell(side.lost_words, loss=bool(side.lost)) if side else Cell(UNKNOWN)
+
+    def verdict(cut: CutPair) -> Cell:
+        side = side_of(cut)
+        if side is None:
+            return Cell("not made")
+        reason = [] if side.outcome is Outcome.PASS else [side.reason]
+        return Cell(verdict=side.outcome, plain=bool(side.lost), more=reason)
+
+    def seconds(measured: Callable[[SideCut], float | None]) -> Callable[[CutPair], str]:
+        return lambda cut: number(measured(side) if (side := side_of(cut)) else None)
+
+    return [
+        Field("lost", lost, "number", "ops", name, f"{name} lost"),
+        Field("verdict", verdict, "word", "", name, f"{name} verdict"),
+        Field("work lost", seconds(lambda side: side.loss_window_s), "number", "s", name, page_only=True),
+        Field("recovery", seconds(lambda side: side.recovery_s), "number", "s", name, page_only=True),
+    ]
 
 
-def text(content: str) -> Text:
-    """Return text with control characters escaped."""
-    return Text(printable(str(content)), overflow="fold")
+def version_table(versions: Sequence[Version]) -> Table[tuple[str, str, str, str]]:
+    """Return the table of a component's versions on both sides."""
+    return Table(
+        [
+            Field("component", lambda row: row[0], names_row=True),
+            Field("base", lambda row: row[1]),
+            Field("new", lambda row: row[2]),
+            Field("machines", lambda row: row[3], "word"),
+        ],
+        by_versions(versions),
+        marked=lambda row: row[1] != row[2],
+    )

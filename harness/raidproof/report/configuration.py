@@ -8,7 +8,7 @@ from raidproof.core.units import format_size
 from raidproof.record.environment import flat
 from raidproof.report.words import UNKNOWN
 
-NOT_ASKED = "(not asked)"
+NOT_ASKED = "(not requested)"
 _UNWRITTEN = object()
 _SIZES = frozenset({"su", "rsize", "wsize", "memory"})
 

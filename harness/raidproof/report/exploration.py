@@ -1,4 +1,4 @@
-"""The report of an exploration: sentences, chart, and tables on a terminal."""
+"""The report of an exploration: sentences, chart and tables."""
 
 import shlex
 from collections import Counter
@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from raidproof.record.exploration import (
     ExplorationRecord,
     FailureRecord,
     MissingRecord,
     Possible,
+    StageTime,
     StateMark,
     WriteRecord,
 )
-from raidproof.report.axis import Axis
-from raidproof.report.terminal import verdict_text
-from raidproof.report.words import count, number, plural, printable
+from raidproof.report.chart import Axis, TimeBar, time_bar
+from raidproof.report.table import Cell, Field, Table, say, say_end
+from raidproof.report.words import UNKNOWN, count, number, plural
 
 WIDTH = 960.0
 LEFT, RIGHT, TOP, GROUND = 132.0, 924.0, 34.0, 134.0
@@ -41,15 +39,15 @@ def possible(value: Possible) -> str:
 
 def summary(record: ExplorationRecord) -> str:
     """Return a one-sentence summary of the checked states."""
-    of = f" of {record.asked:,} asked" if record.asked and record.judged < record.asked else ""
-    speed = f", {record.states_per_minute:,.0f} a minute" if record.states_per_minute else ""
-    looks = f"{record.checked:,} on machines"
+    of = f" of {record.asked:,} requested" if record.asked and record.judged < record.asked else ""
+    speed = f" ({record.states_per_minute:,.0f} per minute)" if record.states_per_minute else ""
+    checked = f"{record.checked:,} were checked on machines"
     if record.checked_per_minute:
-        looks += f", {record.checked_per_minute:,.0f} a minute"
+        checked += f" ({record.checked_per_minute:,.0f} per minute)"
     return (
-        f"{record.cuts:,} cuts in {record.requests:,} requests allow {possible(record.possible)} crash states; "
-        f"{plural(record.judged, 'state')}{of} judged{speed}: {record.distinct:,} different, {looks}; "
-        f"{record.broken:,} broken"
+        f"{record.requests:,} write requests and {record.cuts:,} instants of a power cut allow "
+        f"{possible(record.possible)} crash states; {plural(record.judged, 'state')}{of} judged{speed}: "
+        f"{record.distinct:,} differ, {checked}; promises are broken in {record.broken:,}"
     )
 
 
@@ -96,7 +94,7 @@ def redundancy(record: ExplorationRecord) -> str:
 def effort(record: ExplorationRecord) -> str:
     """Return the median duration of each stage of a check."""
     stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)
-    return f"milliseconds a state (median): {stages}" if stages else "no state was checked on a machine"
+    return f"median time of each stage of a check [ms]: {stages}" if stages else "no state was checked on a machine"
 
 
 def missing(one: MissingRecord) -> str:
@@ -119,13 +117,13 @@ def shortest(failure: FailureRecord) -> str | None:
     one = failure.shortest
     if one is None:
         return None
-    said = "not shown at any earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
+    said = "not shown at an earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
     if one.earlier:
-        word = f", {number(one.after_word_s)} s after the word" if one.after_word_s is not None else ""
-        said = f"shown already {plural(one.earlier, 'request')}, {number(one.earlier_s)} s earlier: at cut {one.cut:,}"
-        said += word
+        after = "" if one.after_word_s is None else f", {number(one.after_word_s)} s after the acknowledgement"
+        said = f"also shown {plural(one.earlier, 'request')} ({number(one.earlier_s)} s) earlier, at cut {one.cut:,}"
+        said += after
     return (
-        f"{said}; so much of the history is needed: {one.cut:,} of {plural(one.of, 'request')}, "
+        f"{said}; the shortest history that shows it has {one.cut:,} of {plural(one.of, 'request')}, "
         f"{one.acknowledged:,} of {plural(one.of_acknowledged, 'acknowledged operation')}"
     )
 
@@ -140,9 +138,9 @@ def same_as(failures: Sequence[FailureRecord], place: int) -> int | None:
 def together(failure: FailureRecord, other: int) -> str:
     """Return a sentence about a failure with the same state as failure number ``other``."""
     state = failure.shrunk.state if failure.shrunk else failure.state
-    said = [f"in the same state as {other}, {state}"]
+    said = [f"same state as failure {other}, {state}"]
     if failure.shortest is not None and failure.shortest.earlier:
-        said = [f"{said[0]}, with a shorter history in {failure.shortest.state}"]
+        said = [f"{said[0]}; a shorter history shows it in {failure.shortest.state}"]
     if failure.missing is not None:
         said.append(missing(failure.missing))
     return "; ".join(said)
@@ -157,18 +155,7 @@ def smallest(failure: FailureRecord) -> str:
         return "not shrunk"
     survived = plural(len(shrunk.survivors), "surviving write")
     short = "" if shrunk.whole else ", and shrinking ran out of time"
-    return f"{survived}, {shrunk.not_there:,} lost, after {plural(shrunk.tried, 'state')}{short}"
-
-
-@dataclass(frozen=True)
-class Bar:
-    """The bar of acknowledgements in an interval."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    words: str
+    return f"{survived}, {plural(shrunk.not_there, 'lost write')}, after {plural(shrunk.tried, 'tried state')}{short}"
 
 
 @dataclass(frozen=True)
@@ -196,7 +183,7 @@ class Figure:
 
     x: Axis
     y: Axis
-    bars: list[Bar]
+    bars: list[TimeBar]
     lanes: list[Lane]
     marks: list[Mark]
     bottom: float
@@ -212,27 +199,19 @@ def figure(record: ExplorationRecord) -> Figure:
         int((second - low) / (x.high - low) * BINS) for second in record.acknowledged_s if low <= second < x.high
     )
     y = Axis.from_zero(told.values(), GROUND, TOP)
+    width_s = (x.high - x.low) / BINS
     lanes = [Lane(policy, FIRST_LANE + LANE * place) for place, policy in enumerate(record.policies)]
     bottom = FIRST_LANE + LANE * len(lanes) - LANE / 2
     return Figure(
         x=x,
         y=y,
-        bars=[bar(place, count, x, y) for place, count in sorted(told.items())],
+        bars=[time_bar(x.low + place * width_s, width_s, many, x, y) for place, many in sorted(told.items())],
         lanes=lanes,
         marks=marks(record.marks, {lane.label: lane.y for lane in lanes}, x),
         bottom=bottom,
         height=bottom + 48,
         description=describe(record),
     )
-
-
-def bar(place: int, count: int, x: Axis, y: Axis) -> Bar:
-    """Return the bar of one interval."""
-    width_s = (x.high - x.low) / BINS
-    begin = x.low + place * width_s
-    left, right, top = x.at(begin), x.at(begin + width_s), y.at(count)
-    words = f"{number(begin)} s to {number(begin + width_s)} s: {plural(count, 'operation')} acknowledged"
-    return Bar(left, top, round(max(right - left - 0.6, 0.8), 1), round(GROUND - top, 1), words)
 
 
 def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mark]:
@@ -274,17 +253,17 @@ def describe(record: ExplorationRecord) -> str:
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
     """Print a summary, each failure, the outcome, and the path of the page."""
-    _say(console, summary(record))
-    _say(console, tested(record))
-    _say(console, cold(record))
-    _say(console, filesystems(record))
-    _say(console, redundancy(record))
-    _say(console, effort(record))
+    say(console, summary(record))
+    say(console, tested(record))
+    say(console, cold(record))
+    say(console, filesystems(record))
+    say(console, redundancy(record))
+    say(console, effort(record))
     for note in record.notes:
-        _say(console, note)
+        say(console, note)
     if record.failures:
         console.print()
-        console.print(failure_table(record))
+        console.print(failure_table(record).drawn(console.width))
     blamed = len({failure.blame for failure in record.failures}) > 1
     block = 0
     for place, failure in enumerate(record.failures, start=1):
@@ -294,28 +273,64 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
             block = place
         # If all failures have the same blame, the last line shows it.
         for line in lines_of(place, failure, blamed=blamed, other=other):
-            _say(console, line)
+            say(console, line)
     console.print()
-    end = Text(f"{printable(record.title)}: ").append_text(verdict_text(record.outcome, loses=record.loses))
-    console.print(end.append(f": {printable(record.reason)}"), soft_wrap=not console.is_terminal)
-    if page is not None:
-        console.print(Text(f"report: {printable(str(page))}"), soft_wrap=True)
+    say_end(console, record.title, record.outcome, record.reason, page, plain=record.loses)
 
 
-def failure_table(record: ExplorationRecord) -> Table:
+def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]:
     """Return a row for each distinct failure."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("#", justify="right")
-    table.add_column("promise", overflow="fold")
-    table.add_column("damage", overflow="fold")
-    for title in ("states", "at [s]", "shown again"):
-        table.add_column(title, justify="right")
-    for place, one in enumerate(record.failures, start=1):
-        again = f"{one.confirmed} of {one.repeated}" if one.repeated else "-"
-        table.add_row(
-            *map(Text, (str(place), one.promise, printable(one.damage), count(one.states), number(one.at_s), again))
-        )
-    return table
+
+    def again(one: FailureRecord) -> str:
+        return f"{one.confirmed} of {one.repeated}" if one.repeated else UNKNOWN
+
+    return Table(
+        [
+            Field("#", lambda row: str(row[0]), "number"),
+            Field("promise", lambda row: Cell(row[1].promise, link=f"#failure-{row[0]}"), names_row=True),
+            Field("damage", lambda row: row[1].damage),
+            Field("states", lambda row: Cell(count(row[1].states), loss=True), "number"),
+            Field("cut at", lambda row: number(row[1].at_s), "number", "s"),
+            Field("reproduced", lambda row: again(row[1]), "number"),
+            Field("smallest state", lambda row: smallest(row[1]), page_only=True),
+            Field("blame", lambda row: str(row[1].blame or UNKNOWN), page_only=True),
+        ],
+        list(enumerate(record.failures, start=1)),
+    )
+
+
+def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
+    """Return a row for each write request."""
+    return Table(
+        [
+            Field("request", lambda one: count(one.request), "number"),
+            Field("kind", lambda one: one.kind, "word"),
+            Field("member", lambda one: one.member, "word", names_row=True),
+            Field("LBA", lambda one: count(one.lba), "number", "512 B"),
+            Field("sectors", lambda one: count(one.sectors), "number"),
+            Field("stripe", lambda one: count(one.stripe), "number"),
+            Field("belongs to", lambda one: one.owner or UNKNOWN),
+        ],
+        writes,
+        note=note,
+    )
+
+
+def stage_table(record: ExplorationRecord) -> Table[StageTime]:
+    """Return the durations of each stage of a check."""
+    return Table(
+        [
+            Field("stage", lambda one: one.stage, names_row=True),
+            Field("times", lambda one: count(one.count), "number"),
+            Field("median", lambda one: number(one.median), "number", "ms"),
+            Field("90 %", lambda one: number(one.p90), "number", "ms"),
+            Field("99 %", lambda one: number(one.p99), "number", "ms"),
+            Field("greatest", lambda one: number(one.greatest), "number", "ms"),
+        ],
+        record.stages,
+        note=f"{plural(record.checkers, 'checker')} in parallel; {number(record.seconds)} s in total, without booting "
+        "and shrinking.",
+    )
 
 
 def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: int | None = None) -> list[str]:
@@ -329,13 +344,9 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
         lines += [f"  {write(one)}" for one in survivors[:MOST_WRITES]]
         if len(survivors) > MOST_WRITES:
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
-        lines += [f"  enough that it is lost: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
+        lines += [f"  its loss suffices: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
     if failure.missing is not None:
         lines.append(f"  {missing(failure.missing)}")
     if (part := shortest(failure)) is not None:
         lines.append(f"  {part}")
     return [*lines, f"  {shlex.join(failure.replay)}"]
-
-
-def _say(console: Console, sentence: str) -> None:
-    console.print(Text(printable(sentence)), soft_wrap=not console.is_terminal)

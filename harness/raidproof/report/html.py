@@ -1,4 +1,4 @@
-"""The report of a run as one self-contained HTML file, without network access or scripts."""
+"""The pages of a run, a comparison and an exploration: each is one self-contained HTML file without scripts."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,26 +14,17 @@ from pydantic import ValidationError
 
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
-from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import cells, cells_chart, exploration, terminal, timeline, words
+from raidproof.report import cells, comparison, exploration, run_charts, terminal, words
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
-from raidproof.report.figures_table import published_figures
-from raidproof.verdict.cell import SafetyWord, by_safety, losing, safety_in
+from raidproof.report.table import LOOKS
+from raidproof.verdict.cell import by_safety, losing, safety_in
+from raidproof.verdict.comparison import ComparisonRecord
 
-SIGNS = {
-    Outcome.PASS: "\u2713",
-    Outcome.FAIL: "\u2717",
-    Outcome.ERROR: "!",
-    Outcome.SKIP: "\u2013",
-    Outcome.INVALID: "\u2298",
-    Outcome.INCONCLUSIVE: "?",
-}
-"""Signs that distinguish outcomes without colour."""
-SAFETY_SIGNS = {SafetyWord.SAFE: "\u2713", SafetyWord.LOSES_DATA: "\u2717", SafetyWord.NOT_SHOWN: "?"}
-SCATTER_FRAMES = (cells_chart.WIDE, cells_chart.NARROW)
+SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
+TIMELINE_FRAMES = (run_charts.WIDE_TIMELINE, run_charts.NARROW_TIMELINE)
 MOST_NAMES = 6
 """Number of configurations named at the head of the page; the tables have all."""
 
@@ -60,8 +51,9 @@ def templates() -> Environment:
         "shell": shlex.join,
         "quote_url": quote,
         "moment": moment,
-        "conditions": cells.conditions,
+        "conditions": terminal.conditions,
     }
+    environment.globals["looks"] = LOOKS
     return environment
 
 
@@ -76,7 +68,7 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
     """Return the HTML of a run's report; ``explorations``: by the stem of their files."""
-    timelines = [timeline.timelines(record.cycles, frame) for frame in (timeline.WIDE, timeline.NARROW)]
+    timelines = [run_charts.timelines(record.cycles, frame) for frame in TIMELINE_FRAMES]
     sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
     # A plan's report shows cells in place of crash tests.
     stacks = record.cells if record.plan else record.cycles
@@ -85,17 +77,12 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         run=record,
         took=duration(record),
         columns=columns(),
-        note=cells.note,
-        blames=cells.blames,
-        losses=cells.losses,
-        happening=cells.happening,
-        signs=SIGNS,
-        safety_signs=SAFETY_SIGNS,
+        words=terminal,
         safety_in=safety_in,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
         loses=losing(record),
-        scatters=[cells_chart.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
+        scatters=[run_charts.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
         scatter_frames=SCATTER_FRAMES,
         timelines=[*zip(*timelines, strict=True)],
         layers=configuration(stacks),
@@ -107,17 +94,41 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         exploration_words=exploration,
         shown={anchor for anchor, _ in sections},
         cells=cells,
-        promises=terminal,
-        suites_table=terminal,
-        cells_chart=cells_chart,
+        charts=run_charts,
         rankings=cells.rankings(record),
-        published=published_figures(record),
-        numbers=cells_chart.numbered(record),
+        published=cells.published_figures(record),
+        numbers=run_charts.numbered(record),
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
         counters=counters,
         observed=lambda cycle: [(path, value(path, found)) for path, found in flat(observed(cycle))],
     )
+
+
+def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
+    """Write the record and the page of a comparison, each atomically; return the path of the page."""
+    store.write_text("comparison.json", compared.model_dump_json(indent=1) + "\n")
+    return store.write_text("comparison.html", render_comparison(compared))
+
+
+def render_comparison(compared: ComparisonRecord) -> str:
+    """Return the HTML of a comparison."""
+    page = templates().get_template("comparison.html.j2")
+    return page.render(run=compared, sides=comparison, groups=comparison.groups(compared))
+
+
+def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
+    """Write record and page of an exploration and update the run's page, each atomically; return the page's path."""
+    store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
+    page = store.write_text(f"{stem}.html", render_exploration(record))
+    write_html(store.load(), store.path / "report.html")
+    return page
+
+
+def render_exploration(record: ExplorationRecord) -> str:
+    """Return the HTML of an exploration."""
+    page = templates().get_template("exploration.html.j2")
+    return page.render(run=record, words=exploration, figure=exploration.figure(record))
 
 
 def observed(cycle: CrashTestRecord) -> dict[str, Any]:
@@ -137,7 +148,7 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def sections_of(
-    record: RunRecord, timelines: Sequence[timeline.Moments], *, explored: bool = False
+    record: RunRecord, timelines: Sequence[run_charts.Moments], *, explored: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield anchor and title of each section; the report of a plan omits empty sections."""
     planned = record.plan is not None
@@ -162,7 +173,7 @@ def sections_of(
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"
-    yield "repeat", "Repetition"
+    yield "repeat", "Repeat"
 
 
 def rows_of(rows: Sequence[int], of: int, noun: str) -> str:

@@ -1,41 +1,71 @@
-"""The report of a run as text on a terminal or in a file: crash tests, promises, suites."""
+"""The report of a run on a terminal: tables and sentences of crash tests, promises and suites."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 from raidproof.record.suite import SuiteRecord
-from raidproof.report.cells import blames, happening, losses, note, shares, show_cells
+from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
-from raidproof.report.words import count, number, printable
-from raidproof.verdict.cell import Safety, SafetyWord, by_safety, losing, safety_in
+from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
+from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some
+from raidproof.verdict.cell import by_safety, losing, safety_in
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import calls_of, total
 
 SETTING = "setting"
 """The group of columns with settings; all other groups have measured values."""
+RECOVERY = "recovery"
+"""The group of columns whose titles need its name."""
 MOST_NAMES = 3
 """Number of configurations named in the last lines; the tables have all."""
-VERDICT_WIDTH = len("control behaved")
-COLOURS = {
-    Outcome.PASS: "green",
-    Outcome.FAIL: "red",
-    Outcome.ERROR: "magenta",
-    Outcome.SKIP: "cyan",
-    Outcome.INVALID: "magenta",
-    Outcome.INCONCLUSIVE: "yellow",
-}
-SAFETY_COLOURS = {SafetyWord.SAFE: "green", SafetyWord.LOSES_DATA: "red", SafetyWord.NOT_SHOWN: "yellow"}
+
+
+def note(record: RunRecord, cycle: CrashTestRecord) -> str:
+    """Return a remark without which a verdict could be misread; empty if none is needed."""
+    if cycle.control is not None:
+        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
+    if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
+        return "does not count"
+    return ""
+
+
+def blames(cycle: CrashTestRecord) -> list[str]:
+    """Return the distinct blames in a crash test's verdicts, except those that its reason already contains."""
+    named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
+    return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
+
+
+def losses(cycle: CrashTestRecord) -> str:
+    """Return the numbers of lost files and bytes; empty if the server was not scanned."""
+    balance = cycle.on_server
+    if balance is None:
+        return ""
+    if not balance.lost_total and not balance.lost_files:
+        return "no file, no byte lost"
+    return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
+
+
+def happening(cycle: CrashTestRecord) -> str:
+    """Return the fault, the policy of the disks' caches if there is one, and faults in effect from the beginning."""
+    named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
+    return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
+
+
+def conditions(cycle: CrashTestRecord) -> str:
+    """Return the faults in effect from the beginning, with their proofs; empty if none."""
+    return "; ".join(
+        f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
+    )
 
 
 class Row(NamedTuple):
@@ -77,8 +107,8 @@ def dated(cycle: CrashTestRecord) -> str:
         return ""
     later_ms = replies.reported_later_ms
     return (
-        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire; the"
-        f" clients' reports came {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
+        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire. The"
+        f" clients' reports arrived {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
     )
 
 
@@ -108,16 +138,64 @@ def counts(suite: SuiteRecord) -> str:
     """Return the numbers of tests by result."""
     ends = ("passed", "failed", "skipped", "unknown")
     said = [f"{count(number_of)} {end}" for end in ends if (number_of := len(getattr(suite.outcomes, end)))]
-    return ", ".join(said) or "nothing ran"
+    return ", ".join(said) or "no test ran"
 
 
-def show_suites(record: RunRecord, console: Console) -> None:
-    """Print a line for each suite of a run."""
-    for suite in record.suites:
-        words = f"{suite.title}: {suite.outcome}: {suite.reason} ({counts(suite)}, {number(suite.seconds)} s)"
-        console.print(Text(printable(words)), soft_wrap=not console.is_terminal)
-    if record.suites:
-        console.print()
+def suite_table(record: RunRecord) -> Table[SuiteRecord]:
+    """Return a row for each suite of a run."""
+    return Table(
+        [
+            Field("suite", lambda suite: suite.title, names_row=True),
+            Field("verdict", lambda suite: Cell(verdict=suite.outcome), "word"),
+            Field("tests", counts),
+            Field("time", lambda suite: number(suite.seconds), "number", "s"),
+            Field("reason", lambda suite: suite.reason),
+        ],
+        record.suites,
+    )
+
+
+Numbered = tuple[int, CrashTestRecord]
+"""A crash test with its number in the report."""
+
+
+def crash_test_table(record: RunRecord) -> Table[Numbered]:
+    """Return the table of crash tests: verdict, safety, and all registered columns."""
+
+    def verdict(one: Numbered) -> Cell:
+        loses = safety_in(record, one[1]).loses
+        return Cell(verdict=one[1].outcome, plain=loses, below=note(record, one[1]))
+
+    def safety(one: Numbered) -> Cell:
+        found = safety_in(record, one[1])
+        return Cell(found.size, found.word)
+
+    def name(one: Numbered) -> Cell:
+        return Cell(one[1].title, tag="control" if one[1].control else "", link=f"#cycle-{one[0]}")
+
+    return Table(
+        [
+            Field("#", lambda one: str(one[0]), "number"),
+            Field("row", name, names_row=True),
+            Field("verdict", verdict, "word"),
+            Field("safety", safety),
+            *map(registered, all_columns()),
+        ],
+        list(enumerate(record.cycles, start=1)),
+        note="- is not known. Rates are from before the fault; operations are as found on the server after the fault.",
+    )
+
+
+def registered(column: Column) -> Field[Numbered]:
+    """Return the field of a registered column."""
+
+    def cell(one: Numbered) -> Cell:
+        value = column.value(one[1])
+        text, bracket, rest = value.partition(" (") if column.unit else (value, "", "")
+        return Cell(text, aside=bracket.strip() + rest, loss="lost" in column.title and value not in ("0", UNKNOWN))
+
+    alone = f"{column.group} {column.title}" if column.group == RECOVERY else ""
+    return Field(column.title, cell, "number" if column.unit else "word", column.unit, column.group, alone)
 
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
@@ -127,14 +205,12 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
         show_cuts(record, console)
     elif record.cycles or not record.suites:
         show_cycles(record, console)
-    show_suites(record, console)
+    if record.suites:
+        console.print(suite_table(record).drawn(console.width))
+        console.print()
     if by_safety(record):
-        console.print(safety_line(record), soft_wrap=not console.is_terminal)
-    verdict = verdict_text(record.outcome, loses=losing(record))
-    end = Text("run: ").append_text(verdict).append(f": {printable(record.reason)}")
-    console.print(end, soft_wrap=not console.is_terminal)
-    if report is not None:
-        console.print(Text(f"report: {printable(str(report))}"), soft_wrap=True)
+        say(console, safety_line(record))
+    say_end(console, "run", record.outcome, record.reason, report, plain=losing(record))
 
 
 def show_cuts(record: RunRecord, console: Console) -> None:
@@ -142,113 +218,59 @@ def show_cuts(record: RunRecord, console: Console) -> None:
     if not record.cycles:
         return
     console.print(Text("Power cuts", style="bold"))
-    console.print(ends_table(record, console.width))
+    console.print(verdict_table(record).drawn(console.width))
     console.print()
     bad = [(place, one) for place, one in enumerate(record.cycles, start=1) if one.outcome is not Outcome.PASS]
     for place, cycle in bad:
-        console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+        say(console, line(record, place, cycle))
     if bad:
         console.print()
 
 
 def show_cycles(record: RunRecord, console: Console) -> None:
-    """Print the outcome and safety of each crash test, the measured values, and a line for each crash test."""
-    console.print(ends_table(record, console.width))
-    for columns in packed(record, [column for column in all_columns() if column.group != SETTING], console.width):
+    """Print the verdict and safety of each crash test, the measured values, and a line for each crash test."""
+    console.print(verdict_table(record).drawn(console.width))
+    for table in measured_tables(record, console.width):
         console.print()
-        console.print(figures_table(record, columns, console.width))
+        console.print(table.drawn(console.width))
     console.print()
     for place, cycle in enumerate(record.cycles, start=1):
-        console.print(line(record, place, cycle), soft_wrap=not console.is_terminal)
+        say(console, line(record, place, cycle))
     for caveat, rows in caveats(record.cycles).items():
         if len(rows) < len(record.cycles):  # a caveat of all rows makes no difference between them
-            said = f"only {', '.join(map(str, rows))}: {printable(caveat)}"
-            console.print(Text(said), soft_wrap=not console.is_terminal)
+            say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")
     console.print()
 
 
-def ends_table(record: RunRecord, width: int) -> Table:
+def verdict_table(record: RunRecord) -> Table[Numbered]:
     """Return the table of settings, verdict and safety, side by side at any width."""
-    settings = [column for column in all_columns() if column.group == SETTING]
-    cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in settings}
-    answers = [str(safety_in(record, cycle)) for cycle in record.cycles]
-    fixed = [len(str(len(record.cycles))), *(narrowest(one, cells[one]) for one in settings), VERDICT_WIDTH]
-    titles = [printable(cycle.title) for cycle in record.cycles]
-    wishes = [max(map(len, [*texts, "safety"])) for texts in (titles, answers)]
-    room = width - sum(fixed) - len(fixed) - 1
-    # Gaps are 2 wide where no cell is broken by that.
-    gap = 2 if room - len(fixed) - 1 >= sum(wishes) else 1
-    row_width, safety_width = shares(wishes, room - (gap - 1) * (len(fixed) + 1))
-    drawn = framed(gap)
-    drawn.add_column("#", justify="right", width=fixed[0])
-    drawn.add_column("row", width=row_width)
-    for column, narrow in zip(settings, fixed[1:], strict=False):
-        drawn.add_column(Text(header(column)), width=narrow)
-    drawn.add_column("verdict", width=VERDICT_WIDTH)
-    drawn.add_column("safety", width=safety_width)
-    for place, cycle in enumerate(record.cycles):
-        row = [Text(str(place + 1)), Text(titles[place]), *(Text(cells[column][place]) for column in settings)]
-        drawn.add_row(*row, verdict_cell(record, cycle), safety_text(safety_in(record, cycle)))
-    return drawn
+    table = crash_test_table(record)
+    number, row, *verdicts = (field for field in table.fields if not field.group)
+    settings = [field for field in table.fields if field.group == SETTING]
+    return replace(table, fields=[number, row, *settings, *verdicts])
 
 
-def packed(record: RunRecord, columns: Sequence[Column], width: int) -> Iterator[Sequence[Column]]:
-    """Yield the columns of as few tables as possible that are at most ``width`` wide; groups are not divided."""
-    table: list[Column] = []
-    used = 0
-    for _, grouped in groupby(columns, key=lambda column: column.group):
+def measured_tables(record: RunRecord, width: int) -> Iterator[Table[Numbered]]:
+    """Yield as few tables of measured values as possible, at most ``width`` wide; groups are not divided."""
+    table = crash_test_table(record)
+    measured = [field for field in table.fields if field.group not in ("", SETTING)]
+    packed: list[Field[Numbered]] = []
+    used = first = len(str(len(record.cycles)))
+    for _, grouped in groupby(measured, key=lambda field: field.group):
         group = list(grouped)
-        more = sum(narrowest(one, [printable(one.value(cycle)) for cycle in record.cycles]) + 1 for one in group)
-        if table and len(str(len(record.cycles))) + used + more > width:
-            yield table
-            table, used = [], 0
-        table, used = [*table, *group], used + more
-    yield table
-
-
-def figures_table(record: RunRecord, columns: Sequence[Column], width: int) -> Table:
-    """Return a table of measured values with a numbered row for each crash test."""
-    cells = {column: [printable(column.value(cycle)) for cycle in record.cycles] for column in columns}
-    # Set the widths here, as Rich crops what does not fit.
-    widths = [narrowest(column, cells[column]) for column in columns]
-    number_width = len(str(len(record.cycles)))
-    drawn = framed(2 if number_width + sum(widths) + 2 * len(widths) <= width else 1)
-    drawn.add_column("#", justify="right", width=number_width)
-    for column, narrow in zip(columns, widths, strict=True):
-        drawn.add_column(Text(header(column)), justify="right", width=narrow)
-    for place in range(len(record.cycles)):
-        drawn.add_row(str(place + 1), *(Text(cells[column][place]) for column in columns))
-    return drawn
-
-
-def framed(gap: int) -> Table:
-    """Return an empty table with this gap between columns."""
-    return Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
-
-
-def header(column: Column) -> str:
-    """Return the title and the unit of a column; the titles of recovery stages get their group's name."""
-    title = f"{column.group} {column.title}" if column.group == "recovery" else column.title
-    return f"{title}\n[{column.unit}]" if column.unit else title
-
-
-def narrowest(column: Column, cells: Sequence[str]) -> int:
-    """Return the least width that breaks neither a word of the header nor a cell."""
-    return max(map(len, [*header(column).split(), *cells]))
-
-
-def verdict_cell(record: RunRecord, cycle: CrashTestRecord) -> Text:
-    """Return the outcome of a crash test with its remark."""
-    cell = verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)
-    remark = note(record, cycle)
-    return cell.append(f"\n{remark}", style="not bold default") if remark else cell
+        more = sum(table.narrowest(field) + 1 for field in group)
+        if packed and used + more > width:
+            yield replace(table, fields=[table.fields[0], *packed])
+            packed, used = [], first
+        packed, used = [*packed, *group], used + more
+    yield replace(table, fields=[table.fields[0], *packed])
 
 
 def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
     """Return the outcome of a crash test with its reason, blame and losses."""
     remark = note(record, cycle)
     said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")
-    said.append_text(verdict_text(cycle.outcome, loses=safety_in(record, cycle).loses)).append(
+    said.append_text(verdict_text(cycle.outcome, plain=safety_in(record, cycle).loses)).append(
         f" ({remark})" if remark and remark not in cycle.reason else ""
     )
     said.append(f": {printable(cycle.reason)}")
@@ -259,24 +281,10 @@ def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
     return said
 
 
-def verdict_text(outcome: Outcome, *, loses: bool = False) -> Text:
-    """Return an outcome in its colour; a PASS of a configuration that loses data has none, as green means safe."""
-    plain = loses and outcome is Outcome.PASS
-    return Text(outcome.value, style="bold" if plain else f"bold {COLOURS[outcome]}")
-
-
-def safety_text(safety: Safety) -> Text:
-    """Return the safety of a configuration, with the verdict word in its colour."""
-    said = Text(safety.word.value, style=f"bold {SAFETY_COLOURS[safety.word]}")
-    return said.append(f": {printable(safety.size)}" if safety.size else "", style="not bold default")
-
-
 def safety_line(record: RunRecord) -> Text:
     """Return the configurations of a run by safety verdict, with some of their names."""
     said = Text("safety: ")
     for place, (word, names) in enumerate(by_safety(record).items()):
-        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-        named = printable(", ".join(names[:MOST_NAMES]))
-        said.append("; " if place else "").append(word.value, style=f"bold {SAFETY_COLOURS[word]}")
-        said.append(f": {named}{more}")
+        said.append("; " if place else "").append_text(verdict_text(word))
+        said.append(f": {printable(some(names, MOST_NAMES, ', '))}")
     return said

@@ -1,6 +1,7 @@
 """Formatting of values: three significant digits, exact counts, and `-` for unknown values."""
 
 import re
+from collections.abc import Sequence
 
 from raidproof.core.units import GIB, KIB, MIB
 
@@ -45,3 +46,14 @@ def plural(value: int, one: str, many: str | None = None) -> str:
 def printable(text: str) -> str:
     """Return the text with characters escaped that a terminal interprets or XML forbids."""
     return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def span(ends: tuple[float, float] | None) -> str:
+    """Return the least and the greatest of several values."""
+    return UNKNOWN if ends is None else f"{number(ends[0])}-{number(ends[1])}"
+
+
+def some(names: Sequence[str], most: int, separator: str = "; ") -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more

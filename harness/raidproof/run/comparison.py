@@ -13,7 +13,7 @@ from raidproof.plan.cell import Matrix
 from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
-from raidproof.report.comparison_html import write_comparison
+from raidproof.report.html import write_comparison
 from raidproof.run.campaign import Campaign
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of

@@ -39,7 +39,7 @@ from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
-from raidproof.report.exploration_html import write_exploration
+from raidproof.report.html import write_exploration
 from raidproof.run.campaign import command_line
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY

@@ -165,7 +165,10 @@ class Suites:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.getgroup("raidproof").addoption(
-        "--suite-path", action="append", metavar="NAME=PATH", help="where a peer's suite is, as fsx=/usr/local/bin/fsx"
+        "--suite-path",
+        action="append",
+        metavar="NAME=PATH",
+        help="path of an external test suite, for example fsx=/usr/local/bin/fsx",
     )
 
 

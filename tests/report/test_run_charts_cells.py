@@ -1,6 +1,6 @@
 from raidproof.record.run import RunRecord
 from raidproof.report.cells import rankings
-from raidproof.report.cells_chart import (
+from raidproof.report.run_charts import (
     LEFT,
     RIGHT,
     SPARK_BOTTOM,
@@ -15,31 +15,32 @@ from raidproof.report.cells_chart import (
 
 def test_bars_stand_in_rank_order_with_each_visit_and_what_was_expected(plan_run: RunRecord) -> None:
     fio = rankings(plan_run)[0]
-    chart = bars(fio, numbered(plan_run))
-    assert [row.rank for row in chart.rows] == [1, 2, 3, 4, None, None, None]
+    chart = bars(fio)
+    assert [row.label[0][0] for row in chart.rows] == ["1", "2", "3", "4", *["no rank"] * 3]
+    assert [row.bars[0].kind for row in chart.rows] == [*["ranked"] * 4, *["unranked"] * 3]
     tops = [row.top for row in chart.rows]
     assert tops == sorted(tops)
-    first = chart.rows[0]
+    [first] = chart.rows[0].bars
     assert (first.end, first.expected) == (chart.x.at(112.4), chart.x.at(117.5))
     assert first.dots == [chart.x.at(value) for value in (112.4, 110.9, 113.0)]
-    assert chart.rows[3].expected is None
-    assert chart.missing == ["level=5 chunk=16KiB export=async", "level=6 chunk=64KiB export=sync"]
+    assert chart.rows[3].bars[0].expected is None
+    assert {row.name for row in chart.rows} == {cell.name for cell in fio.cells if cell.median is not None}
 
 
 def test_a_cache_does_not_squeeze_the_disks(plan_run: RunRecord) -> None:
-    chart = bars(rankings(plan_run)[0], numbered(plan_run))
+    chart = bars(rankings(plan_run)[0])
     assert chart.x.high <= 200
     cached = next(row for row in chart.rows if row.name.startswith("level=1 "))
-    assert cached.beyond
-    assert not cached.dots
-    assert [row.name for row in chart.rows if row.beyond] == [cached.name]
-    assert all(LEFT <= row.end <= RIGHT for row in chart.rows)
+    assert "longer than the chart" in chart.note
+    assert not cached.bars[0].dots
+    assert [row.name for row in chart.rows if row.label[2][0].endswith("\u00bb")] == [cached.name]
+    assert all(LEFT <= row.bars[0].end <= RIGHT for row in chart.rows)
 
 
 def test_without_any_rank_all_bars_fit(plan_run: RunRecord) -> None:
     for cell in plan_run.cells:
         cell.rank = None
-    assert not any(row.beyond for row in bars(rankings(plan_run)[0], numbered(plan_run)).rows)
+    assert bars(rankings(plan_run)[0]).note == ""
 
 
 def test_loss_is_drawn_only_where_power_was_cut(plan_run: RunRecord, uncut_run: RunRecord) -> None:

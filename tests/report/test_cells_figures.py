@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.report.figures_table import PublishedFigure, comparison_text
+from raidproof.report.cells import PublishedFigure, figure_text
 
 ROWS = [
     PublishedFigure("RAID0 of three Atlas 10K V", 160, "MB/s", 168.2, (166.0, 171.4), 5, note="controller is full"),
@@ -15,7 +15,7 @@ ROWS = [
 
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_no_figure_and_no_deviation_is_hidden(width: int) -> None:
-    text = comparison_text(ROWS, width)
+    text = figure_text(ROWS, width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     for fact in ("160", "168", "166-171", "+5.1", "+0.1", "-49.0", "808", "400-431", "not", "measured", "calibrate"):
@@ -37,4 +37,4 @@ def test_deviation_is_unknown_where_it_is_not_defined() -> None:
 
 @given(st.text())
 def test_no_name_obeys(name: str) -> None:
-    assert "\x1b" not in comparison_text([PublishedFigure(f"[red]{name}\x1b[2J", 1, "MB/s", 1.0)])
+    assert "\x1b" not in figure_text([PublishedFigure(f"[red]{name}\x1b[2J", 1, "MB/s", 1.0)])

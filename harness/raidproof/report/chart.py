@@ -1,13 +1,21 @@
-"""Axes and size of a chart; an axis is linear, or logarithmic above a knee if its values span a wide range."""
+"""What charts have in common: size, axes, rows of horizontal bars, and bars over time; figures.j2 draws them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from raidproof.report.words import number
+from raidproof.report.words import number, plural
 
 MAX_LINEAR_SPAN = 50.0
 """Ratio of largest to smallest value above which an axis becomes logarithmic."""
+TOP, BAR = 10.0, 14.0
+"""Top of the first row, and height of a horizontal bar, in pixels."""
+NAME_LINE = 14.0
+"""Distance in pixels from the top of a row to the baseline of its label; the bars are below."""
+STEP = 19.0
+"""Distance in pixels between the bars of a row."""
+LEAST_HEIGHT = 1.5
+"""Least height in pixels of a bar over time, so that a single operation is visible beside thousands."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Values from ``low`` to ``high`` on pixels from ``start`` to ``end``."""
+    """Values from ``low`` to ``high`` on pixels from ``start`` to ``end``.
+
+    The axis is linear, or logarithmic above a knee if its values span a wide range.
+    """
 
     low: float
     high: float
@@ -106,3 +117,103 @@ def plain(value: float) -> str:
     """Return a round value without trailing zeros."""
     text = f"{value:.6g}"
     return number(value) if "e" in text else f"{float(text):,.10g}".replace("-", "\u2212")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar, with the values of which it shows the median."""
+
+    kind: str
+    """CSS class of the bar; ``unranked`` is hatched."""
+    top: float
+    end: float
+    """Right end of the bar in pixels; at the axis if there is no value."""
+    dots: list[float]
+    """Positions of the single values."""
+    side: str = ""
+    """Name of the bar, left of it."""
+    words: str = ""
+    """The value as text, left of the bar."""
+    expected: float | None = None
+    """Position of the expected value."""
+
+    @property
+    def middle(self) -> float:
+        """Vertical middle of the bar, in pixels."""
+        return self.top + BAR / 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """The bars of one thing, below its label."""
+
+    name: str
+    label: Sequence[tuple[str, str]]
+    """Pieces of the label, each with its CSS class."""
+    words: str
+    """Text alternative for the row."""
+    top: float
+    bars: list[Bar]
+
+    @property
+    def base(self) -> float:
+        """Baseline of the label, in pixels."""
+        return self.top + NAME_LINE
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A laid-out chart of horizontal bars."""
+
+    id: str
+    title: str
+    x: Axis
+    rows: list[Row]
+    row_height: float
+    legend: Sequence[tuple[str, str]]
+    """Kinds of marks with their meanings."""
+    note: str = ""
+    """A remark for the caption."""
+    width: float = 960.0
+    top: float = TOP
+    bar_height: float = BAR
+
+    @property
+    def bottom(self) -> float:
+        """Bottom of the rows, in pixels."""
+        return self.top + self.row_height * len(self.rows)
+
+    @property
+    def height(self) -> float:
+        """Height of the chart, in pixels."""
+        return self.bottom + 30
+
+    @property
+    def description(self) -> str:
+        """Text alternative for the chart."""
+        return "; ".join(row.words for row in self.rows)
+
+
+def bar_top(row_top: float, line: int = 0) -> float:
+    """Return the top of a row's bar number ``line``, in pixels."""
+    return row_top + NAME_LINE + 6 + STEP * line
+
+
+@dataclass(frozen=True)
+class TimeBar:
+    """A bar of the operations acknowledged in an interval."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fate: str
+    """CSS class: ``kept``, ``doubtful`` (after the last durable point) or ``after`` the fault."""
+    words: str
+
+
+def time_bar(begin_s: float, width_s: float, count: int, x: Axis, y: Axis, fate: str = "kept") -> TimeBar:
+    """Return the bar of one interval."""
+    left, right, top = x.at(begin_s), x.at(begin_s + width_s), min(y.at(count), y.start - LEAST_HEIGHT)
+    words = f"{number(begin_s)} s to {number(begin_s + width_s)} s: {plural(count, 'operation')} acknowledged"
+    return TimeBar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), fate, words)

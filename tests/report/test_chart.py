@@ -1,7 +1,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from raidproof.report.axis import Axis
+from raidproof.report.chart import Axis
 
 values = st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=9)
 

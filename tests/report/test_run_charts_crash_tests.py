@@ -1,10 +1,19 @@
 from itertools import combinations
 
 from raidproof.record.run import RunRecord, Timeline
-from raidproof.report.axis import Axis
-from raidproof.report.cells_chart import CHARACTER, LINE_HEIGHT, scatter
-from raidproof.report.cells_chart import NARROW as NARROW_SCATTER
-from raidproof.report.timeline import LEAST_BAR, NARROW, WIDE, Moments, bar, join, timelines
+from raidproof.report.run_charts import (
+    CHARACTER,
+    LEAST_BAR,
+    LINE_HEIGHT,
+    NARROW,
+    NARROW_TIMELINE,
+    WIDE_TIMELINE,
+    Moments,
+    fate,
+    join,
+    scatter,
+    timelines,
+)
 
 
 def test_each_cycle_is_a_point_where_its_numbers_say(run: RunRecord) -> None:
@@ -52,7 +61,7 @@ def test_many_points_are_labelled_by_number(run: RunRecord) -> None:
 
 
 def test_no_point_and_no_label_leaves_a_narrow_chart(run: RunRecord) -> None:
-    chart = scatter(run.cycles, NARROW_SCATTER)
+    chart = scatter(run.cycles, NARROW)
     assert chart.frame.width <= 400
     for point in chart.points:
         length = CHARACTER * len(f"{point.number} {point.label}")
@@ -75,7 +84,7 @@ def test_what_was_measured_more_than_once_has_its_range(run: RunRecord) -> None:
 
 
 def test_all_timelines_of_a_page_have_the_same_scales(run: RunRecord) -> None:
-    for frame in (WIDE, NARROW):
+    for frame in (WIDE_TIMELINE, NARROW_TIMELINE):
         charts = timelines(run.cycles, frame)
         assert len({(chart.x, chart.y) for chart in charts}) == 1
         # A tenth as much is drawn a tenth as high, or the axis says that it is not.
@@ -119,14 +128,13 @@ def test_joining_loses_no_operation_and_keeps_the_fault_between_bars() -> None:
 
 def test_long_timelines_have_no_more_bars_than_can_be_seen(run: RunRecord) -> None:
     cycle = run.cycles[0].model_copy(update={"timeline": Timeline(begin_s=-90, acknowledged=[1] * 1800)})
-    [chart], [narrow] = timelines([cycle]), timelines([cycle], NARROW)
-    assert len(chart.bars) <= (WIDE.right - WIDE.left) / LEAST_BAR
-    assert len(narrow.bars) <= (NARROW.right - NARROW.left) / LEAST_BAR
+    [chart], [narrow] = timelines([cycle]), timelines([cycle], NARROW_TIMELINE)
+    assert len(chart.bars) <= (WIDE_TIMELINE.right - WIDE_TIMELINE.left) / LEAST_BAR
+    assert len(narrow.bars) <= (NARROW_TIMELINE.right - NARROW_TIMELINE.left) / LEAST_BAR
     assert chart.bin_ms == 500
 
 
 def test_the_bin_that_holds_the_last_durable_point_is_doubtful() -> None:
     timeline = Timeline(begin_s=-1, acknowledged=[5] * 10, last_durable_s=-0.55)
-    x, y = Axis.between(-1, 1, 0, 100), Axis.from_zero([5], 100, 0)
-    fates = [bar(begin, 5, 0.1, timeline, x, y).fate for begin in (-0.7, -0.6, -0.5, 0.0)]
+    fates = [fate(begin, 0.1, timeline) for begin in (-0.7, -0.6, -0.5, 0.0)]
     assert fates == ["kept", "doubtful", "doubtful", "after"]

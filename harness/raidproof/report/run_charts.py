@@ -1,18 +1,27 @@
-"""The charts of a run: speed against loss, medians in rank order, and each cell over time."""
+"""The charts of a run: speed against loss, acknowledgements over time, medians in rank order, cells over time."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raidproof.record.cell import CellRecord
-from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.report.axis import Axis, Frame
-from raidproof.report.cells import Ranking, expected_value, spread
+from raidproof.record.run import CrashTestRecord, RunRecord, Timeline
+from raidproof.report.cells import Ranking, expected_value
+from raidproof.report.chart import TOP, Axis, Bar, Bars, Frame, Row, TimeBar, bar_top, time_bar
 from raidproof.report.columns.crash_test import export, sequential_write
-from raidproof.report.words import count, number, plural
+from raidproof.report.terminal import happening
+from raidproof.report.words import count, number, plural, span
 
 WIDE = Frame("wide", width=960, height=400, left=76, right=924, top=40, bottom=330)
 NARROW = Frame("narrow", width=400, height=350, left=52, right=384, top=40, bottom=280)
+WIDE_TIMELINE = Frame("wide", width=960, height=240, left=76, right=924, top=54, bottom=196)
+NARROW_TIMELINE = Frame("narrow", width=400, height=220, left=48, right=388, top=54, bottom=176)
+LEAST_BAR = 2.0
+"""Least width of a timeline's bar in pixels; bins are joined if their bars would be narrower."""
+LABEL_ROW = 16.0
+"""Distance in pixels between the labels of a timeline's marks."""
+MARK_CHARACTER = 7.0
+"""Width of a character of such a label, in pixels."""
 LINE_HEIGHT = 18.0
 LABEL_GAP = 14.0
 ROUNDING = 0.1
@@ -21,10 +30,13 @@ MOST_TITLES = 12
 CHARACTER = 7.2
 """Upper estimate of the width of a label's character, in pixels."""
 
-WIDTH, LEFT, RIGHT = 960.0, 12.0, 930.0
-TOP, ROW, BAR = 10.0, 44.0, 14.0
-NAME_LINE = 14.0
-"""Distance in pixels from the top of a row to the baseline of its name; the bar is below."""
+LEFT, RIGHT, ROW = 12.0, 930.0, 44.0
+LEGEND = (
+    ("ranked", "median, with a rank"),
+    ("unranked", "median, without a rank"),
+    ("visit", "one repetition"),
+    ("expected", "expected of the hardware"),
+)
 MOST_BEYOND = 2.0
 """Factor over all values of ranked cells up to which the axis extends for unranked ones."""
 SPARK_WIDTH, SPARK_HEIGHT = 220.0, 64.0
@@ -202,55 +214,6 @@ def clear_of(
 
 
 @dataclass(frozen=True)
-class Row:
-    """A laid-out row of one cell: its bar, its repetitions, and the expected value."""
-
-    place: int
-    """The cell's number in the report."""
-    rank: int | None
-    name: str
-    median: str
-    """The median with its unit."""
-    aim: str
-    """The expected value, as text."""
-    top: float
-    end: float
-    """Right end of the bar, in pixels."""
-    dots: list[float]
-    expected: float | None
-    beyond: bool
-    """Whether the bar exceeds the chart, so that an unranked value does not compress the others."""
-    words: str
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A laid-out bar chart of one workload's medians."""
-
-    id: str
-    title: str
-    x: Axis
-    rows: list[Row]
-    missing: list[str]
-    """Names of cells without a value."""
-
-    @property
-    def bottom(self) -> float:
-        """Bottom of the rows, in pixels."""
-        return TOP + ROW * len(self.rows)
-
-    @property
-    def height(self) -> float:
-        """Height of the chart, in pixels."""
-        return self.bottom + 44
-
-    @property
-    def description(self) -> str:
-        """Text alternative for the chart."""
-        return "; ".join(row.words for row in self.rows)
-
-
-@dataclass(frozen=True)
 class Spark:
     """A small chart of one cell over time, from zero to its greatest value; a workload's cells share the time axis."""
 
@@ -278,14 +241,14 @@ def numbered(record: RunRecord) -> dict[str, int]:
     return {cell.name: place for place, cell in enumerate(record.cells, start=1)}
 
 
-def bars(ranking: Ranking, numbers: dict[str, int]) -> Bars:
-    """Lay out the medians of a workload, ranked cells first."""
+def bars(ranking: Ranking) -> Bars:
+    """Lay out the medians of a workload, ranked cells first; cells without a value are left out."""
     drawn = [cell for cell in ranking.cells if cell.median is not None]
     top = max((value for cell in ranking.ranked for value in values(cell)), default=math.inf)
     x = Axis.from_zero((value for cell in drawn for value in values(cell) if value < MOST_BEYOND * top), LEFT, RIGHT)
-    rows = [row(cell, place, ranking, x, numbers[cell.name]) for place, cell in enumerate(drawn)]
-    missing = [cell.name for cell in ranking.cells if cell.median is None]
-    return Bars(f"bars-{ranking.place}", ranking.title, x, rows, missing)
+    rows = [row(cell, place, ranking.unit, x) for place, cell in enumerate(drawn)]
+    note = "»: the bar is longer than the chart." if any(beyond(cell, x) for cell in drawn) else ""
+    return Bars(f"bars-{ranking.place}", f"Median of each cell, {ranking.title}", x, rows, ROW, LEGEND, note)
 
 
 def values(cell: CellRecord) -> Iterable[float]:
@@ -294,26 +257,30 @@ def values(cell: CellRecord) -> Iterable[float]:
     return [*cell.measured, *([] if expected is None else [expected])]
 
 
-def row(cell: CellRecord, place: int, ranking: Ranking, x: Axis, number_: int) -> Row:
+def beyond(cell: CellRecord, x: Axis) -> bool:
+    """Return whether a cell's bar is longer than the chart, so that an unranked value does not compress the others."""
+    return (cell.median or 0.0) > x.high
+
+
+def row(cell: CellRecord, place: int, unit: str, x: Axis) -> Row:
     """Lay out one cell."""
-    expected = expected_value(cell)
-    # Omit values beyond the end of the axis.
-    dots = [x.at(value) for value in cell.measured if value <= x.high]
-    said = f"{cell.name}: {number(cell.median)} {ranking.unit} ({spread(cell)}, {plural(len(cell.measured), 'visit')})"
-    said += "" if expected is None else f", expected {number(expected)}"
-    return Row(
-        place=number_,
-        rank=cell.rank,
-        name=cell.name,
-        median=f"{number(cell.median)} {ranking.unit}".strip(),
-        aim="" if expected is None else f"expected {number(expected)}",
-        top=TOP + ROW * place,
-        end=x.at(cell.median or 0.0),
-        dots=dots,
-        expected=None if expected is None or expected > x.high else x.at(expected),
-        beyond=(cell.median or 0.0) > x.high,
-        words=f"rank {cell.rank}, {said}" if cell.rank else f"no rank, {said}",
+    expected, top = expected_value(cell), ROW * place + TOP
+    rank = f"rank {cell.rank}" if cell.rank else "no rank"
+    aim = "" if expected is None else f"expected {number(expected)}"
+    said = (
+        f"{cell.name}: {number(cell.median)} {unit} ({span(cell.spread)}, {plural(len(cell.measured), 'repetition')})"
     )
+    bar = Bar(
+        kind="ranked" if cell.rank else "unranked",
+        top=bar_top(top),
+        end=x.at(cell.median or 0.0),
+        # Omit values beyond the end of the axis.
+        dots=[x.at(value) for value in cell.measured if value <= x.high],
+        expected=None if expected is None or expected > x.high else x.at(expected),
+    )
+    median = f"{number(cell.median)} {unit}".strip() + (" \u00bb" if beyond(cell, x) else "")
+    label = [(str(cell.rank or "no rank"), "strong"), (cell.name, ""), (median, "strong"), (aim, "soft")]
+    return Row(cell.name, label, f"{rank}, {said}{', ' if aim else ''}{aim}", top, [bar])
 
 
 def speed_and_loss(
@@ -367,7 +334,7 @@ def spark(cell: CellRecord, place: int, last: float, unit: str) -> Spark:
     seen = [value for series in told for _, value in series]
     most = max(seen)
     lines = [" ".join(f"{across(at, last)},{down(value, most)}" for at, value in series) for series in told]
-    said = f"{plural(len(lines), 'visit')}, between {number(min(seen))} and {number(most)} {unit}".strip()
+    said = f"{plural(len(lines), 'repetition')}, between {number(min(seen))} and {number(most)} {unit}".strip()
     return Spark(place, cell.rank, cell.name, lines, f"{number(most)} {unit}".strip(), said)
 
 
@@ -379,3 +346,140 @@ def across(at_s: float, last_s: float) -> float:
 def down(value: float, most: float) -> float:
     """Return the vertical pixel of a value."""
     return round(SPARK_BOTTOM - (SPARK_BOTTOM - SPARK_TOP) * (value / most if most else 0.0), 1)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An instant: a vertical line with a label above."""
+
+    x: float
+    kind: str
+    label: str
+    label_x: float
+    label_y: float
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A laid-out timeline chart for the template."""
+
+    number: int
+    title: str
+    bin_ms: int
+    x: Axis
+    y: Axis
+    bars: list[TimeBar]
+    marks: list[Mark]
+    doubtful: tuple[float, float] | None
+    """Zone in which acknowledged operations were lost, in pixels."""
+    silent: tuple[float, float] | None
+    """Zone without service, in pixels."""
+    description: str
+    frame: Frame = WIDE_TIMELINE
+
+    @property
+    def id(self) -> str:
+        """Id of the chart on the page."""
+        return f"timeline-{self.number}{self.frame.suffix}"
+
+
+def time_range(cycles: Sequence[CrashTestRecord]) -> tuple[float, float]:
+    """Return the common time range of all timelines in seconds, so that they can be compared."""
+    timelines = [cycle.timeline for cycle in cycles if cycle.timeline]
+    begins = [timeline.begin_s for timeline in timelines]
+    ends = [timeline.begin_s + len(timeline.acknowledged) * timeline.bin_ms / 1000 for timeline in timelines]
+    return min([*begins, -1.0]), max([*ends, 1.0])
+
+
+def timelines(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE_TIMELINE) -> list[Moments]:
+    """Lay out the timelines of all crash tests that have one, with common axes."""
+    limits = time_range(cycles)
+    known = [cycle.timeline for cycle in cycles if cycle.timeline]
+    # The highest bar of each timeline sets the scale.
+    highest = [max(told for _, told in join(one, joined_bins(one, limits, frame))) for one in known]
+    y = Axis.from_zero(highest, frame.bottom, frame.top)
+    laid = (moments(place, cycle, limits, y, frame) for place, cycle in enumerate(cycles, start=1))
+    return [one for one in laid if one is not None]
+
+
+def joined_bins(timeline: Timeline, limits: tuple[float, float], frame: Frame) -> int:
+    """Return the number of bins per bar."""
+    most = int((frame.right - frame.left) / LEAST_BAR)
+    return max(1, -(-int((limits[1] - limits[0]) * 1000 / timeline.bin_ms) // most))
+
+
+def moments(
+    place: int, cycle: CrashTestRecord, limits: tuple[float, float], y: Axis, frame: Frame = WIDE_TIMELINE
+) -> Moments | None:
+    """Lay out a crash test's timeline on the given axes; None without acknowledgements or without a fault."""
+    timeline = cycle.timeline
+    if timeline is None:
+        return None
+    x = Axis.between(*limits, frame.left, frame.right)
+    each = joined_bins(timeline, limits, frame)
+    joined = join(timeline, each)
+    width_s = each * timeline.bin_ms / 1000
+    doubtful_s, served_s = timeline.last_durable_s, timeline.served_again_s
+    return Moments(
+        number=place,
+        title=cycle.title,
+        bin_ms=each * timeline.bin_ms,
+        x=x,
+        y=y,
+        bars=[time_bar(begin, width_s, told, x, y, fate(begin, width_s, timeline)) for begin, told in joined if told],
+        marks=marks(cycle, timeline, x, frame),
+        doubtful=None if doubtful_s is None else (x.at(doubtful_s), x.at(0)),
+        silent=(x.at(0), x.at(served_s)) if served_s is not None else (x.at(0), frame.right),
+        description=describe(cycle, timeline),
+        frame=frame,
+    )
+
+
+def join(timeline: Timeline, each: int) -> list[tuple[float, int]]:
+    """Return begin (seconds) and sum of each group of ``each`` bins; no group extends across the fault."""
+    sums: dict[int, int] = {}
+    first = round(timeline.begin_s * 1000 / timeline.bin_ms)
+    for place, told in enumerate(timeline.acknowledged, start=first):
+        sums[place // each] = sums.get(place // each, 0) + told
+    return [(group * each * timeline.bin_ms / 1000, told) for group, told in sums.items()]
+
+
+def fate(begin_s: float, width_s: float, timeline: Timeline) -> str:
+    """Return what became of the operations of a bar; the bin with the last durable point counts as lost."""
+    last = timeline.last_durable_s
+    if begin_s >= 0:
+        return "after"
+    return "doubtful" if last is not None and begin_s + width_s > last else "kept"
+
+
+def marks(cycle: CrashTestRecord, timeline: Timeline, x: Axis, frame: Frame = WIDE_TIMELINE) -> list[Mark]:
+    """Return the marks in order of time, with labels in separate rows where they would overlap."""
+    wanted = [("fault", 0.0, happening(cycle))]
+    if timeline.last_durable_s is not None:
+        last = timeline.last_durable_s
+        wanted.insert(0, ("durable", last, f"last durable point, {number(last)} s"))
+    if timeline.served_again_s is not None:
+        served = timeline.served_again_s
+        wanted.append(("served", served, f"served again, +{number(served)} s"))
+    placed: list[Mark] = []
+    ends: list[float] = []
+    for kind, second, label in wanted:
+        at, length = x.at(second), MARK_CHARACTER * len(label)
+        starts = at + length < frame.right
+        begin = at if starts else at - length
+        row = next((row for row, end in enumerate(ends) if begin > end + 8), len(ends))
+        ends[row : row + 1] = [begin + length]
+        label_y = frame.top - 10 - LABEL_ROW * row
+        placed.append(Mark(at, kind, label, at + 4 if starts else at - 4, label_y, "start" if starts else "end"))
+    return placed
+
+
+def describe(cycle: CrashTestRecord, timeline: Timeline) -> str:
+    """Return a text alternative for the chart."""
+    before = sum(told for begin, told in join(timeline, 1) if begin < 0)
+    parts = [f"{plural(before, 'operation')} acknowledged in the {number(-timeline.begin_s)} s before: {cycle.fault}"]
+    last, served = timeline.last_durable_s, timeline.served_again_s
+    parts.append("all of it survived" if last is None else f"all of it survived up to {number(-last)} s before")
+    parts.append("no service afterwards" if served is None else f"served again {number(served)} s after")
+    return "; ".join(parts)

@@ -1,0 +1,66 @@
+"""Options and arguments that several commands have."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from raidproof.run.plan_runner import OPTIONS
+
+RESULTS = Path("results")
+"""Default directory of stored runs."""
+HELP = {option.name: option.help for option in OPTIONS}
+Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]
+Modules = Annotated[str | None, typer.Option(help=HELP["modules"])]
+Image = Annotated[str | None, typer.Option(help=HELP["image"])]
+Package = Annotated[list[str] | None, typer.Option(metavar="DEB", help=HELP["package"])]
+PLATFORM = {
+    "provider": Annotated[str | None, typer.Option(help=HELP["provider"])],
+    "inventory": Annotated[Path | None, typer.Option(help=HELP["inventory"])],
+    "kernel": Kernel,
+    "modules": Modules,
+    "image": Image,
+    "package": Package,
+    "server": Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["server"])],
+    "clients": Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=HELP["clients"])],
+}
+"""Options of every command that starts machines; ``platform_asked`` reads them."""
+PlanFile = Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")]
+StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run")]
+Select = Annotated[
+    str | None, typer.Option("-k", help="Only cells that match this expression: 'level=5 and not wsize=8KiB'.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run without starting it.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all random choices.")]
+Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
+Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
+Base = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="The base side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
+]
+New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The new side, in the same form.")]
+
+
+def with_platform(*, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options of ``PLATFORM`` to a command, in front of option ``before``."""
+
+    def added_to(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**options: Any) -> None:
+            command(**{name: value for name, value in options.items() if name not in PLATFORM})
+
+        own = list(signature(command).parameters.values())
+        place = [one.name for one in own].index(before)
+        added = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in PLATFORM.items()
+        ]
+        named = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own]
+        both = [*named[:place], *added, *named[place:]]
+        called.__signature__ = signature(command).replace(parameters=both)  # type: ignore[attr-defined]
+        return called
+
+    return added_to
