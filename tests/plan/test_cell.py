@@ -59,7 +59,7 @@ def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) 
         "level=5 chunk=256KiB",
         "level=1",
     ]
-    assert matrix.without == ("chunk is left out where level is 1: it keeps whole copies, not stripes",)
+    assert matrix.without == ("chunk is left out where level is 1: RAID1 has no stripes",)
     assert matrix.merged == 2
     assert not matrix.impossible
 
@@ -70,8 +70,8 @@ def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) 
         ({"level": [5, 6]}, {"hardware": {"disks": {"count": 3}}}, "RAID6 needs at least 4 members, not 3"),
         ({"block_size": ["4KiB", "8KiB"]}, {}, "page size"),
         ({"consistency_policy": ["resync", "ppl"]}, {"fixed": {"level": 6}}, "ppl"),
-        ({"members": [4, 5]}, {}, "5 member disks asked, and 4 left"),
-        ({"clients": [1, 2]}, {}, "2 clients asked of 1"),
+        ({"members": [4, 5]}, {}, "5 member disks requested, and only 4 left"),
+        ({"clients": [1, 2]}, {}, "2 clients requested, the hardware has 1"),
         ({"level": [0, 1]}, {"hardware": {"disks": {"size": "256MiB"}}}, "too small for xfs"),
     ],
 )

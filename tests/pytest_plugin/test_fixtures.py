@@ -43,7 +43,7 @@ def test_a_share_of_what_was_expected() -> None:
     one.must_reach(0.8)
     with pytest.raises(ProductError, match="80% of what the hardware should give"):
         one.must_reach(0.9)
-    with pytest.raises(Inconclusive, match="nobody knows"):
+    with pytest.raises(Inconclusive, match="no formula gives the expected value"):
         measured("a", 80).must_reach(0.1)
 
 

@@ -38,7 +38,7 @@ def test_the_first_where_none_came_to_its_end() -> None:
 
 @pytest.mark.parametrize("failures", [(), (one(promise="write + fsync", damage="stale"),), (one(confirmed=0),)])
 def test_what_was_not_found_or_did_not_come_again(failures: tuple[FailureRecord, ...]) -> None:
-    with pytest.raises(Inconclusive, match="nothing like 'metadata' was found"):
+    with pytest.raises(Inconclusive, match="no failure with 'metadata' was found and reproduced"):
         explored(*failures).must_find("metadata")
 
 

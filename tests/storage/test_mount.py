@@ -25,7 +25,7 @@ def stats(version: str) -> str:
     [
         ({"vers": "4"}, "4.0, 4.1 or 4.2"),
         ({"vers": "4.3"}, "did you mean '4.2'|did you mean '4"),
-        ({"vers": 2}, "NFS version: no such thing as '2'"),
+        ({"vers": 2}, "NFS version: unknown value '2'"),
         ({"wsize": "2MiB"}, "clamp it to 1MiB"),
         ({"rsize": "2MiB"}, "rsize 2MiB"),
         ({"wsize": 512}, "less than 1KiB"),

@@ -113,7 +113,7 @@ def test_it_is_made_mounted_checked_and_removed(toy: type[FilesystemSpec]) -> No
 def test_what_only_it_has_is_compared_too(toy: type[FilesystemSpec]) -> None:
     made = Filesystem(stack_of(packing="tight").filesystem, ToyServer("none"), "/dev/md0", GEOMETRY)
     made.create()
-    with pytest.raises(NotEffective, match="toy on /dev/md0 is not as asked: packing: asked tight, found none"):
+    with pytest.raises(NotEffective, match="toy on /dev/md0 is not as requested: packing: asked tight, found none"):
         made.activate()
 
 
@@ -197,8 +197,8 @@ def test_a_plan_varies_it_and_what_only_it_has(toy: type[FilesystemSpec]) -> Non
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"filesystem": ["toi"]}, r"no such thing as 'toi'; did you mean 'toy'\? valid: ext4, toy, xfs"),
-        ({"filesystem": ["toy"], "packing": ["tigt"]}, "no such thing as 'tigt'; did you mean 'tight'"),
+        ({"filesystem": ["toi"]}, r"unknown value 'toi'; did you mean 'toy'\? valid: ext4, toy, xfs"),
+        ({"filesystem": ["toy"], "packing": ["tigt"]}, "unknown value 'tigt'; did you mean 'tight'"),
         ({"filesystem": ["toy"], "extent_size": [True]}, "extent_size: not a size"),
     ],
 )
@@ -210,7 +210,7 @@ def test_what_it_has_not_is_refused(toy: type[FilesystemSpec], asked: dict[str, 
 def test_without_its_file_there_is_none() -> None:
     with pytest.raises(RequestError, match="'toy'"):
         stack_of()
-    with pytest.raises(RequestError, match="no such axis as 'packing'"):
+    with pytest.raises(RequestError, match="unknown axis 'packing'"):
         matrix(packing=["none"])
 
 
@@ -228,7 +228,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
         rate: int = 1
 
     try:
-        with pytest.raises(RigError, match="named like another: rate"):
+        with pytest.raises(RigError, match="have the names of other axes: rate"):
             axes()
     finally:
         FILESYSTEMS.remove("odd")
