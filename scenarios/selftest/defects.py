@@ -32,7 +32,7 @@ LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, f
 """A ledger with few blocks, so that each is overwritten many times, and one worker for each promise."""
 WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
 WITHOUT_PARITY = ("disk0", "disk1", "disk2")
-"""The members of a RAID4 that hold data; the last member holds parity. The file system chooses the member of a block."""
+"""The members of a RAID4 that hold data; the last member holds parity. The file system chooses the member."""
 QUIET = LedgerSpec(kinds=("metadata",))
 """A ledger with one worker a client, whose operations write only to the file system's log."""
 AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
