@@ -1,4 +1,4 @@
-"""The launcher, on a machine of fakes: a PATH of its own, and a house with nothing but what the launcher reads."""
+"""The launcher on a fake machine: a separate PATH, and a folder with only the files that the launcher reads."""
 
 import os
 import shutil

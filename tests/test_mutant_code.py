@@ -1,4 +1,4 @@
-"""A changed file in a process that has imported it: what can be put there, and what has to be imported again."""
+"""Changing a file in a process that has imported it: what can be replaced, and what must be imported again."""
 
 import sys
 from collections.abc import Iterator

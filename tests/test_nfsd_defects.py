@@ -1,4 +1,4 @@
-"""The defects that scenarios plant in nfsd: their C is compiled and called here, without a kernel."""
+"""The defects that scenarios plant in nfsd: their C code is compiled and called here, without a kernel."""
 
 import subprocess
 from pathlib import Path
@@ -78,7 +78,7 @@ def source() -> str:
 
 
 def made(folder: Path, defect: str, function: str) -> tuple[int, int]:
-    """Call a function of the edited source so often; return how often something was made durable, and was left out."""
+    """Call a function of the edited source this often; return how often it made data durable, and how often not."""
     (folder / "linux").mkdir()
     (folder / "linux" / "module.h").write_text(MODULE_H)
     (folder / "nfsd.h").write_text("#include <linux/module.h>\n")

@@ -1,4 +1,4 @@
-"""A kind is one file: beside ours, or in a distribution of somebody else. Nothing of the package names it."""
+"""A kind is one file, in the package's folder or in another distribution. No other file names it."""
 
 import shutil
 from pathlib import Path

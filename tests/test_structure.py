@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows. Each has a test in which it says no."""
+"""Rules of the code that no linter checks. Each rule has a test in which it is violated."""
 
 import ast
 import shutil
@@ -16,7 +16,7 @@ MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 MACHINES_CLOCK = "harness/raidproof/guest/ledger_writer.py"
-"""Runs in a machine, and stamps by the machine's own clock."""
+"""Programs that run in a machine and stamp with the machine's own clock."""
 
 
 def too_long(path: str, source: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""An installed raidproof has all that it needs, in whatever folder it is used."""
+"""An installed raidproof is complete and works in every folder."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a topology's disks are to the engine."""
+"""The engine's settings for the disks of a topology."""
 
 import pytest
 

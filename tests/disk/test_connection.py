@@ -1,4 +1,4 @@
-"""What the write log says of when a request came and when it took effect."""
+"""The times at which the write log records the begin and the effect of a request."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ REQUESTS: dict[Kind, Request] = {
 
 
 class Clock:
-    """Stands still but for the time that a drive takes."""
+    """A clock that advances only by the service times of the drive."""
 
     def __init__(self) -> None:
         self.now = CAME

@@ -1,4 +1,4 @@
-"""The control socket: messages round trip, both sides over a real socket, and what goes wrong between them."""
+"""The control socket: round trips of messages over a real socket, and errors."""
 
 import socket
 import threading
@@ -201,7 +201,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def listen(path: Path, answer: bytes | None) -> list[socket.socket]:
-    """Be an engine that says one thing and hangs up, or (None) says nothing for as long as the result is held."""
+    """Act as an engine that sends one reply and disconnects, or (None) sends nothing while the result is held."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen()

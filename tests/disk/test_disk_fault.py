@@ -1,4 +1,4 @@
-"""Faulty drives: every disk fault takes effect, is counted, and the write log says what the drive really did."""
+"""Every disk fault takes effect and is counted, and the write log has the actual effect on the drive."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,7 +145,7 @@ def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkey
 
 
 class Effects:
-    """What is to take effect later, and when."""
+    """Collects actions that take effect later, with their times."""
 
     def __init__(self) -> None:
         self.after_s: list[float] = []

@@ -1,4 +1,4 @@
-"""Disks that are full of old data when a recording begins: all that makes a disk of a log gives it too."""
+"""Disks with old data at the beginning of a recording: every reader of a write log starts from the old data."""
 
 import struct
 from functools import reduce

@@ -1,4 +1,4 @@
-"""Profiles: what comes with the harness can be read, what no disk can be is refused."""
+"""Profiles: shipped profiles are valid, impossible drives are refused."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Disks that take their time: requests wait on the real clock, or on one that the test moves."""
+"""Disks with latency: requests wait on the real clock, or on a clock that the test advances."""
 
 import threading
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SLOW = Profile(
 
 
 class Clock:
-    """Stands still unless it is moved."""
+    """A clock that stands still unless the test advances it."""
 
     def __init__(self) -> None:
         self.now_ns = 10**12
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Caller(threading.Thread):
-    """Makes a request in a thread of its own and keeps what came of it."""
+    """Executes a request in a separate thread and stores the result."""
 
     def __init__(self, request: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -77,7 +77,7 @@ def read(port: Connection, offset: int = SIZE // 2) -> bytes:
 
 
 def waits(engine: Engine, count: int) -> None:
-    """Wait until so many requests wait for their disks."""
+    """Wait until this number of requests wait for their disks."""
     keeper = engine.timekeeper
     assert keeper is not None
     wait_until(lambda: len(keeper._waiting) == count, Deadline.after(DEADLINE_S), f"{count} requests to wait")

@@ -31,7 +31,7 @@ DONE = "md: md0: check done.\n"
 
 
 class FakeArray(Array):
-    """An array that is always what it should be."""
+    """A fake array that is always in the expected state."""
 
     def require_effective(self) -> Any:
         return SimpleNamespace(devices=[SimpleNamespace(device=md.device, degraded=1) for md in self.spec.devices])

@@ -1,4 +1,4 @@
-"""Faults of member disks: how they prove themselves, against a machine that answers as a server's sysfs does."""
+"""Faults of member disks and the proofs of their effects, with a fake of the server's sysfs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ MEMBERS = ("d0", "d1", "d2", "d3")
 
 
 class FakeServer(FilesByCommands):
-    """A kernel with files in memory, that runs one request to each member for every write of its file system."""
+    """A fake kernel with files in memory that sends one request to each member for every write."""
 
     name = "server"
 

@@ -1,4 +1,4 @@
-"""A fault is one class: it is found by its name, declares its effects, and is judged by them."""
+"""A fault is one class: it is looked up by its name, declares its effects, and is judged by them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """What a test defines is forgotten again, and the toy is there."""
+    """Register the toy fault; afterwards remove all faults that the test has defined."""
     before = set(FAULTS) | {KernelWarns.name}
     yield
     for name in set(FAULTS) - before:
@@ -40,7 +40,7 @@ def registered() -> Iterator[None]:
 
 
 class Nothing(Fault):
-    """What faults here have in common."""
+    """Common base of the faults in this file."""
 
     def inject(self, context: FaultContext) -> FaultEvent:
         raise NotImplementedError
@@ -140,7 +140,7 @@ def test_a_toy_fault_is_asked_by_its_name_and_judged_by_its_effects(
 
 
 def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _run: Path) -> None:
-    """Enter what another crash test has seen, and a warning of the server's kernel."""
+    """Return a crash test with the observations of another one and a warning of the server's kernel."""
     before = RunStore(RECORDED).load().cycles[0]
     console = Path(_run, "console.log")
     console.write_text(f"{WORDS}\n")

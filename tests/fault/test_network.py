@@ -23,7 +23,7 @@ def context(lab: Any, recovery: str = "hard") -> FaultContext:
 
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A lab whose ports note what is done to them."""
+    """A fake lab whose ports record all actions on them."""
     one: Any = Mock(spec=EnclosedLab)
     one.enclosure = Mock()
     one.server.name, one.clients = "server", (Mock(), Mock())

@@ -16,7 +16,7 @@ REFUSED = "fallocate: fallocate failed: No space left on device\n"
 
 
 class Server(FilesByCommands):
-    """A server whose filesystem has so much room, of which the last part is given to nobody."""
+    """A fake server whose file system has this free space, the last part of which is reserved."""
 
     name = "server"
 

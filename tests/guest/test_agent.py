@@ -1,4 +1,4 @@
-"""The agent as a program of this host, over two pipes."""
+"""The agent, run as a program on this host, over two pipes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The stages of one check, and the way back from each."""
+"""The stages of a check, and the clean-up after a failure in each stage."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ from raidproof.guest.check_agent import (
 )
 
 STATE_OF = check_agent.state_of
-"""Before anything stands in for it."""
+"""The original function, before the tests replace it."""
 
 ORDERS: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
@@ -42,7 +42,7 @@ FOUND = {"worker": [1, 2], "other": [3]}
 
 
 class Machine:
-    """Runs nothing; what is in ``fails`` fails."""
+    """A fake that runs no command; the commands in ``fails`` fail."""
 
     def __init__(self, *fails: str) -> None:
         self.fails = fails

@@ -1,4 +1,4 @@
-"""The programs that run on the machine, each as it is run there."""
+"""The programs that write and read disks on a machine, run as on the machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Blocks say of themselves where they belong, and a scan says what is there."""
+"""Each block contains its place, and a scan returns the content of files and directories."""
 
 import errno
 import os
@@ -134,7 +134,7 @@ def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monke
     pread = os.pread
 
     def sick(fd: int, size: int, position: int) -> bytes:
-        """As the kernel does: what comes before the bad page, and an error if that is nothing."""
+        """Read as the kernel does: return the bytes before the bad page, or an error if there are none."""
         if position <= 2 * BLOCK < position + size:
             if position == 2 * BLOCK:
                 raise OSError(errno.EIO, "sick")

@@ -12,7 +12,7 @@ from raidproof.workload.metadata import MetadataSpec, MetadataState, metadata_co
 
 
 class Ticking(Clock):
-    """A clock that goes on by a tick at each look."""
+    """A clock that advances by one at each call."""
 
     def __init__(self, tick_s: float) -> None:
         self.now_s, self.tick_s = 0.0, tick_s

@@ -48,7 +48,7 @@ def damage(path: Path, offset: int, data: bytes) -> None:
 
 
 AT = 2 * RECORD + 64
-"""In the second record of writer 0."""
+"""Offset in the second record of writer 0."""
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_without_debians_keys_the_package_is_named(monkeypatch: pytest.MonkeyPat
 
 
 class FakeApt:
-    """Answers as apt does, and leaves the files that apt would."""
+    """A fake apt that answers and writes files as apt does."""
 
     def __init__(self, files: tuple[str, ...], fails_at: str = "") -> None:
         self.files = files

@@ -39,7 +39,7 @@ def declared() -> ImageRecipe:
 
 
 class FakeTools:
-    """Builds no tree, but leaves what mmdebstrap and the script after it would, and can fail in either's place."""
+    """A fake that writes the files of mmdebstrap and of the following script; either can fail."""
 
     def __init__(self, fails: str = "", said: str = "I: success\n") -> None:
         self.fails = fails

@@ -15,7 +15,7 @@ SAID = "301 D+ xlog_wait_on_iclog 00:00:01 mount /dev/md0 /srv/data"
 
 
 class Listing:
-    """A machine that lists its tasks, and may stop doing so."""
+    """A fake machine that lists its tasks, or fails to."""
 
     def __init__(self, *lists: str) -> None:
         self.lists = list(lists)

@@ -1,4 +1,4 @@
-"""A machine's own logic, over a switch and a connection that only pretend."""
+"""The logic of a machine, with a fake power switch and a fake connection."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Computer:
-    """Switch and connection of a computer that is scripted: what it says of itself at each boot."""
+    """A fake switch and connection of a machine with scripted console output of each boot."""
 
     def __init__(self, *boots: tuple[str, str]) -> None:
         self.boots = list(boots)

@@ -1,4 +1,4 @@
-"""Against a real SSH server on the loopback interface, in this process."""
+"""The transport, with a real SSH server on the loopback interface in this process."""
 
 import shlex
 import socket
@@ -23,13 +23,13 @@ from raidproof.machine.transport import Transport
 
 KEYS = LabKeys.generate()
 OPENED = 0
-"""paramiko's OPEN_SUCCEEDED, which its type stubs do not know."""
+"""paramiko's OPEN_SUCCEEDED, which its type stubs lack."""
 PLENTY = 3 << 20
-"""More than a channel's window (2 MiB): a stream that nobody drains stops its command."""
+"""More bytes than a channel's window (2 MiB): a command stops if its output is not read."""
 
 
 class Login(paramiko.ServerInterface):
-    """Lets the lab's user in and runs what is asked for on this host."""
+    """An SSH server that accepts the lab's user and runs requested commands on this host."""
 
     def __init__(self, *, has_python: bool) -> None:
         self.silent = threading.Event()
@@ -93,7 +93,7 @@ def feed(channel: paramiko.Channel, stream: Any) -> None:
 
 
 def redirected(there: tuple[str, int]) -> socket.socket:
-    """Return a socket that goes there, wherever it is told to go."""
+    """Return a socket that is connected to the server for every address."""
 
     class Redirected(socket.socket):
         def connect(self, address: object) -> None:
@@ -103,7 +103,7 @@ def redirected(there: tuple[str, int]) -> socket.socket:
 
 
 class Server:
-    """Listens until it is closed."""
+    """A socket that listens until it is closed."""
 
     def __init__(self, host_key: KeyPair) -> None:
         self.host_key = host_key.for_paramiko()
@@ -134,7 +134,7 @@ class Server:
             transport.close()
 
     def socket(self) -> socket.socket:
-        """Return a socket that comes here."""
+        """Return a socket that is connected to this server."""
         return redirected(self.address)
 
 

@@ -1,4 +1,4 @@
-"""The capture's commands, what its program says, and where there can be none."""
+"""The capture's commands, the output of its program, and hosts where capturing is impossible."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replies as tshark prints them: whose they are, and when they crossed the bridge on the monotonic clock."""
+"""Replies in tshark's output: their senders, and when they crossed the bridge on the monotonic clock."""
 
 from pathlib import Path
 

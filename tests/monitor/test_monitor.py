@@ -32,7 +32,7 @@ class Command:
 
 
 class Watched(Machine):
-    """A machine whose agent says what a real one has said."""
+    """A fake machine whose agent gives the output of a real one."""
 
     def __init__(self, name: str, output: str, status: int = 0) -> None:
         self.name = name

@@ -24,7 +24,7 @@ BEFORE = Traffic(7, 7, 0)
 
 
 def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
-    """A port of a machine that gives this answer, and whose frames are counted so, one time after the other."""
+    """A fake port of a machine with this answer and these successive counts of frames."""
     enclosure: Any = Mock()
     enclosure.traffic.side_effect = traffic
     enclosure.socket.return_value.__enter__ = lambda one: one
@@ -50,7 +50,7 @@ def test_a_cut_is_proved_by_silence_and_by_what_became_of_the_frames(
 
 
 def still(way: Way) -> tuple[Traffic, ...]:
-    """What is counted until nothing that was on its way is left."""
+    """Return the counts until no frame is in transit."""
     return () if way is Way.FROM else (BEFORE, BEFORE)
 
 

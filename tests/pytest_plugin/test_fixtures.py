@@ -1,4 +1,4 @@
-"""What may be claimed of a measured cell: each claim holds, fails, or says that it cannot tell."""
+"""Assertions about a measured cell: each passes, fails, or is INCONCLUSIVE."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may be claimed of an explored cycle."""
+"""Assertions about an exploration."""
 
 from pathlib import Path
 from typing import cast

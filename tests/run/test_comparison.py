@@ -1,4 +1,4 @@
-"""Two sides of one plan: what they are asked to run, in which order they are visited, what ends both."""
+"""The two sides of a comparison: their settings, the order of their repetitions, and errors that end both."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_the_command_says_what_it_would_do(
 
 @dataclass
 class FakeExecution:
-    """Boots nothing, and tells what it was asked to do."""
+    """A fake that boots nothing and records its requests."""
 
     side: str
     told: list[str]

@@ -16,7 +16,7 @@ from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 
 class Ends:
-    """Ends an exploration with an error at one look of those that come after all states were judged."""
+    """Raises an error at one of the calls that follow after all states were judged."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: int | None = None

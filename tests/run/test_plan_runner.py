@@ -1,4 +1,4 @@
-"""A plan carried out: what is visited, what is left out, what an error ends. Visits themselves are faked."""
+"""Running a plan: repetitions, left-out cells, and errors that end a run. The repetitions are faked."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +45,7 @@ class FakeDeployer:
 
 
 class FakeCampaign:
-    """Boots nothing, and remembers what it was asked for."""
+    """A fake that boots nothing and records its requests."""
 
     def __init__(self, path: Path, record: RunRecord) -> None:
         self.store, self.record = RunStore(path), record
@@ -90,7 +90,7 @@ def tiny(workloads: int = 1, **run: Any) -> Matrix:
 
 
 class House:
-    """Executions of one plan in one directory, one after the other."""
+    """Runs of one plan in one directory, one after the other."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = directory / "run"

@@ -1,4 +1,4 @@
-"""Which of the server's replies acknowledged which operation. A stamp may be late and never early."""
+"""Matching the server's replies with operations. A time stamp may be too late and is never too early."""
 
 from ipaddress import IPv4Interface
 from pathlib import Path

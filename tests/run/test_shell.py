@@ -85,7 +85,7 @@ def test_a_lab_that_does_not_answer() -> None:
 
 
 class Channel:
-    """The far end: a thread that hears what is typed, says things, and ends."""
+    """The remote end: a thread that reads typed input, writes output, and ends."""
 
     def __init__(self, behave: Callable[["Channel"], None]) -> None:
         self.reading, self.writing = os.pipe()

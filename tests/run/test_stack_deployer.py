@@ -1,4 +1,4 @@
-"""What is built anew from one configuration to the next. Stack and lab are faked; scenarios build real ones."""
+"""What is rebuilt between two configurations. Stack and lab are faked; scenarios build real ones."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,7 +45,7 @@ def test_where_nothing_stands_all_is_built() -> None:
 
 
 class FakeStack:
-    """Remembers what was done to which of the stacks."""
+    """A fake that records the actions on each stack."""
 
     done: list[str]
     made = 0

@@ -115,7 +115,7 @@ def test_qdiscs_of_something_else(text: str) -> None:
 
 
 class Tools(FilesByCommands):
-    """A machine whose tc and ip say what a test lets them say."""
+    """A fake machine with scripted output of tc and ip."""
 
     name = "client1"
     address = "10.77.0.21"

@@ -56,7 +56,7 @@ def test_a_version_may_be_written_as_people_do(vers: object) -> None:
 
 
 def kernel_rounds(size: int) -> int:
-    """What Linux makes of rsize and wsize over TCP (nfs_io_size, since 6.0)."""
+    """The values that Linux uses for rsize and wsize over TCP (nfs_io_size, since 6.0)."""
     if size < KIB:
         return 4 * KIB
     if size >= MIB:
@@ -124,7 +124,7 @@ def test_what_is_mounted_elsewhere_is_not_taken_for_ours() -> None:
 
 
 class Client(FilesByCommands):
-    """A machine that has mounted what the real output says."""
+    """A fake machine with the mounts of the real output."""
 
     name = "client1"
     address = "10.77.0.21"

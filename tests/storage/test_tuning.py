@@ -137,7 +137,7 @@ def test_what_was_before_is_put_back() -> None:
 
 
 class Kernel(FilesByCommands):
-    """A machine whose files can be written, but for those that a test makes stubborn."""
+    """A fake machine whose files can be written, except for files that a test makes read-only."""
 
     name = "server"
     address = "10.77.0.10"

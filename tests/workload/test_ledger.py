@@ -1,4 +1,4 @@
-"""The agent, for real, on a directory of this host: what it tells, what it leaves, and what judgement makes of it."""
+"""The real agent on a directory of this host: its reports, its files, and the verdict on them."""
 
 import json
 import os
@@ -40,9 +40,9 @@ from raidproof.workload.ledger import (
 
 OPERATIONS = 40
 OMIT = ("clone", "o_direct", "setxattr")
-"""What the file system below a temporary folder may not have."""
+"""Operations that the file system of a temporary folder may lack."""
 CLOCKS_DIFFER_NS = 50_000
-"""Between two readings of the real-time and the monotonic clock a process may be interrupted."""
+"""Tolerance: a process may be interrupted between its readings of the real-time and the monotonic clock."""
 
 
 @dataclass
@@ -218,7 +218,7 @@ IN_A_ROUND_WITH = {"append": "truncate", "create": "setattr", "mkdir": "setattr"
 
 
 def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
-    """Return a directory that was taken through all of a round in which there is an operation of a kind."""
+    """Return a directory that has been through a complete round with an operation of a kind."""
     steps = next(one for one in worker.rounds if IN_A_ROUND_WITH.get(kind, kind) in one)
     done = Counter(one.place for one in ran.history.of_worker(worker.number))
     place = next(one for one in done if worker.rounds[one % len(worker.rounds)] == steps and done[one] == len(steps))
@@ -363,7 +363,7 @@ def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[
 
 
 class Client:
-    """A client that is this host: its memory is a folder, its commands are processes of their own."""
+    """A fake client that is this host: its memory is a folder, its commands are processes."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -405,7 +405,7 @@ class Process:
 
 
 class Host:
-    """The harness hears its clients on this host."""
+    """Receive the reports of the clients on this host."""
 
     def listen(self) -> socket.socket:
         return socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""The profiles give what their data sheets and arithmetic say."""
+"""The profiles give the figures of their data sheets and of arithmetic."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One transfer after the other."""
+"""The interface makes one transfer after the other."""
 
 from hypothesis import given
 from hypothesis import strategies as st

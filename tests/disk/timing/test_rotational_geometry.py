@@ -1,4 +1,4 @@
-"""Addresses, tracks, and when they pass under the heads."""
+"""Addresses, tracks, and the times at which they pass the heads."""
 
 import pytest
 from hypothesis import given

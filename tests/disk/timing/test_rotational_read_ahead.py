@@ -1,4 +1,4 @@
-"""What a drive has read beyond what it was asked for."""
+"""The read-ahead of a drive."""
 
 from raidproof.disk.timing.rotational import ReadAhead
 

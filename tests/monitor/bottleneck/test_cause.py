@@ -48,7 +48,7 @@ def machine(cpu: float | None = 0.2, received: float = 10e6) -> MachineUse:
 
 
 def derived(busy: tuple[float, ...] = (0.3, 0.3, 0.3, 0.3), **changed: Any) -> Derived:
-    """Return a cell in which nothing is full and nobody waits, but for what is changed."""
+    """Return a cell in which nothing is full or waits, except for the given changes."""
     usual: dict[str, Any] = {
         "seconds": 5.0,
         "server": "server",

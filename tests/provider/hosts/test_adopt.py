@@ -1,4 +1,4 @@
-"""Adoption and use, against a machine whose disks are files of the test."""
+"""Adoption and use of disks, with a machine whose disks are files."""
 
 from collections.abc import Callable, Sequence
 
@@ -53,7 +53,7 @@ def blank_disks() -> Survey:
 
 
 class Server(FilesByCommands):
-    """Keeps the marks that it is told to write, and notes what else it is told."""
+    """A fake that stores the marks that it must write and records all calls."""
 
     name = address = "server"
 

@@ -1,4 +1,4 @@
-"""Safety: written before there was anything that could write."""
+"""Safety rules for foreign disks."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Against OpenSSH's own server on the loopback interface."""
+"""The login, with OpenSSH's server on the loopback interface."""
 
 import getpass
 import shutil

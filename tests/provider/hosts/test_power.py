@@ -24,7 +24,7 @@ CONTROL: TypeAdapter[PowerControl] = TypeAdapter(PowerControl)
 
 
 class Armed:
-    """A dd that waits for its byte."""
+    """A dd that waits for one byte of input."""
 
     def __init__(self, answer: Completed | None = None, *, ended: bool = False) -> None:
         self.ended = ended
@@ -39,7 +39,7 @@ class Armed:
 
 
 def pdu(state: Path) -> CommandControl:
-    """A PDU that is a file: `dd` sets it, `cat` reads it."""
+    """A fake PDU that is a file: `dd` sets it, `cat` reads it."""
     on, off = state.with_name("on"), state.with_name("off")
     on.write_text("Outlet 3: On\n")
     off.write_text("Outlet 3: Off\n")

@@ -1,4 +1,4 @@
-"""Against pyghmi's own BMC on the loopback interface."""
+"""Power by IPMI, with pyghmi's BMC on the loopback interface."""
 
 import subprocess
 import sys

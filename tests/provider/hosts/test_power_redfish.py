@@ -1,4 +1,4 @@
-"""Against OpenStack's Redfish emulator on the loopback interface."""
+"""Power by Redfish, with OpenStack's emulator on the loopback interface."""
 
 import threading
 from collections.abc import Iterator

@@ -27,7 +27,7 @@ TAKEN: dict[str, Any] = {"snapshot": {"version": 1, "link": None}}
 
 
 class Fake:
-    """A machine whose keeper answers as it is told."""
+    """A fake machine whose keeper gives scripted answers."""
 
     def __init__(self, name: str = "server", runs: Sequence[str] = (), **answers: Any) -> None:
         self.name = name

@@ -163,7 +163,7 @@ def test_both_tools_are_heard() -> None:
 
 
 class Server(FilesByCommands):
-    """Answers with what a machine printed."""
+    """A fake that answers with the stored output of a real machine."""
 
     name = address = "server"
 

@@ -33,7 +33,7 @@ TOPOLOGY = server_and_clients(memory=512 * MIB)
 
 
 class FakeEngine:
-    """Keeps the order of what it is asked."""
+    """A fake that records its calls in order."""
 
     def __init__(self, said: list[str]) -> None:
         self.said = said

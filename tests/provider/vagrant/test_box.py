@@ -1,4 +1,4 @@
-"""What is in a box of ours."""
+"""The content of a box that raidproof builds."""
 
 import json
 from pathlib import Path

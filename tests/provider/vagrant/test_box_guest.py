@@ -1,4 +1,4 @@
-"""What is done in a machine of a user's box at each boot, against a machine that answers as one did."""
+"""The preparation of a machine with a user's box at each boot, with a fake of a real machine."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ THREADS = "/proc/fs/nfsd/threads"
 
 
 class Box(FilesByCommands):
-    """Notes what it is told."""
+    """A fake that records its commands."""
 
     name = "server"
 

@@ -1,4 +1,4 @@
-"""The way into a user's box, against a real SSH server on the loopback interface, in this process."""
+"""The login to a user's box, with a real SSH server on the loopback interface in this process."""
 
 import shlex
 import socket
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 class LetsIn(paramiko.ServerInterface):
-    """Lets the box's user in."""
+    """An SSH server that accepts the box's user."""
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         right = username == "vagrant" and key.asbytes() == USERS.for_paramiko().asbytes()
@@ -30,7 +30,7 @@ class LetsIn(paramiko.ServerInterface):
 
 
 class Server:
-    """Shows the host key that it has now."""
+    """Present the current host key."""
 
     def __init__(self) -> None:
         self.host = KeyPair.generate()

@@ -1,4 +1,4 @@
-"""The libvirt of a lab: what it is told, and where its files are."""
+"""The libvirt of a lab: its configuration and the places of its files."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Vagrant says, read. Real output of Vagrant 2.3.4 with vagrant-libvirt 0.11.2."""
+"""Parsing of real output of Vagrant 2.3.4 with vagrant-libvirt 0.11.2."""
 
 from pathlib import Path
 

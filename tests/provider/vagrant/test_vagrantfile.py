@@ -1,4 +1,4 @@
-"""What vms/Vagrantfile is told, from the topology."""
+"""The settings for vms/Vagrantfile that follow from the topology."""
 
 import json
 from pathlib import Path

@@ -13,7 +13,7 @@ PATH = "/dev/disk/by-id/raidproof-"
 
 
 class Typist(FilesByCommands):
-    """A machine that notes what is typed, and refuses the first ``busy`` removals."""
+    """A fake machine that records commands, and refuses the first ``busy`` removals."""
 
     name = "server"
     address = "10.77.0.10"

@@ -99,7 +99,7 @@ def test_no_superblock_is_no_array() -> None:
 
 
 def test_serials_may_be_in_another_order_than_roles() -> None:
-    """Only Q tells: for P it does not matter which member is which."""
+    """Only Q depends on the order of the members; P does not."""
     disks = Disks(SHAPES[3])
     array = Assembled.of({number: superblock(SHAPES[3], 4 - number) for number in range(5)})
     assert array is not None

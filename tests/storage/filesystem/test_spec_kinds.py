@@ -1,4 +1,4 @@
-"""A kind of file system is one file, in the folder of the kinds or in a distribution of somebody else."""
+"""A kind of file system is one file, in the folder of the kinds or in another distribution."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ GEOMETRY = Geometry(64 * KIB, 3)
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FilesystemSpec]]:
-    """Lays the file into the folder of the kinds, before one is asked for."""
+    """Put the file into the folder of the kinds before the registry is loaded."""
     shutil.copy(TOY, tmp_path)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     monkeypatch.setattr(FILESYSTEMS, "_loaded", False)
@@ -53,7 +53,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Filesy
 
 
 class ToyServer(FilesByCommands):
-    """A machine with the tools of toy, where packing is what was asked for, or something else."""
+    """A fake machine with the tools of toy, with the requested packing or another one."""
 
     name = "server"
     address = "10.77.0.10"

@@ -112,7 +112,7 @@ def test_without_client_records_the_rig_is_at_fault(log: str) -> None:
 
 
 class NfsServer(FilesByCommands):
-    """A machine that answers with the real output, changed where a test says so."""
+    """A fake machine that answers with real output, modified by a test."""
 
     name = "server"
     address = "10.77.0.10"
@@ -145,7 +145,7 @@ def test_nfsdcld_comes_before_nfsd() -> None:
 
 
 class InGrace(NfsServer):
-    """One whose grace period goes on until somebody ends it, and one reading longer."""
+    """A fake machine whose grace period lasts until it is ended, and for one reading longer."""
 
     def __init__(self) -> None:
         super().__init__()

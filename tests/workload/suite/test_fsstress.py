@@ -1,4 +1,4 @@
-"""fsstress out of Debian's source of btrfs-progs."""
+"""fsstress from Debian's source of btrfs-progs."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""fsx out of its crate: what cargo is asked for, and why it fails; what it says is real."""
+"""fsx from its crate: the calls of cargo, and its errors; the output is real."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Peers' suites: what is called, and what their output says; the outputs are real ones of a user-mode lab."""
+"""External test suites: their command lines, and the parsing of real output from a User-mode Linux lab."""
 
 import io
 import tarfile
@@ -42,7 +42,7 @@ def real(name: str) -> str:
 
 
 class Machine(FilesByCommands):
-    """Answers by the first word."""
+    """A fake that answers by the first word of a command."""
 
     name, address = "client1", "10.77.0.21"
 
