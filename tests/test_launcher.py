@@ -142,7 +142,7 @@ def test_through_a_link(machine: Machine, tmp_path: Path) -> None:
     assert (machine.home / ".venv").is_symlink()
 
 
-def test_root_installs_what_is_missing_and_says_so(machine: Machine) -> None:
+def test_root_installs_missing_packages_and_prints_them(machine: Machine) -> None:
     status, _, said = machine.run("demo", APT_BRINGS="nbdkit")
     assert status == 0
     assert "raidproof: installing host packages: nbdkit\n" in said

@@ -96,7 +96,7 @@ def made(folder: Path, defect: str, function: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_leaves_out_what_it_says(tmp_path: Path, defect: str) -> None:
+def test_a_defect_omits_the_declared_step(tmp_path: Path, defect: str) -> None:
     each = len(FUNCTIONS.get(CALLED[defect], "1"))
     durable, broken = made(tmp_path, defect, CALLED[defect])
     if defect.endswith("every-8th"):
@@ -106,7 +106,7 @@ def test_a_defect_leaves_out_what_it_says(tmp_path: Path, defect: str) -> None:
 
 
 @pytest.mark.parametrize("function", sorted({*CALLED.values(), "nfsd_symlink"}))
-def test_without_one_nothing_is_left_out(tmp_path: Path, function: str) -> None:
+def test_without_a_defect_no_step_is_omitted(tmp_path: Path, function: str) -> None:
     assert made(tmp_path, "", function) == (TIMES * len(FUNCTIONS.get(function, "1")), 0)
 
 

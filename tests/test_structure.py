@@ -89,7 +89,7 @@ def test_rule_is_kept(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(("rule", "path", "source"), BROKEN)
-def test_rule_says_no(rule: Rule, path: str, source: str) -> None:
+def test_each_rule_finds_a_violation(rule: Rule, path: str, source: str) -> None:
     assert list(rule(path, source))
 
 

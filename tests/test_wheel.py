@@ -65,7 +65,7 @@ def test_a_foreign_test_has_the_fixtures(installed: Installed, tmp_path: Path) -
     assert "1 passed" in said.stdout, said
 
 
-def test_what_needs_a_clone_says_so(installed: Installed) -> None:
+def test_commands_that_need_a_clone_are_refused(installed: Installed) -> None:
     for command in (["test", "lint"], ["scenarios"]):
         said = installed("-m", "raidproof", *command)
         assert said.returncode == 2, said

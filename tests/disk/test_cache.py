@@ -228,7 +228,7 @@ def test_flushed_data_survives_a_volatile_disk_and_not_a_lying_one(steps: Steps,
     assert not any(read(liar))
 
 
-def test_model_says_no_to_an_old_write_over_a_durable_one() -> None:
+def test_the_model_finds_an_old_write_over_a_durable_one() -> None:
     naive = Naive(CacheMode.VOLATILE)
     naive.write(0, 2, 1, fua=False)
     naive.write(0, 1, 2, fua=True)
@@ -237,7 +237,7 @@ def test_model_says_no_to_an_old_write_over_a_durable_one() -> None:
     assert naive.dropped()[:2] == [2, 0]
 
 
-def test_model_says_no_to_a_lost_flush_and_to_a_torn_sector() -> None:
+def test_the_model_finds_a_lost_flush_and_a_torn_sector() -> None:
     naive = Naive(CacheMode.VOLATILE)
     naive.write(0, 4, 7, fua=False)
     naive.flush()

@@ -42,7 +42,7 @@ def only(log: Path, kind: Kind) -> Record:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_request_is_issued_when_it_comes_and_completed_when_it_took_effect(
+def test_a_request_is_logged_with_its_arrival_and_the_time_of_its_effect(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

@@ -105,7 +105,7 @@ def test_timing_begins_under_power_only() -> None:
     engine.set_timing(False)
 
 
-def test_nothing_waits_before_timing_is_on_and_all_goes_on_when_it_is_off() -> None:
+def test_requests_wait_only_while_timing_is_on() -> None:
     engine = timed()
     port = engine.connect("d0")
     engine.set_timing(False)
@@ -230,7 +230,7 @@ def test_a_slow_flush_covers_only_what_came_before_it(mode: CacheMode) -> None:
     assert read(engine.connect("d0"), SIZE // 2) == bytes(4096)
 
 
-def test_a_reset_lets_everything_go_and_takes_no_more_time() -> None:
+def test_a_reset_releases_all_requests_and_ends_timing() -> None:
     engine = timed()
     port = engine.connect("d0")
     reader = Caller(lambda: read(port))

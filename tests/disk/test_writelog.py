@@ -147,7 +147,7 @@ def test_zeroes_take_no_room_and_anything_else_does(tmp_path: Path, at: int) -> 
     assert (tmp_path / "log").stat().st_size < 2048
 
 
-def test_without_data_it_tells_times_and_refuses_the_rest(tmp_path: Path) -> None:
+def test_a_log_without_data_has_times_and_refuses_content(tmp_path: Path) -> None:
     written(tmp_path / "log", data=False)
     log = WriteLog(tmp_path / "log")
     first = next(iter(log))
@@ -158,7 +158,7 @@ def test_without_data_it_tells_times_and_refuses_the_rest(tmp_path: Path) -> Non
         export_dm_log_writes(log, "d0", tmp_path / "out")
 
 
-def test_a_log_cut_off_anywhere_says_so_and_gives_what_is_whole(tmp_path: Path) -> None:
+def test_a_truncated_log_is_detected_and_gives_its_complete_records(tmp_path: Path) -> None:
     written(tmp_path / "log")
     whole = (tmp_path / "log").read_bytes()
     records = [(r.kind, bytes(r.data)) for r in WriteLog(tmp_path / "log")]

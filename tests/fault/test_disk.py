@@ -208,7 +208,7 @@ def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, serv
         (FlushesDropped("d2", 1), DiskFaultKind.DROP_FLUSHES, "1 flushes dropped so far"),
     ],
 )
-def test_a_flaw_must_have_struck(
+def test_a_disk_fault_without_effect_is_an_error(
     context: FaultContext, engine: Engine, fault: SlowMember | FlushesDropped, kind: DiskFaultKind, proof: str
 ) -> None:
     assert fault.inject(context).proof == proof

@@ -49,7 +49,7 @@ class Nothing(Fault):
         raise NotImplementedError
 
 
-def test_a_fault_that_does_not_say_what_it_does_is_refused() -> None:
+def test_a_fault_without_effects_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Silent: the fault 'silent' does not declare its effects: define effects"):
 
         class Silent(Nothing):
@@ -82,7 +82,7 @@ def test_a_variant_without_a_name_of_its_own_is_the_same_fault() -> None:
     assert Tampered(CutPolicy.KEEP).effects(stack_of()) == PowerCut(CutPolicy.KEEP).effects(stack_of())
 
 
-def test_effects_may_be_said_once_for_several_faults() -> None:
+def test_several_faults_may_inherit_effects() -> None:
     class Shared(Nothing):
         def effects(self, stack: StackSpec) -> FaultEffects:
             return FaultEffects(server_away=True)
@@ -109,7 +109,7 @@ def test_a_name_is_enough_where_policy_and_seed_are() -> None:
         FAULTS["member-fails"].by_name(CutPolicy.DROP, 1)
 
 
-def test_what_a_fault_needs_not_say_has_a_default() -> None:
+def test_optional_methods_of_a_fault_have_defaults() -> None:
     @dataclass(frozen=True)
     class Plain(Nothing):
         name: ClassVar[str] = "plain"

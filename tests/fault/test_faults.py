@@ -69,7 +69,7 @@ def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
     assert "torn" in injected.proof
 
 
-def test_a_clean_reboot_counts_what_was_told_until_the_machine_was_off(fake: FakeMachine) -> None:
+def test_a_clean_reboot_counts_acknowledgements_until_the_machine_was_off(fake: FakeMachine) -> None:
     begun = now_ns()
     assert CleanReboot().inject(context(fake)).at_ns >= begun
     assert fake.done == ["shutdown"]
@@ -87,7 +87,7 @@ def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> Non
         KernelPanic().inject(context(fake))
 
 
-def test_nfsd_goes_and_comes(fake: FakeMachine) -> None:
+def test_nfsd_is_stopped_and_started(fake: FakeMachine) -> None:
     fault = NfsdRestart()
     assert fault.inject(context(fake)).proof == "0 nfsd threads, for 0 s"
     fault.heal(context(fake))

@@ -53,7 +53,7 @@ def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
         NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
-def test_only_a_soft_mount_may_tell_of_errors() -> None:
+def test_only_a_soft_mount_may_report_errors() -> None:
     assert NetworkCut().effects(stack_of()).errors == frozenset()
     assert NetworkCut().effects(stack_of(mount=MountSpec(recovery="soft"))).errors == {EIO, ETIMEDOUT}
 
@@ -70,6 +70,6 @@ def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None
         LeaseExpiry().inject(context(labs))
 
 
-def test_the_grace_period_is_missed_when_the_server_says_that_it_is_over(labs: Any) -> None:
+def test_the_grace_period_is_missed_when_the_server_reports_its_end(labs: Any) -> None:
     labs.server.get.side_effect = ["N\n", "Y\n"]
     assert "its grace period over" in MissedGrace().inject(context(labs)).proof

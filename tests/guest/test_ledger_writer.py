@@ -71,7 +71,7 @@ def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) 
     return [(KINDS[code], index, error) for _, code, _, _, index, _, error, _ in told]
 
 
-def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(
+def test_a_worker_continues_with_another_operation_after_an_allowed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = errno.ENOSPC

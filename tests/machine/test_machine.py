@@ -93,7 +93,7 @@ def test_a_machine_that_is_ready() -> None:
     assert (machine.name, machine.address) == ("server", "10.77.0.10")
 
 
-def test_what_went_wrong_in_its_start_up_is_said() -> None:
+def test_an_error_during_the_boot_is_reported() -> None:
     machine = machine_on(Computer(("one", "disk disk2 (virtio-uml.2) did not appear")))
     with pytest.raises(RigError, match=r"server: start-up failed: disk disk2 .* appear; see .*console\.2\.log"):
         machine.start()

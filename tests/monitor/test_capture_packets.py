@@ -37,7 +37,7 @@ def test_calls_have_their_replies() -> None:
     ]
 
 
-def test_fields_of_a_call_and_of_its_reply_are_told_apart() -> None:
+def test_fields_of_a_call_and_of_its_reply_are_distinguished() -> None:
     exchanges = parse_packets(read("writes.json"))
     (_, write), *_ = operations_of(exchanges, "WRITE")
     assert write.number("nfs.offset4") == 0

@@ -209,7 +209,7 @@ def test_what_is_kept_outlives_its_owner_and_can_be_entered(owner: subprocess.Po
         visitor.attach()
 
 
-def test_without_namespaces_the_cause_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_for_missing_namespaces_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     fake = bin_directory / "unshare"

@@ -15,7 +15,7 @@ def told(make: Make, **other: Any) -> str:
     return console.export_text()
 
 
-def test_all_is_told_that_one_decides_by(make: Make) -> None:
+def test_the_description_has_all_relevant_facts(make: Make) -> None:
     text = told(
         make,
         hardware={"disks": {"count": 3}, "network": {"rate": "1Gbit"}},
@@ -35,7 +35,7 @@ def test_all_is_told_that_one_decides_by(make: Make) -> None:
     assert "needs 1.5 GiB of memory" in text
 
 
-def test_what_is_not_the_case_is_not_told(make: Make) -> None:
+def test_the_description_omits_what_does_not_apply(make: Make) -> None:
     text = told(make)
     assert "impossible" not in text
     assert "fixed" not in text

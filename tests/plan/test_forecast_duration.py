@@ -24,7 +24,7 @@ def test_a_cut_under_nfs_4_0_lasts_longer_by_its_grace_period(make: Make) -> Non
     assert (waiting - usual, longer - usual) == (10, 90)
 
 
-def test_one_visit_is_no_visits(make: Make) -> None:
+def test_the_singular_is_used_for_one_repetition(make: Make) -> None:
     assert str(expect(make(run={"repeats": 1}))).startswith("1 repetition, about")
     assert str(expect(make(run={"repeats": 2}))).startswith("2 repetitions, about")
 
@@ -35,7 +35,7 @@ def test_rebuilding_less_takes_less(make: Make) -> None:
     assert exports.overhead_s < arrays.overhead_s
 
 
-def test_where_only_the_work_is_known_the_duration_is_assumed_and_said(make: Make) -> None:
+def test_an_unknown_duration_is_assumed_and_reported(make: Make) -> None:
     expected = expect(make(run={"repeats": 1}))
     assert expected.open_ended
     assert expected.timed_s == ASSUMED_S

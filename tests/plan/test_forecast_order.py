@@ -50,7 +50,7 @@ def test_cells_that_share_layers_are_neighbours(cells: list[Cell], seed: int) ->
         assert len(runs) == len(set(runs))
 
 
-def test_chance_has_a_say_in_each_round_and_each_seed() -> None:
+def test_the_order_differs_between_rounds_and_seeds() -> None:
     def names(seed: int, number: int) -> list[str]:
         return [cell.name for round_, cell in repetitions_of(CELLS, 2, seed) if round_ == number]
 

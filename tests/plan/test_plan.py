@@ -50,14 +50,14 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"workload": [{"tool": "dd", "name": "x"}, {"tool": "dd", "name": "x"}]}, "two workloads .*'x'"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_what_is_valid(
+def test_an_error_is_reported_with_its_key_and_valid_words(
     read: Callable[..., Plan], document: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(RequestError, match=reason):
         read(**document)
 
 
-def test_all_mistakes_are_told_at_once(read: Callable[..., Plan]) -> None:
+def test_all_errors_are_reported_at_once(read: Callable[..., Plan]) -> None:
     with pytest.raises(RequestError) as caught:
         read({"chnk": ["64KiB"]}, run={"repeats": 0}, hardware={"clients": 0})
     assert all(key in str(caught.value) for key in ("axes", "run.repeats", "hardware.clients"))
@@ -82,7 +82,7 @@ def test_shipped_plans_are_possible_as_a_whole(path: Path) -> None:
     assert len(matrix.cells) == plan.combinations
 
 
-def test_a_shipped_plan_has_the_size_that_it_says() -> None:
+def test_shipped_plans_have_the_expected_number_of_cells() -> None:
     sizes = {path.stem: len(matrix_of(load_plan(path)).cells) for path in SHIPPED}
     assert sizes["tiny"] == 4
     assert sizes["raid_chunk_wsize"] == 24
@@ -100,7 +100,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes | None, reaso
         load_plan(path)
 
 
-def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_plan(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('workload = { tool = "dd" }\nrun = { repeats = 7, max_seconds = 1 }\n')
     run = load_plan(path, {"repeats": 2, "seed": 9}).run
@@ -147,7 +147,7 @@ KEYS = [
 @example(("hardware", "network", "delay"), 0.0)
 @example(("hardware", "network", "rate"), 0.0)
 @example(("hardware", "network"), {"jitter": 1.5, "rate": True})
-def test_whatever_toml_can_say_is_a_plan_or_refused(keys: tuple[str, ...], value: object) -> None:
+def test_any_toml_document_is_a_plan_or_is_refused(keys: tuple[str, ...], value: object) -> None:
     document: dict[str, Any] = {"workload": {"tool": "dd"}}
     table = document
     for key in keys[:-1]:

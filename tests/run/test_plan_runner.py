@@ -139,7 +139,7 @@ def plan_of(campaign: FakeCampaign) -> PlanRecord:
     return campaign.record.plan
 
 
-def test_every_cell_is_visited_once_in_each_round(house: House) -> None:
+def test_every_cell_is_measured_once_in_each_round(house: House) -> None:
     campaign = house.run(tiny(workloads=2, repeats=3))
     assert house.measured == [name for _, name in plan_of(campaign).order]
     for begin in (0, 4, 8):
@@ -148,20 +148,20 @@ def test_every_cell_is_visited_once_in_each_round(house: House) -> None:
     assert plan_of(campaign).timed_s == 12 * 2.0
 
 
-def test_each_visit_is_saved_before_the_next(house: House) -> None:
+def test_each_repetition_is_saved_before_the_next(house: House) -> None:
     campaign = house.run(tiny(repeats=3))
     assert house.saved == [0, 1, 2, 3, 4, 5]
     assert house.execution(tiny(repeats=3))[1].record.model_dump() == campaign.record.model_dump()
 
 
-def test_what_was_visited_is_not_visited_again(house: House) -> None:
+def test_a_resumed_run_does_not_repeat_repetitions(house: House) -> None:
     house.run(tiny(repeats=2))
     again = house.run(tiny(repeats=2))
     assert len(house.measured) == 4
     assert again.boots == 0
 
 
-def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
+def test_an_interrupted_run_continues(house: House) -> None:
     def interrupt(_cell: Cell, _repeat: Repetition) -> None:
         if len(house.measured) == 3:
             raise KeyboardInterrupt
@@ -255,14 +255,14 @@ def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
     assert RunStore(house.path).load().plan is not None
 
 
-def test_missing_programs_are_found_before_the_first_visit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_found_before_the_first_repetition(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeDeployer, "missing", {"dd"})
     with pytest.raises(RequirementMissing, match="client1 has no dd"):
         house.run(tiny())
     assert house.measured == []
 
 
-def test_a_visit_that_was_too_short_is_flagged(house: House) -> None:
+def test_a_repetition_that_was_too_short_is_flagged(house: House) -> None:
     campaign = house.run(tiny(repeats=1, min_seconds=3))
     conclude_run(campaign.record)
     assert {cell.flag for cell in campaign.record.cells} == {"ran 2 s, less than 3"}
@@ -313,7 +313,7 @@ def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monke
     assert [cell.rankable for cell in campaign.record.cells] == [False, True]
 
 
-def test_controls_come_once_and_before_any_cut(house: House) -> None:
+def test_controls_run_once_and_before_any_cut(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
     campaign = house.run(matrix)
     assert campaign.cut[:2] == CONTROLS
@@ -348,7 +348,7 @@ def test_a_control_that_misbehaves_makes_the_run_invalid(house: House) -> None:
     assert {(cell.outcome, cell.rank) for cell in campaign.record.cells} == {(Outcome.INVALID, None)}
 
 
-def test_a_control_that_these_disks_cannot_show_is_said(house: House) -> None:
+def test_a_control_that_the_disks_cannot_execute_is_reported(house: House) -> None:
     execution, campaign = house.execution(tiny(repeats=1, cut="power"))
     campaign.control_ends = Outcome.SKIP
     execution.run()
@@ -391,7 +391,7 @@ def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypat
     assert house.execution(tiny(repeats=1, cut="power"))[0].forecast.left_s == 0
 
 
-def test_nothing_is_cut_unless_asked(house: House) -> None:
+def test_power_is_cut_only_on_request(house: House) -> None:
     assert house.run(tiny(repeats=1)).cut == []
 
 

@@ -178,6 +178,6 @@ def test_attribute_times_are_compared_as_one() -> None:
     Mount(MountSpec(actimeo=7), Client(text), SOURCE).activate()
 
 
-def test_layouts_that_nobody_asked_for_are_told() -> None:
+def test_unrequested_layouts_are_reported() -> None:
     text = stats("4.2").replace("pnfs=not configured", "pnfs=LAYOUT_BLOCK_VOLUME")
     assert parse_mountstats(text).pnfs == "LAYOUT_BLOCK_VOLUME"

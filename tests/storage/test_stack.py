@@ -129,7 +129,7 @@ def test_the_order_is_reversed(make_stack: MakeStack) -> None:
     ]
 
 
-def test_every_step_down_is_tried_and_every_failure_told(make_stack: MakeStack) -> None:
+def test_every_step_of_the_removal_is_tried_and_every_failure_reported(make_stack: MakeStack) -> None:
     stack, ran = make_stack(frozenset({"umount", "rpc.nfsd", "mdadm"}))
     with pytest.raises(ExceptionGroup) as caught:
         stack.deactivate()

@@ -234,7 +234,7 @@ def first(ran: Ran, name: str) -> Path:
     return min(path for path in found if path.is_symlink() or path.exists())
 
 
-def test_nothing_is_lost_of_what_was_done_and_nothing_invented(tree: Ran) -> None:
+def test_the_report_has_exactly_the_executed_operations(tree: Ran) -> None:
     evidence = tree.build_evidence()
     assert (evidence.lost_total, evidence.invented, evidence.acknowledged_total) == (0, [], OPERATIONS)
 

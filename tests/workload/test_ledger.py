@@ -118,7 +118,7 @@ def copy_with_links(source: Path, target: Path) -> Callable[[str, str], str]:
     return copy
 
 
-def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
+def test_every_operation_is_reported_and_kept(ran: Ran) -> None:
     evidence = ran.build_evidence()
     assert all(one.ended is Ended.OK for one in ran.history.operations)
     assert evidence.acknowledged_total == OPERATIONS * len(ran.workers)
@@ -126,7 +126,7 @@ def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
     assert evidence.first_lost_ns is None
 
 
-def test_what_was_told_after_the_cut_does_not_bind(ran: Ran) -> None:
+def test_acknowledgements_after_the_cut_do_not_count(ran: Ran) -> None:
     middle = ran.history.operations[len(ran.history.operations) // 2].issued_ns
     shutil.rmtree(ran.root)
     ran.root.mkdir()
@@ -156,7 +156,7 @@ def test_an_old_generation_is_stale(ran: Ran) -> None:
     assert evidence.lost == {"o_sync": 2}  # generations 2 and 3 of block 0
 
 
-def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
+def test_garbage_and_misplaced_blocks_are_distinguished(ran: Ran) -> None:
     worker = next(one for one in ran.workers if one.kind == "fsync")
     with ran.path("fsync").open("r+b") as file:
         file.write(b"x" * agent.BLOCK)
@@ -166,7 +166,7 @@ def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
     assert evidence.blocks[BlockClass.MISPLACED] == 1
 
 
-def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
+def test_a_block_without_an_operation_is_invented(ran: Ran) -> None:
     newer = agent.block(0, 0, 99, 1)
     with ran.path("fsync").open("r+b") as file:
         file.write(newer)
@@ -174,12 +174,12 @@ def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
 
 
 @pytest.mark.parametrize("name", ["d9999", "d0/x", "x"])
-def test_a_name_that_nobody_made_is_invented(ran: Ran, name: str) -> None:
+def test_a_name_without_an_operation_is_invented(ran: Ran, name: str) -> None:
     (ran.path("metadata") / name).mkdir()
     assert any(name in one for one in ran.build_evidence().invented)
 
 
-def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
+def test_a_small_file_without_an_operation_is_invented(ran: Ran) -> None:
     (ran.path("close") / "f77").touch()
     assert ran.build_evidence().invented
 
@@ -277,7 +277,7 @@ def frame(what: int, kind: str = "fsync", worker: int = 0) -> bytes:
     return agent.FRAME.pack(what, agent.KINDS.index(kind), worker, 0, 0, 1, 0, 0)
 
 
-def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
+def test_work_continues_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(
         LedgerSpec(kinds=("fsync", "o_sync")), [client], cast("AckListener", None), "/root", tmp_path / "history"
@@ -300,7 +300,7 @@ def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> N
         receiver.stop()
 
 
-def test_work_ends_though_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("AckListener", None), "/root", tmp_path / "history")
     ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
@@ -436,7 +436,7 @@ def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp
     assert {one.ended for one in history.operations} == {Ended.OK}
 
 
-def test_an_agent_that_fails_is_told_in_its_words(tmp_path: Path) -> None:
+def test_a_failed_agent_is_reported_with_its_output(tmp_path: Path) -> None:
     clients = cast("list[Machine]", [Client("client1", tmp_path / "client1")])
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, Host(), "/root", tmp_path / "history")
     ledger.config = lambda *_: "no orders"  # type: ignore[method-assign]

@@ -169,7 +169,7 @@ def test_after_a_flush_nothing_that_was_acknowledged_is_left_to_do(
     assert in_the_end.busy_ns >= written_ns * 0.8
 
 
-def test_a_flush_owes_nothing_to_what_comes_after_it() -> None:
+def test_a_flush_does_not_wait_for_later_writes() -> None:
     profile = load_profile("atlas-10k5")
 
     def flush_ns(later: int) -> int:

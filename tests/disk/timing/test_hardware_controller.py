@@ -49,7 +49,7 @@ def test_a_path_as_fast_as_its_one_disk_does_not_slow_it(op: Op) -> None:
     assert mb_s(behind([ControllerSpec("c0", RATE)], ["c0"]), op, [0]) == pytest.approx(alone, rel=0.03)
 
 
-def test_disks_in_turn_over_two_controllers_use_both() -> None:
+def test_disks_assigned_round_robin_use_both_controllers() -> None:
     """Two busy disks halve the rate of each other on one controller, and do not on two."""
     controllers = [ControllerSpec("c0", RATE), ControllerSpec("c1", RATE)]
     in_turn = mb_s(behind(controllers, ["c0", "c1", "c0", "c1"]), Op.READ, [0, 1])

@@ -45,7 +45,7 @@ def busy_ns(number: int) -> int:
     return used.busy_ns
 
 
-def test_to_read_ahead_is_work_as_far_as_somebody_reads_it() -> None:
+def test_read_ahead_counts_as_busy_time_only_if_it_is_used() -> None:
     assert PROFILE.rotational is not None
     each_ns = 128 * KIB / PROFILE.rotational.media_rate_rim_mb_s * 1000
     first, stream = busy_ns(1), busy_ns(50)

@@ -99,7 +99,7 @@ def test_dirty_bytes_that_were_not_set_give_way_to_the_ratio(monkeypatch: pytest
     assert kernel == {f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}
 
 
-def test_only_queues_that_somebody_has_set_are_in_the_way() -> None:
+def test_queueing_disciplines_of_the_owner_are_listed() -> None:
     kernels = [{"kind": "mq", "handle": "0:"}, {"kind": "fq_codel", "handle": "0:"}]
     assert knobs.own_queues({"qdiscs": kernels}) == []
     assert knobs.own_queues({"qdiscs": [{"kind": "htb", "handle": "1:"}, *kernels]}) == ["htb 1:"]

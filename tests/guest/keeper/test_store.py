@@ -20,7 +20,7 @@ class PowerLost(Exception):
     pass
 
 
-def test_a_snapshot_comes_with_the_program_that_restores_it(root: Path) -> None:
+def test_a_snapshot_contains_the_program_that_restores_it(root: Path) -> None:
     store.commit("r1", {"version": 1}, PROGRAM)
     assert store.complete() == ["r1"]
     assert store.load("r1", store.SNAPSHOT) == {"version": 1}

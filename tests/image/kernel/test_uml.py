@@ -193,7 +193,7 @@ def test_the_work_around_is_used_only_where_it_is_needed(
     assert catalogue.preload_for("debian/sid", Path("/another"), ()) is None
 
 
-def test_a_kernel_that_does_not_run_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_kernel_that_does_not_run_has_its_last_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "boot", lambda *_: "Checking\nKernel panic - not syncing: no such luck\n")
     with pytest.raises(RigError, match=r"debian/sid does not run here: Kernel panic - not syncing: no such luck"):
         catalogue.preload_for("debian/sid", BINARY, ())

@@ -114,7 +114,7 @@ def test_a_mark_is_read_and_does_not_make_a_disk_less_blank() -> None:
         {"status": 1},
     ],
 )
-def test_what_a_tool_does_not_say_makes_the_survey_incomplete(broken: dict[str, str]) -> None:
+def test_missing_output_of_a_tool_makes_the_survey_incomplete(broken: dict[str, str]) -> None:
     assert found(**broken).unknown  # type: ignore[arg-type]
 
 

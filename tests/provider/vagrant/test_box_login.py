@@ -92,7 +92,7 @@ def test_another_host_key_than_at_the_first_boot_is_refused(server: Server, key:
         Transport("client1", way).connect(Deadline.after(20))
 
 
-def test_a_user_whom_the_box_does_not_know_is_not_let_in(server: Server, key: Path) -> None:
+def test_an_unknown_user_is_rejected(server: Server, key: Path) -> None:
     with pytest.raises(RigError):
         Transport("client1", login(server, key, "nobody")).connect(Deadline.after(20))
 
@@ -104,7 +104,7 @@ def test_a_machine_that_shows_no_key_in_time() -> None:
             learn_host_key(socket.socket, HOST, deaf.getsockname()[1], Deadline.after(0.1))
 
 
-def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
+def test_commands_run_as_root(server: Server, key: Path) -> None:
     argv = ["printf", "%s", "it's $HOME"]
     command = login(server, key).command(argv)
     *sudo, said = shlex.split(command)
@@ -113,7 +113,7 @@ def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
     assert shlex.split(login(server, key, "root").command(argv)) == argv
 
 
-def test_who_comes_later_finds_the_same_way_with_the_same_pin(server: Server, key: Path, tmp_path: Path) -> None:
+def test_a_later_login_uses_the_same_way_and_host_key(server: Server, key: Path, tmp_path: Path) -> None:
     way = login(server, key)
     way.save(tmp_path, "client1")
     found = saved(tmp_path, "client1", socket.socket)

@@ -26,7 +26,7 @@ def test_only_the_labs_machines_get_an_address_and_each_its_own() -> None:
     assert list(network.iter("range")) == []
 
 
-def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RequirementMissing, match="needs root"):
         require()

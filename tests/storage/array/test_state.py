@@ -239,7 +239,7 @@ def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
     assert machine.mdadm == ["--action=check"]
 
 
-def test_what_the_resync_before_it_put_right_is_told_apart() -> None:
+def test_mismatches_repaired_by_the_earlier_resync_are_distinguished() -> None:
     resynced = change(change(TEXT, "last_sync_action", "resync"), "mismatch_cnt", "24")
     machine = ArrayMachine(resynced, change(TEXT, "last_sync_action", "check"))
     scrub = Array(RAID5, machine).scrub()

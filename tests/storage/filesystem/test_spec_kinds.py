@@ -125,7 +125,7 @@ def test_another_kind_that_is_mounted_is_not_what_was_asked(toy: type[Filesystem
         Filesystem(XfsSpec(), server, "/dev/md0").state()
 
 
-def test_a_kernel_that_is_too_old_says_so_in_its_own_words(toy: type[FilesystemSpec]) -> None:
+def test_the_message_of_a_too_old_kernel_is_recognised(toy: type[FilesystemSpec]) -> None:
     with pytest.raises(RequirementMissing, match="toyfs: too new for this"):
         Filesystem(toy.model_validate({}), ToyServer(dmesg="[1] toyfs: too new for this\n"), "/dev/md0").activate()
     with pytest.raises(CommandFailed):
@@ -163,12 +163,12 @@ def test_the_ledger_does_what_it_can(toy: type[FilesystemSpec]) -> None:
         "toyfs: broken on md0",
     ],
 )
-def test_what_the_kernel_says_of_its_damage_is_judged(toy: type[FilesystemSpec], line: str) -> None:
+def test_kernel_messages_about_damage_are_judged(toy: type[FilesystemSpec], line: str) -> None:
     assert ("corruption", line) in findings(f"all is well\n{line}\n")
     assert findings("toyfs: mounted md0\n") == []
 
 
-def test_damage_to_a_kind_that_nobody_knows_is_not() -> None:
+def test_damage_to_an_unknown_kind_is_not_judged() -> None:
     assert findings("toyfs: broken on md0\n") == []
 
 

@@ -29,7 +29,7 @@ def test_what_does_not_compile_is_missing() -> None:
     assert "Updating" not in str(error)
 
 
-def test_full_disk_is_told() -> None:
+def test_a_full_disk_is_reported() -> None:
     assert "no room" in str(explain(failed("error: No space left on device (os error 28)"), DATA))
 
 

@@ -136,7 +136,7 @@ def test_cthon_passed() -> None:
     assert not lock.failed
 
 
-def test_cthon_says_what_does_not_apply() -> None:
+def test_cthon_reports_tests_that_do_not_apply() -> None:
     special = parse_cthon("special", ended(real("cthon-special.txt")))
     assert [one.name for one in special.skipped] == ["special/test freesp and file size"]
 
@@ -205,7 +205,7 @@ def test_pynfs_summary_must_agree() -> None:
     assert parse_pynfs("pynfs", ended(f"{stars}\n{body}")).unknown
 
 
-def test_trees_that_differ_are_told() -> None:
+def test_differing_trees_are_reported() -> None:
     tree = parse_tree("a\tf 644 3\nb\tl 777 a\n", "abc  ./a\n")
     assert compare_trees(tree, tree).passed
     assert "b: client l 777 a, server has none" in compare_trees(tree, {"a": tree["a"]}).failed[0].reason
