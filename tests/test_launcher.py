@@ -288,7 +288,7 @@ def test_an_environment_of_the_users_is_not_touched(machine: Machine) -> None:
     (machine.home / ".venv" / "mine").touch()
     status, _, said = machine.run("doctor")
     assert status == 3
-    assert "is not ours (move it away)" in said
+    assert "was not made by raidproof (move it away)" in said
     assert (machine.home / ".venv" / "mine").exists()
 
 
