@@ -1,7 +1,7 @@
-"""What the harness costs a client that writes: its stack against the same one made by hand, on the same lab and disks.
+"""Compares the write rate of a client on a stack of the harness and on the same stack built by hand, in the same lab.
 
-By hand is what an administrator would type, with the tools' own defaults; once more with the one default that depends
-on the server's memory (nfsd's largest transfer) at what the harness asks for. The three take turns.
+The stack by hand uses the commands of an administrator with the tools' defaults. A third variant sets nfsd's largest
+transfer, whose default depends on the server's memory, to the harness's value. The three variants are interleaved.
 Run it as `python -m benchmarks.by_hand`.
 """
 
@@ -50,7 +50,7 @@ mdadm --stop /dev/md0
 mdadm --zero-superblock {MEMBERS}
 """
 SET_TRANSFERS = "echo {} > /proc/fs/nfsd/max_block_size"
-# nfsd chooses once in a boot, when it first starts, and what was set after that cannot be taken back.
+# nfsd chooses its default at its first start after boot; a value that is set later cannot be reset to the default.
 OWN_TRANSFERS = """
 nfsdcld
 rpc.nfsd 8
@@ -61,13 +61,13 @@ pkill --exact nfsdcld
 
 
 def type_in(machine: Machine, lines: str) -> str:
-    """Run what was typed, stop at the first command that fails, and return what was printed."""
+    """Run a shell script, stop at the first command that fails, and return the output."""
     return machine.succeed(["sh", "-ec", lines], deadline_s=120)
 
 
 @contextmanager
 def by_harness(lab: Lab) -> Iterator[str]:
-    """Give a folder on a stack as a run provides it."""
+    """Yield a folder on a stack that the harness has built."""
     stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
     stack.create()
     stack.activate()
@@ -78,7 +78,7 @@ def by_harness(lab: Lab) -> Iterator[str]:
 
 @contextmanager
 def by_hand(lab: Lab, transfers: int) -> Iterator[str]:
-    """Give a folder on a stack that was typed in."""
+    """Yield a folder on a stack that was built by hand."""
     type_in(lab.server, f"{SERVER_UP}{SET_TRANSFERS.format(transfers)}\n{SERVER_START}")
     for client in lab.clients:
         type_in(client, "mkdir -p /mnt/by-hand; mount -t nfs -o vers=4.2 10.77.0.10:/srv/by-hand /mnt/by-hand")

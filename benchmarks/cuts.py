@@ -1,4 +1,4 @@
-"""Power cuts in a row in one lab, of each kind: nothing lost where nothing may be, every loss seen, nothing left.
+"""Many power cuts in one lab, of each kind: no loss where none is allowed, every expected loss found, no leaks.
 
 A line for each cut, then the summary, also when interrupted. Run it as `python -m benchmarks.cuts --cuts 50`.
 """
@@ -38,7 +38,7 @@ DAEMONS = 2
 
 
 def spec_of(kind: str, seed: int, seconds: float) -> CrashTestSpec:
-    """Return one cycle: the policies take turns with the seeds."""
+    """Return one crash test; the seed determines the policy, in rotation."""
     lying = kind == "lying"
     return CrashTestSpec(
         name=f"{kind}-{seed}",
@@ -53,21 +53,21 @@ def spec_of(kind: str, seed: int, seconds: float) -> CrashTestSpec:
 
 
 def lost(record: CrashTestRecord) -> int:
-    """Return how many acknowledged operations are gone, on the server or through a client."""
+    """Return the number of acknowledged operations that are lost, on the server or through a client."""
     return max((seen.lost_total for seen in (record.on_server, record.on_client) if seen is not None), default=0)
 
 
 def as_expected(kind: str, record: CrashTestRecord) -> bool:
-    """Whether a cycle showed what its kind must: no loss with sync, loss with the others."""
+    """Return whether a crash test gave the expected result of its kind: no loss with sync, loss with the others."""
     if record.outcome is not Outcome.PASS:
         return False
-    # The control that passes has caught the disks, whether they lost operations or all of the array.
+    # A control that passes has found the lying disks, whether they lost operations or the whole array.
     return lost(record) > 0 if kind == "async" else kind == "lying" or lost(record) == 0
 
 
 @dataclass
 class ExplorationStats:
-    """What came of the cuts of one kind."""
+    """The results of the cuts of one kind."""
 
     kind: str
     ends: Counter[str] = field(default_factory=Counter)
@@ -92,11 +92,11 @@ class ExplorationStats:
 
     @property
     def cuts(self) -> int:
-        """How many there were."""
+        """Number of cuts."""
         return self.ends.total()
 
     def kept_bar(self) -> bool:
-        """Whether every cut was as it must be, and nothing was left."""
+        """Whether every cut gave the expected result without leaks."""
         return self.expected == self.cuts and not self.leaks and max(self.verified_s, default=0) <= BAR_S
 
     def lines(self) -> Iterator[str]:
@@ -110,13 +110,13 @@ class ExplorationStats:
 
 
 def surplus(lab: Lab) -> int:
-    """Count the processes that a running lab has too many: what a killed one leaves falls to the keeper."""
+    """Return the number of surplus processes of a running lab; orphans of a killed process become its keeper's."""
     assert isinstance(lab, EnclosedLab)  # noqa: S101  the demo's is
     return max(0, len(psutil.Process(lab.enclosure.pid).children()) - len(lab.machines) - DAEMONS)
 
 
 def left(labs: set[Path]) -> list[str]:
-    """Say what is left of labs that have ended: directories, and processes that name them or are still ours."""
+    """Yield leftovers of labs that have ended: directories, processes that name them, and child processes."""
     found = [f"directory {path}" for path in labs if path.exists()]
     ours = {process.pid for process in psutil.Process().children(recursive=True)}
     for process in psutil.process_iter(["cmdline"]):
@@ -128,7 +128,7 @@ def left(labs: set[Path]) -> list[str]:
 
 @contextmanager
 def results(chosen: Path | None) -> Iterator[Path]:
-    """Give a folder for the records: a temporary one, unless one is named."""
+    """Yield a folder for the records: the given one, or a temporary one."""
     if chosen is not None:
         yield chosen
         return
@@ -137,12 +137,12 @@ def results(chosen: Path | None) -> Iterator[Path]:
 
 
 def descriptors() -> int:
-    """Count what this process has open."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a path of each would be opened
 
 
 def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, seconds: float) -> None:
-    """Cut the power of one lab so many times."""
+    """Cut the power in one lab this number of times."""
     labs: set[Path] = set()
     before = 0
     try:

@@ -1,4 +1,4 @@
-"""What the disk engine itself can do, over NBD on a unix socket: an upper limit for every simulated disk.
+"""Measures the disk engine alone, over NBD on a Unix socket: the upper limit of every simulated disk.
 
 For each workload: requests and bytes a second, wall and engine CPU time a request, and the share of one CPU that the
 engine took. Run it as `python -m benchmarks.disk_engine`.
@@ -41,7 +41,7 @@ class Workload:
     flush_every: int = 0
 
     def command(self, socket: Path) -> list[str]:
-        """Return the command that puts this load on the first member."""
+        """Return the command that runs this load on the first member."""
         return [
             *("qemu-img", "bench", "-f", "raw", "-t", "writeback", "-c", str(self.count), "-d", str(self.depth)),
             *(
@@ -96,7 +96,7 @@ def measure(workload: Workload, socket: Path, process: psutil.Process) -> str:
     used = cpu_s(process) - before
     found = re.search(r"completed in ([\d.]+) seconds", said)
     if found is None:
-        sys.exit(f"qemu-img bench said something else: {said}")
+        sys.exit(f"unexpected output of qemu-img bench: {said}")
     seconds, count = float(found[1]), workload.count
     return (
         f"{workload.name:50}{count / seconds:>10.0f}{count * workload.request / seconds / 1e6:>9.0f}"

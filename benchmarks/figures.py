@@ -1,4 +1,4 @@
-"""How the benchmarks write what they measured: always the median and the range, and how busy the machine was."""
+"""Output of the benchmarks: median and range of the values, and the load of the machine."""
 
 import os
 import statistics
@@ -14,6 +14,6 @@ def row(what: str, values: Sequence[float], unit: str = "", bar: str = "") -> st
 
 
 def load() -> str:
-    """Return how busy this machine is: figures of a machine that others use too only compare within one run."""
+    """Return the load of this machine as text; figures of a shared machine are comparable only within one run."""
     averages = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{os.cpu_count()} CPUs, load average {averages}"

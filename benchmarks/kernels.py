@@ -1,7 +1,7 @@
-"""What each kernel of the catalogue costs: boot, a command, and what a client can write through the whole stack.
+"""Measures each kernel of the catalogue: boot, a command, and a client's write rate through the whole stack.
 
-Run it as `python -m benchmarks.kernels [KERNEL...]`; with several rounds the kernels take turns, so that a slow minute
-of the machine does not fall on one of them.
+Run it as `python -m benchmarks.kernels [KERNEL...]`; several rounds are interleaved, so that a slow minute of the
+machine affects all kernels.
 """
 
 import argparse

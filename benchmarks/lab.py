@@ -1,6 +1,6 @@
-"""A warm lab: from the command to NFS mounted on both clients, with the demo's machines and stack.
+"""Measures the time from the command to NFS mounted on both clients, with the demo's machines and stack, warm caches.
 
-Each repeat is a process of its own, so that interpreter and imports count. Run it as `python -m benchmarks.lab`.
+Each repetition is a separate process, so that interpreter and imports count. Run it as `python -m benchmarks.lab`.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def once() -> list[int]:
 
 
 def measure() -> dict[str, float]:
-    """Let a new process do it, and return the seconds of every stage and of all."""
+    """Bring a lab up in a new process; return the seconds of every stage and of all stages."""
     begun = now_ns()
     said = command.succeed([sys.executable, "-m", "benchmarks.lab", "--once"], deadline_s=DEADLINE_S)
     stamps = [begun, *json.loads(said)]
@@ -66,7 +66,7 @@ def main() -> int:
     print(f"after: {load()}\n")
     for what in measured[0]:
         print(row(what, [one[what] for one in measured], "s", f"bar {BAR_S:.0f} s" if " " in what else ""))
-    # The median decides: one slow minute of a machine that others use as well says nothing.
+    # The median decides, as a shared machine may be slow for a minute.
     return int(sorted(one["command to mounted"] for one in measured)[len(measured) // 2] > BAR_S)
 
 

@@ -1,6 +1,6 @@
-"""How many acknowledged 4 KiB fsyncs a second the ledger takes down: two clients, async export, undelayed disks.
+"""Measures the acknowledged 4 KiB fsyncs a second that the ledger records: two clients, async export, no disk latency.
 
-The last row has no storage at all behind it, each client writing to its own memory: what the ledger itself can do.
+In the last row each client writes to its own memory, without storage: the limit of the ledger itself.
 Run it as `python -m benchmarks.ledger`.
 """
 
@@ -23,7 +23,7 @@ IN_MEMORY = "/run/ledger"
 
 
 def rate(lab: Lab, workers: int, seconds: float, root: str, folder: Path) -> float:
-    """Let this many workers a client write and fsync, and return what both were acknowledged a second."""
+    """Run this number of workers on each client; return the acknowledgements a second of both clients together."""
     ledger = Ledger(LedgerSpec(kinds=("fsync",) * workers), lab.clients, lab, root, folder / "history")
     with ledger.running():
         begun = now_ns()

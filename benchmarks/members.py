@@ -1,4 +1,4 @@
-"""What the disk engine costs a guest: its member disks against plain files behind ubd, UML's own block device.
+"""Compares member disks of the disk engine with plain files behind ubd, User-mode Linux's own block device.
 
 Two machines of one lab take turns: the server, whose members come from the engine over vhost-user, and a client that
 was booted with files in the host's memory as further ubd disks. CPU is the share of one that nbdkit and the storage
@@ -28,7 +28,7 @@ SIZE = 192 * MIB
 ENGINE = [f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4)]
 UBD = [f"/dev/ubd{letter}" for letter in "defg"]
 DAEMONS = ("nbdkit", "qemu-storage-d")
-"""As their names begin: psutil may know no more than 15 characters."""
+"""Beginnings of process names: psutil may return only 15 characters."""
 
 FIO = "fio --name=job --ioengine=psync --thread --output-format=json --filename={device}"
 JOBS = {
@@ -66,7 +66,7 @@ def measure_array(machine: Machine, members: list[str]) -> float:
 
 
 def boot_with_files(machine: Machine, folder: Path) -> None:
-    """Boot a machine once more, with files of its own as its member disks."""
+    """Boot a machine again, with plain files as its member disks."""
     power = machine.power
     assert isinstance(power, UmlPower)  # noqa: S101  there is no other provider
     files = [folder / f"member{number}" for number in range(len(UBD))]
@@ -81,7 +81,7 @@ def boot_with_files(machine: Machine, folder: Path) -> None:
 
 @contextmanager
 def cpu_share(lab: EnclosedLab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
-    """Note which share of one CPU each daemon takes while the body runs, in percent."""
+    """Measure the share of one CPU that each daemon uses while the body runs, in percent."""
     daemons = [one for one in psutil.Process(lab.enclosure.pid).children() if one.name().startswith(DAEMONS)]
     begun, before = now_ns(), [sum(one.cpu_times()[:2]) for one in daemons]
     yield

@@ -1,4 +1,4 @@
-"""A changed file put into a process that has imported the file before its change.
+"""Replaces functions in a process that has imported a file before a change of the file.
 
 All modules and tests are imported once; a process that is forked then gets the code of the functions that changed, and
 imports nothing. It is what a fresh import would give, if the change lies within functions, and none of them ran while

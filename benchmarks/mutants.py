@@ -1,4 +1,4 @@
-"""Mutation testing of what decides: small changes of the code, drawn at random, of which each must turn a test red.
+"""Mutation testing: small random changes of the code, each of which must make a test fail.
 
 The changes are cosmic-ray's operators and one of our own that leaves out a statement. A place in the code is drawn
 first and what is done there second, so that a place where much can be done does not count more. Each change is made
@@ -40,7 +40,7 @@ Span = tuple[tuple[int, int], tuple[int, int]]
 
 
 class DropStatement(Operator):  # type: ignore[misc]  # cosmic-ray has no types
-    """Leaves out a statement that is there for its effect: a call, or what sets something of an object."""
+    """Removes a statement with a side effect: a call, or an assignment to an attribute or item."""
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:
         """Yield the place of the statement, if the node is one."""
@@ -162,8 +162,8 @@ def _compiles(code: str) -> bool:
 
 
 @dataclass(frozen=True)
-class CheckerWorker:
-    """A copy of the tree, in which mutants are made, and what is known of its tests."""
+class MutatedTree:
+    """A copy of the tree in which mutants are made, with the results of its tests."""
 
     tree: Path
     known: Noted
@@ -218,7 +218,7 @@ def changed(source: str, code: str) -> str:
 
 
 def main() -> None:
-    """Draw, change, test, and print what survived."""
+    """Draw mutants, run their tests, and print the mutants that survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="+", help="rooms of the package, or files, as disk or guest/ledger_writer.py")
     parser.add_argument("--mutants", type=int, default=100)
@@ -234,18 +234,18 @@ def main() -> None:
     with TemporaryDirectory(prefix="mutants-") as folder:
         tree = copied(Path(folder))
         known = noted(tree, arguments.noted and arguments.noted.absolute())
-        bench = CheckerWorker(tree, known, imported(tree))
+        copy = MutatedTree(tree, known, imported(tree))
         drawn = draw(tree, arguments.places, arguments.mutants, arguments.seed)
         chosen = arguments.only or range(arguments.skip + 1, len(drawn) + 1)
         for number in chosen:
             mutant = drawn[number - 1]
             source = (tree / mutant.path).read_text()
             code = mutant.code(source) or source
-            red = bench.killed_by(mutant, code, whole=arguments.whole)
+            red = copy.killed_by(mutant, code, whole=arguments.whole)
             word = "killed" if red else "SURVIVED"
             print(f"{number} {word} {mutant} [{red or ''}]{changed(source, code)}", flush=True)
             ends.append(red)
-        false = bench.red_anyway({red for red in ends if red and "::" in red})
+        false = copy.red_anyway({red for red in ends if red and "::" in red})
     for test in sorted(false):
         print(f"RED WITHOUT ANY CHANGE, so its kill is not counted: {test}")
     killed = sum(red is not None and red not in false for red in ends)

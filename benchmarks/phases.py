@@ -1,7 +1,7 @@
-"""Where the seconds of a run go: the share of each phase, and of the commands in it.
+"""Prints the share of each phase in the duration of a run, and of the commands in the phase.
 
 It reads the `raidproof.log` of a stored run, which has every phase and every command with its time. Run it as
-`python -m benchmarks.phases results/RUN`; without a run it carries out the demo first.
+`python -m benchmarks.phases results/RUN`; without a run it runs the demo first.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from rich.table import Table
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (\w+) (.*)$")
 COMMAND = re.compile(r"^\S+: ([0-9.]+) s(?:, status \d+)?: (\S+)")
 MOST = 4
-"""Commands that are named beside a phase, the longest first."""
+"""Number of commands that are printed with a phase, the longest first."""
 
 
 @dataclass
 class Phase:
-    """What one phase took over all crash tests of a run, in seconds."""
+    """The total duration of one phase over all crash tests of a run, in seconds."""
 
     seconds: float = 0.0
     times: int = 0
@@ -41,14 +41,14 @@ def events(log: str) -> Iterator[tuple[float, str, str]]:
 
 
 def phases(log: str) -> dict[str, Phase]:
-    """Return the phases of a log in the order in which they first came. The same phase of every crash test is one."""
+    """Return the phases of a log in the order of their first occurrence, summed over all crash tests."""
     found: dict[str, Phase] = {}
     name, begun = "", 0.0
     for at, level, text in events(log):
         if level == "INFO":
             if name:
                 found[name].seconds += at - begun
-            # The name of the crash test stands before the phase; machines after "booting" differ.
+            # The name of the crash test precedes the phase; the machines after "booting" differ.
             name, begun = re.sub(r"^booting .*", "booting", text.rpartition(": ")[2]), at
             found.setdefault(name, Phase()).times += 1
         elif name and (command := COMMAND.match(text)):
@@ -71,7 +71,7 @@ def table(found: dict[str, Phase]) -> Table:
 
 
 def demo(results: Path) -> Path:
-    """Carry out the demo and return its run."""
+    """Run the demo and return the folder of its run."""
     subprocess.run([sys.executable, "-m", "raidproof", "demo", f"--results={results}"], check=False)
     (run,) = results.iterdir()
     return run

@@ -1,4 +1,4 @@
-"""How many crash states a minute are looked at: a ledger of 1,000 operations on RAID5 of 4 and XFS.
+"""Measures the crash states checked a minute: a ledger of 1,000 operations on RAID5 of 4 disks and XFS.
 
 A run is recorded, then its states are shown to one checker, and to two side by side. Run it as
 `python -m benchmarks.states --states 200`.
@@ -36,7 +36,7 @@ LEDGER_DEADLINE_S = 120.0
 
 
 def record_run(topology: Topology, folder: Path) -> tuple[Recording, dict[str, Any], int]:
-    """Let clients work until they have done all operations; return what was logged, what to scan, and since when."""
+    """Run the clients until all operations are done; return recording, ledger, and begin of the work."""
     path = folder / "write.log"
     with lab_of(topology, logs=folder / "run") as lab:
         lab.disks.reset()
@@ -62,20 +62,20 @@ def record_run(topology: Topology, folder: Path) -> tuple[Recording, dict[str, A
 
 
 def cuts_of(recording: Recording, since_ns: int, count: int) -> list[int]:
-    """Return that many cuts, spread over the time in which the clients worked."""
+    """Return this number of cuts, spread over the time of the clients' work."""
     cuts = [cut for cut in recording.cuts if recording.instant_ns(cut) >= since_ns]
     return [cuts[place * len(cuts) // count] for place in range(count)]
 
 
 def state_at(window: DiskStates) -> CrashState:
-    """Return one of the states of a cut: a subset of what was open."""
+    """Return one crash state of a cut, with a subset of the open requests."""
     rng = Random(window.cut)  # noqa: S311  a seeded choice, no secret
     return CrashState(window.cut, tuple(Survivor(number) for number in window.open if rng.random() < 0.5))
 
 
 @dataclass
 class Seat:
-    """A checker that follows the recording, and what it has seen."""
+    """A checker that follows the recording, and its results."""
 
     checker: Checker
     window: DiskStates
@@ -84,7 +84,7 @@ class Seat:
     alarms: Counter[str] = field(default_factory=Counter)
 
     def look(self, cuts: Sequence[int]) -> None:
-        """Look at a state of each cut."""
+        """Check one state of each cut."""
         for cut in cuts:
             begun = now_ns()
             self.checker.advance(self.window.move(cut))
@@ -99,7 +99,7 @@ class Seat:
 
 
 def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cuts: list[int], checkers: int) -> float:
-    """Print the split with so many checkers, and return states a minute."""
+    """Print the stages with this number of checkers, and return the states checked a minute."""
     with TemporaryDirectory() as logs, ExitStack() as undo:
         stack, seats = demo_stack(sync=True), []
         for number in range(checkers):

@@ -1,6 +1,6 @@
-"""What the simulation of a disk costs: microseconds of CPU time a request, for each profile and load.
+"""Measures the simulation of a disk: microseconds of CPU time a request, for each profile and load.
 
-No machine, no NBD, no clock: the pure core alone, one disk without a controller. Run it as
+Only the core of the simulation runs, for one disk without a controller: no machine, no NBD, no clock. Run it as
 `python -m benchmarks.timing`.
 """
 
@@ -22,14 +22,14 @@ SHORT, LONG = 4 * KIB, 128 * KIB
 
 
 def scattered(op: Op, profile: Profile, count: int) -> list[Request]:
-    """Return requests of 4 KiB all over the drive."""
+    """Return requests of 4 KiB at random places of the drive."""
     chance = random.Random(1)  # noqa: S311  no secret
     return [Request(op, chance.randrange(profile.capacity // SHORT) * SHORT, SHORT) for _ in range(count)]
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many requests at a time, as a profile asks for them."""
+    """A load with a fixed number of concurrent requests."""
 
     name: str
     depth: int

@@ -1,4 +1,4 @@
-"""Fixtures of several folders of scenarios."""
+"""Fixtures that several folders of scenarios share."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ from scenarios.hosts.hardware import Hardware
 
 @pytest.fixture
 def hardware(campaign: Campaign) -> Iterator[Hardware]:
-    """The machines of a lab as hardware: nothing else uses them, and their disks are adopted."""
+    """Return the machines of a lab as existing hardware with adopted disks."""
     if os.geteuid() != 0:
         raise RequirementMissing("only root may enter another lab's network")
     campaign.discard_lab()

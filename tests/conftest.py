@@ -1,4 +1,4 @@
-"""What holds for all tests of the harness itself."""
+"""Configuration of all tests of the harness itself."""
 
 import ctypes
 import os
@@ -22,6 +22,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def _own_group() -> Iterator[None]:
-    """Gives the thread its group back, which the ledger's program changes: the next exec would ignore LD_PRELOAD."""
+    """Restore the group of the thread, which the ledger's program changes: the next exec would ignore LD_PRELOAD."""
     yield
     ctypes.CDLL(None).setfsgid(os.getegid())

@@ -21,7 +21,7 @@ def install(folder: Path, name: str, modules: Mapping[str, str], entry_points: M
 
 
 def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python as somebody would who has this distribution beside raidproof."""
+    """Run Python with this distribution installed beside raidproof."""
     path = os.pathsep.join([str(folder), str(Path(raidproof.__file__).parents[1])])
     return subprocess.run(
         [sys.executable, "-P", *words],

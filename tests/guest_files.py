@@ -1,4 +1,4 @@
-"""Files of a pretended machine, by the commands that it answers anyway."""
+"""Files of a fake machine, read and written by its usual commands."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def parse_read(text: str) -> dict[str, str]:
 
 
 class FilesByCommands:
-    """For a class whose ``run`` and ``succeed`` answer ``cat``, ``grep``, ``tee`` and ``realpath``."""
+    """Base of fake machines whose ``run`` and ``succeed`` answer ``cat``, ``grep``, ``tee`` and ``realpath``."""
 
     run: Any
     succeed: Any

@@ -12,7 +12,7 @@ LINKED = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
 def missing(document: Path, text: str) -> list[str]:
-    """Return what a document names below the project, or links to, and what is not there."""
+    """Return the files that a document names or links to and that do not exist."""
     named = [name for name in NAMED.findall(text) if not (HOME / name).exists()]
     linked = [name for name in LINKED.findall(text) if not (document.parent / name).exists()]
     return named + linked

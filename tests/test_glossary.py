@@ -1,4 +1,4 @@
-"""Texts for users keep to the glossary: `docs/glossary.md` lists the words that they do not use."""
+"""Texts for users do not use the words that `docs/glossary.md` excludes."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ TEMPLATES = sorted((HOME / "harness" / "raidproof" / "report").glob("*.j2"))
 
 
 def rows(title: str) -> dict[str, str]:
-    """Return a table of the glossary: what stands on the left, and what on the right."""
+    """Return the rows of a table in the glossary: first column to second column."""
     part = GLOSSARY.read_text().partition(title)[2]
     lines = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
     return {line[0]: line[1] for line in lines[1:]}
@@ -27,7 +27,7 @@ def unused() -> list[str]:
 
 
 def found(text: str) -> list[str]:
-    """Return the words of a text that the glossary rules out; code and quoted output do not count."""
+    """Return the excluded words in a text; code and quoted output do not count."""
     prose = re.sub(r"```.*?```|^ {4}.*$|`[^`]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     return [word for word in unused() if re.search(rf"\b{word}s?\b", prose, re.IGNORECASE)]
 

@@ -1,4 +1,4 @@
-"""The launcher, on a machine of fakes: a PATH of its own, and a house with nothing but what the launcher reads."""
+"""The launcher on a fake machine: a separate PATH, and a folder with only the files that the launcher reads."""
 
 import os
 import shutil
@@ -145,7 +145,7 @@ def test_through_a_link(machine: Machine, tmp_path: Path) -> None:
     assert (machine.home / ".venv").is_symlink()
 
 
-def test_root_installs_what_is_missing_and_says_so(machine: Machine) -> None:
+def test_root_installs_missing_packages_and_prints_them(machine: Machine) -> None:
     status, _, said = machine.run("demo", APT_BRINGS="nbdkit")
     assert status == 0
     assert "raidproof: installing host packages: nbdkit\n" in said
@@ -298,7 +298,7 @@ def test_an_environment_of_the_users_is_not_touched(machine: Machine) -> None:
     (machine.home / ".venv" / "mine").touch()
     status, _, said = machine.run("doctor")
     assert status == 3
-    assert "is not ours (move it away)" in said
+    assert "was not made by raidproof (move it away)" in said
     assert (machine.home / ".venv" / "mine").exists()
 
 

@@ -1,4 +1,4 @@
-"""A changed file in a process that has imported it: what can be put there, and what has to be imported again."""
+"""Changing a file in a process that has imported it: what can be replaced, and what must be imported again."""
 
 import sys
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
         ("at + self.step", "at - self.step", (4, 2, 0)),
     ],
 )
-def test_changed_functions_do_what_they_say_now(
+def test_changed_functions_behave_as_their_new_code(
     module: ModuleType, old: str, new: str, said: tuple[int, int, int]
 ) -> None:
     counter = module.Counter()
@@ -77,7 +77,7 @@ def test_what_an_import_does_is_to_be_imported_again(old: str, new: str) -> None
     assert swaps("changing.py", SOURCE, SOURCE.replace(old, new)) is None
 
 
-def test_a_function_that_ran_while_it_was_imported_is_told() -> None:
+def test_a_function_that_ran_during_the_import_is_recognised() -> None:
     ran = swaps("changing.py", SOURCE, SOURCE.replace("number * 2", "number * 3"))
     not_ran = swaps("changing.py", SOURCE, SOURCE.replace("at + self", "at - self"))
     assert ran

@@ -1,4 +1,4 @@
-"""The defects that scenarios plant in nfsd: their C is compiled and called here, without a kernel."""
+"""The defects that scenarios plant in nfsd: their C code is compiled and called here, without a kernel."""
 
 import subprocess
 from pathlib import Path
@@ -78,7 +78,7 @@ def source() -> str:
 
 
 def made(folder: Path, defect: str, function: str) -> tuple[int, int]:
-    """Call a function of the edited source so often; return how often something was made durable, and was left out."""
+    """Call a function of the edited source this often; return how often it made data durable, and how often not."""
     (folder / "linux").mkdir()
     (folder / "linux" / "module.h").write_text(MODULE_H)
     (folder / "nfsd.h").write_text("#include <linux/module.h>\n")
@@ -96,7 +96,7 @@ def made(folder: Path, defect: str, function: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_leaves_out_what_it_says(tmp_path: Path, defect: str) -> None:
+def test_a_defect_omits_the_declared_step(tmp_path: Path, defect: str) -> None:
     each = len(FUNCTIONS.get(CALLED[defect], "1"))
     durable, broken = made(tmp_path, defect, CALLED[defect])
     if defect.endswith("every-8th"):
@@ -106,7 +106,7 @@ def test_a_defect_leaves_out_what_it_says(tmp_path: Path, defect: str) -> None:
 
 
 @pytest.mark.parametrize("function", sorted({*CALLED.values(), "nfsd_symlink"}))
-def test_without_one_nothing_is_left_out(tmp_path: Path, function: str) -> None:
+def test_without_a_defect_no_step_is_omitted(tmp_path: Path, function: str) -> None:
     assert made(tmp_path, "", function) == (TIMES * len(FUNCTIONS.get(function, "1")), 0)
 
 

@@ -1,4 +1,4 @@
-"""A kind is one file: beside ours, or in a distribution of somebody else. Nothing of the package names it."""
+"""A kind is one file, in the package's folder or in another distribution. No other file names it."""
 
 import shutil
 from pathlib import Path
@@ -151,7 +151,7 @@ print(regime_of(spec.work(), Memory(server=1 << 30, client=1 << 30), Route(on="c
     assert said.stdout == "3.0 1 None\nclient cache\n", said.stderr
 
 
-def test_an_installed_server_stands_in_a_stack(tmp_path: Path) -> None:
+def test_an_installed_server_can_be_used_in_a_stack(tmp_path: Path) -> None:
     install(tmp_path, "toys", {"toy_server": SERVER}, {"raidproof.servers": "toy_server"})
     code = """
 from unittest.mock import Mock

@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows. Each has a test in which it says no."""
+"""Rules of the code that no linter checks. Each rule has a test in which it is violated."""
 
 import ast
 import os
@@ -18,7 +18,7 @@ MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 MACHINES_CLOCK = "harness/raidproof/guest/ledger_writer.py"
-"""Runs in a machine, and stamps by the machine's own clock."""
+"""Programs that run in a machine and stamp with the machine's own clock."""
 
 
 def too_long(path: str, source: str) -> Iterator[str]:
@@ -91,7 +91,7 @@ def test_rule_is_kept(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize(("rule", "path", "source"), BROKEN)
-def test_rule_says_no(rule: Rule, path: str, source: str) -> None:
+def test_each_rule_finds_a_violation(rule: Rule, path: str, source: str) -> None:
     assert list(rule(path, source))
 
 

@@ -1,4 +1,4 @@
-"""An installed raidproof has all that it needs, in whatever folder it is used."""
+"""An installed raidproof is complete and works in every folder."""
 
 import os
 import shutil
@@ -88,7 +88,7 @@ def test_the_suites_are_a_plugin_of_their_own(installed: Installed, tmp_path: Pa
     assert said.stdout == "raidproof_suites.fsx\n", said.stderr
 
 
-def test_what_needs_a_clone_says_so(installed: Installed) -> None:
+def test_commands_that_need_a_clone_are_refused(installed: Installed) -> None:
     for command in (["test", "lint"], ["scenarios"]):
         said = installed("-m", "raidproof", *command)
         assert said.returncode == 2, said

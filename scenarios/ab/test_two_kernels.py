@@ -1,4 +1,4 @@
-"""A plan on two sides: what differs is told by the machines themselves, and where nothing does nothing is measured."""
+"""A plan on two sides: the machines report how the sides differ; equal sides are not measured."""
 
 from pathlib import Path
 
@@ -44,14 +44,14 @@ def test_a_new_server_is_compared_with_an_old_one(plan: Path) -> None:
     assert str(kernel.new).startswith(KERNELS[new])
     [pair] = comparison.pairs
     assert (len(pair.base.values), len(pair.new.values)) == (1, 1)
-    # One visit a side cannot tell anything, whatever it measured.
+    # One repetition a side cannot show a difference, whatever its value is.
     assert pair.finding in {Finding.SINGLE, Finding.NOT_COMPARABLE}
     assert (status, comparison.outcome) == (Status.INCONCLUSIVE, Outcome.INCONCLUSIVE)
     for side in (comparison.base, comparison.new):
         assert RunStore.find(side.run, plan.parent).load().ended_early is None
 
 
-def test_the_default_and_its_name_are_no_comparison(plan: Path) -> None:
+def test_the_default_kernel_and_the_same_kernel_by_name_are_not_compared(plan: Path) -> None:
     status, comparison = compared(plan, f"--new=kernel={DEFAULT}")
     assert (status, comparison.outcome) == (Status.INVALID, Outcome.INVALID)
     assert "nothing was compared" in comparison.reason

@@ -1,4 +1,4 @@
-"""Stacks on arrays that `stack_of` has no words for."""
+"""Stacks on arrays whose options `stack_of` does not offer."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from raidproof.storage.stack import StackSpec
 
 
 def raid5(policy: str = "bitmap", **changes: Any) -> StackSpec:
-    """Return a stack on a RAID5 of this consistency policy: of four disks, or of three and a journal."""
+    """Return a stack on a RAID5 with this consistency policy, on four disks, or on three disks and a journal."""
     disks: dict[str, Any] = {"members": MEMBERS}
     if policy == "journal":
         disks = {"members": MEMBERS[:-1], "journal": MEMBERS[-1]}

@@ -1,4 +1,4 @@
-"""The bitmap is as fine as was asked, and as fine as mdadm can make it."""
+"""The chunk size of the bitmap is the requested one; sizes that mdadm does not support are refused."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def spec(level: str, chunk: int) -> ArraySpec:
 
 
 @pytest.mark.parametrize(("level", "least"), [("5", 16 * KIB), ("10", 32 * KIB)])
-def test_bitmap_is_as_fine_as_asked_and_no_finer_than_it_can_be(lab: Lab, level: str, least: int) -> None:
+def test_bitmap_chunk_is_as_requested_and_unsupported_sizes_are_refused(lab: Lab, level: str, least: int) -> None:
     finer = spec(level, least // 2)
     with pytest.raises(RequestError, match="mdadm has room for chunks of"):
         finer.refuse_size(DISK_SIZE)

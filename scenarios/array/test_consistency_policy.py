@@ -1,4 +1,4 @@
-"""What keeps parity and data together over a power cut is a choice; none may cost what was acknowledged."""
+"""With each consistency policy of md, a power cut loses no acknowledged operation."""
 
 import pytest
 

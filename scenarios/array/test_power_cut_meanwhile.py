@@ -1,7 +1,8 @@
-"""The server loses its power while its array is degraded, rebuilt, resynced, reshaped or checked.
+"""The server loses power while its array is degraded or during a rebuild, resync, reshape or check.
 
-The clients write blocks of 4 KiB and fsync each: parts of stripes, so that each write also changes parity, on which
-without a member the blocks beside it depend. All of them are read back. Where md itself refuses to start, it must.
+The clients write blocks of 4 KiB and fsync each. Such a block is only a part of a stripe, so that each write also
+changes parity; while a member is missing, the neighbouring blocks depend on this parity. All blocks are read back.
+A scenario whose array md must not start expects this refusal.
 """
 
 import pytest
@@ -18,11 +19,11 @@ from scenarios.array.stacks import raid5
 pytestmark = pytest.mark.long
 
 REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
-"""An array that does not start is a loss, and here it has to be one."""
+"""An array that does not start counts as a loss; this control expects the loss."""
 
 
 def must_have_hit(ended: CrashTestResult, condition: type[Fault]) -> None:
-    """Claim that the power went while this was so, and that the array was whole in the end."""
+    """Assert that the condition lasted until the power cut, and that the array was not degraded at the end."""
     (said,) = ended.record.during
     assert said.fault == condition.name
     assert said.lasted
@@ -58,8 +59,8 @@ def test_degraded_raid5_with_a_write_hole_does_not_start_by_itself(cycle: CrashT
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["resync", "bitmap"])
-def test_degraded_raid5_with_a_write_hole_starts_if_that_is_asked(cycle: CrashTestRunner, policy: str) -> None:
-    # What it loses, a block or the end of the file system's log, is up to the instant of the cut.
+def test_degraded_raid5_with_a_write_hole_starts_if_forced(cycle: CrashTestRunner, policy: str) -> None:
+    # The instant of the cut decides what the array loses: a block, or the end of the file system's log.
     ended = cycle(raid5(policy), during=[Degraded("disk1", starts_dirty=True)])
     assert ended.record.recovery.assemble_s is not None
     assert ended.record.during[0].lasted

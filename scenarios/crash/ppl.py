@@ -1,4 +1,4 @@
-"""What md's partial parity log cannot repair, read from the disks of a crash state.
+"""The known gaps of md's partial parity log (PPL), read from the disks of a crash state.
 
 The log's format is that of drivers/md/raid5-ppl.c and include/uapi/linux/raid/md_p.h (struct ppl_header).
 """
@@ -16,21 +16,21 @@ _FIELDS = struct.Struct("<512xIIQII")  # reserved, signature, padding, generatio
 _ENTRY = struct.Struct("<QIIII")  # first sector in the array, bytes of partial parity, bytes of data, parity disk, CRC
 _MOST = (HEADER - _FIELDS.size) // _ENTRY.size
 NEAR = 1 << 16
-"""Generations between two headers that follow each other: all members count together."""
+"""Greatest difference of generation between consecutive headers of one member; all members share one counter."""
 
 
 class Newest(NamedTuple):
-    """The newest header of one member's log. Offsets are bytes in the log."""
+    """The newest header of one member's log. Offsets are in bytes from the beginning of the log."""
 
     end: int
-    """Where the next one would begin."""
+    """Offset at which the next header would begin."""
     room: int
     written: tuple[tuple[int, int], ...]
-    """Of each of its entries: first byte in the array, and how many bytes were being written."""
+    """For each entry: offset in the array and length of the data, in bytes."""
 
 
 def newest(read: Callable[[int, int], bytes], superblock: Superblock) -> Newest | None:
-    """Follow a log from its beginning, as md does when it starts the array."""
+    """Return the newest header: read a log from its beginning, as md does when it starts the array."""
     assert superblock.ppl_offset is not None
     found, at, generation = None, 0, 0
     while at + HEADER <= superblock.ppl_size:
@@ -46,7 +46,7 @@ def newest(read: Callable[[int, int], bytes], superblock: Superblock) -> Newest 
 
 
 def gaps(read: ReadMember, members: int, missing: int) -> Iterator[str]:
-    """Yield why the log cannot close the write hole of this state, for each of its known gaps that applies."""
+    """Yield a description of each known gap because of which the log does not close the write hole of this state."""
     for member in range(members):
         if member == missing:
             continue

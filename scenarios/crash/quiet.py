@@ -1,17 +1,17 @@
-"""A ledger of one operation at a time: no other operation's flush makes durable what this one's should have."""
+"""A ledger with one operation at a time, so that the flush of another operation cannot hide a missing flush."""
 
 from collections.abc import Iterable
 
 from raidproof.workload.ledger import LedgerSpec
 
 BLOCKS = 16
-"""So few that each is overwritten again and again."""
+"""Number of blocks: few, so that each block is overwritten many times."""
 QUIET_S = 0.005
-"""Seconds without an operation after each: longer than the work that an operation may leave behind."""
+"""Pause after each operation in seconds: longer than any asynchronous work that an operation causes."""
 
 
 def quiet(*workers: str, omit: Iterable[str] = ()) -> LedgerSpec:
-    """Return such a ledger with these kinds of workers, or all, of which none does what is left out."""
+    """Return a quiet ledger with these kinds of workers (default: all), without the operations in ``omit``."""
     left_out = (*LedgerSpec().omit, *omit)
     kinds = workers or LedgerSpec().kinds
     return LedgerSpec(kinds=kinds, omit=left_out, blocks=BLOCKS, files=BLOCKS, quiet_s=QUIET_S)

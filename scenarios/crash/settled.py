@@ -1,4 +1,4 @@
-"""A bitmap that marks what is being written and nothing else, before clients begin."""
+"""A condition of the array before clients begin: the bitmap marks no region of which md knows the stripes agree."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,21 +9,22 @@ from raidproof.storage.stack import StackSpec
 
 DEADLINE_S = 30.0
 TIME_BASE_S = 1
-"""A bit goes two to three times that after all is in sync (Documentation/admin-guide/md.rst); md's default is 5."""
+"""Seconds (bitmap/time_base): md clears a bit two to three times this long after its region is in sync
+(Documentation/admin-guide/md.rst); md's default is 5 s."""
 
 
 @dataclass(frozen=True)
 class BitmapSettled(Fault):
-    """All marks are gone. A new array has every region marked, the first 14 s if nothing is done."""
+    """Wait until the bitmap has no marked region. In a new array all regions are marked for about 14 s by default."""
 
     name: ClassVar[str] = "bitmap-settled"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Excuse nothing."""
+        """Declare no effects: this condition excuses no loss."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let md clear marks sooner, from now on, and wait until it has."""
+        """Shorten md's delay before it clears marks, and wait until no region is marked."""
         array = context.stack.array
         name = array.spec.devices[-1].name
         context.lab.server.succeed(["tee", f"/sys/block/{name}/md/bitmap/time_base"], stdin=f"{TIME_BASE_S}\n")
@@ -31,7 +32,7 @@ class BitmapSettled(Fault):
         def settled() -> bool:
             return not any(one.dirty for one in array.bitmaps().values())
 
-        wait_until(settled, Deadline.after(DEADLINE_S), "the marks of the bitmap to go", 0.25)
+        wait_until(settled, Deadline.after(DEADLINE_S), "md to clear the marks of the bitmap", 0.25)
         regions = {one.regions for one in array.bitmaps().values()}
         return FaultEvent(self.name, name, now_ns(), f"none of {max(regions):,} regions is marked")
 

@@ -1,4 +1,4 @@
-"""What a crash leaves different the write-intent bitmap has marked, in every crash that one run could have had."""
+"""In every sampled crash state, the write-intent bitmap marks each region whose data and parity differ."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -19,14 +19,14 @@ from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 from scenarios.crash.settled import BitmapSettled
 
 REGION = 16 * KIB
-"""The finest that mdadm makes it on these disks: 18,368 regions instead of 5."""
+"""The smallest bitmap chunk that mdadm supports on these disks, in bytes: 18,368 regions instead of 5."""
 STATES = 1000
 SECONDS = 3.0
-"""So that marks come and go meanwhile."""
+"""Duration of the workload: long enough for md to set and clear marks."""
 EARLY = "6.12."
-"""Kernels that write to a RAID5 before the mark is on its members (docs/findings.md)."""
+"""Kernels that write to a RAID5 before the mark is durable on its members (docs/findings.md)."""
 Writes = dict[int, list[tuple[int, bool]]]
-"""Of each row the numbers of its writes, and whether its region lacked a durable mark when it was written."""
+"""For each row: the numbers of its writes, and whether its region lacked a durable mark at the write."""
 
 
 def assembled(read: ReadMember) -> Assembled:
@@ -44,7 +44,7 @@ def writes(recording: Recording, first: int) -> Writes:
         rows = array.rows_of([(record.member, record.offset, record.length)]) if record.kind is Kind.WRITE else []
         if rows:
             window.move(number)
-            # A mark counts that is there whatever the caches keep: one that is just being cleared is none.
+            # A mark counts only if it exists for every outcome of the caches; a mark that is being cleared does not.
             kept = (CrashState(number), CrashState(number, tuple(map(Survivor, window.open))))
             reads = [partial(window.read, state) for state in kept]
             marks = {member: one for member, one in bitmaps_of(array, reads[0]).items() if one is not None}
@@ -55,16 +55,16 @@ def writes(recording: Recording, first: int) -> Writes:
 
 
 def was_early(written: Writes, row: int, state: CrashState) -> bool:
-    """Whether the last write of a row that a state may have came before its mark."""
+    """Return whether the last write of a row that a state can contain preceded the mark of its region."""
     numbers = written.get(row, [])
-    # What was in flight at the cut, and survived, has a later number.
+    # Requests that were in flight at the cut and survived have later numbers.
     end = max([state.cut, *(survivor.request + 1 for survivor in state.survivors)])
     place = bisect_left(numbers, (end, False))
     return place > 0 and numbers[place - 1][1]
 
 
 def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMember:
-    """Return what a member would read whose bitmap has lost the mark of one region."""
+    """Return a reader of the members that clears the mark of one region in the bitmaps."""
     byte, bit = divmod(array.synced_at(one) // REGION, 8)
     places = {member: bitmap.offset + byte for member, bitmap in bitmaps_of(array, read).items() if bitmap is not None}
 
@@ -78,7 +78,7 @@ def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMem
 
 
 def judged(source: Source, *, early_known: bool) -> Counter[str]:
-    """Judge states by the members' contents alone, and count what was seen."""
+    """Judge states by the contents of the members only, and count the results."""
     window, choices = DiskStates(source.recording), Choices(source.recording, 1, first=source.first)
     written = writes(source.recording, source.first) if early_known else {}
     redundancy, seen = Redundancy(window), Counter[str]()
@@ -97,14 +97,12 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
             blamed = accuracy_of(array, without_mark(array, read, marked[0]), marked).unmarked
             region = array.synced_at(marked[0]) // REGION
             assert set(blamed) == {one for one in marked if array.synced_at(one) // REGION == region}
-            seen["told apart"] += len(blamed) < len(marked)
+            seen["distinguished"] += len(blamed) < len(marked)
     return seen
 
 
 @pytest.mark.exhaustive
-def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(
-    cycle: CrashTestRunner, campaign: Campaign
-) -> None:
+def test_every_differing_row_is_marked_and_a_missing_mark_is_found(cycle: CrashTestRunner, campaign: Campaign) -> None:
     early_known = campaign.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
     stack = stack_of(bitmap_chunk=REGION)
     ended = cycle(stack, during=[BitmapSettled()], ledger_seconds=SECONDS).must_keep_every_promise()
@@ -114,5 +112,5 @@ def test_every_row_that_differs_is_marked_and_an_unmarked_one_is_seen(
     seen = judged(source_of(campaign.store, ended.record.name), early_known=early_known)
     assert seen["states"] == STATES
     assert seen["differ"]
-    assert seen["told apart"]
+    assert seen["distinguished"]
     assert not seen["whole"]

@@ -1,4 +1,4 @@
-"""A machine that looks at one crash state after the other says of each what a machine would that saw nothing else."""
+"""A checker gives the same result for a crash state whether it has checked other states before or not."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,21 +23,21 @@ pytestmark = pytest.mark.long
 
 MAGIC = b"XFSB"
 HANGS_S = 12.0
-"""Longer than all that comes before nfsd, shorter than nfsd needs to give up."""
+"""Deadline in seconds: longer than all steps before nfsd, shorter than the time after which nfsd gives up."""
 HEADS = range(512)
-"""Blocks at the beginning of each member, with its superblock and the file system's."""
+"""Blocks at the beginning of each member, with the superblocks of md and of the file system."""
 
 
 @pytest.fixture(scope="module")
 def source(campaign: Campaign) -> Source:
-    """Have clients work, and take what they did apart. It is only read: one recording is enough for all."""
+    """Record a crash test once for all tests of this file; the tests only read the recording."""
     ended = CrashTestRunner(campaign, "what-checkers-look-at")(stack_of()).must_pass()
     return source_of(campaign.store, ended.record.name)
 
 
 @pytest.fixture
 def checker(source: Source, campaign: Campaign, tmp_path: Path) -> Iterator[Checker]:
-    """Boot a checker; nothing else of the session is running meanwhile."""
+    """Boot a checker, without another lab of the session beside it."""
     campaign.discard_lab()
     with Checker(source.topology, source.stack, source.orders, tmp_path) as booted:
         yield booted
@@ -45,11 +45,11 @@ def checker(source: Source, campaign: Campaign, tmp_path: Path) -> Iterator[Chec
 
 @pytest.fixture
 def middle(source: Source) -> int:
-    """A cut at which half of what was done had been done."""
+    """Return a cut in the middle of the recorded requests."""
     return (source.first + len(source.recording.records)) // 2
 
 
-def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checker, middle: int) -> None:
+def test_a_state_does_not_affect_the_check_of_the_next_state(source: Source, checker: Checker, middle: int) -> None:
     window = DiskStates(source.recording)
     checker.advance(window.move(middle))
     early, late = Patch(), window.move(len(source.recording.records))
@@ -68,12 +68,12 @@ def test_nothing_of_a_state_is_left_for_the_next(source: Source, checker: Checke
     assert checker.reboots == 0
 
 
-def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> None:
+def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker) -> None:
     window, machine, export = DiskStates(source.recording), checker.machine, source.stack.export
     assert isinstance(export, ExportSpec)
     checker.advance(window.move(len(source.recording.records)))
     assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
-    # Not all that the clients made is for everybody to read.
+    # Some files of the clients are not readable for the anonymous user.
     machine.succeed(export_command(export.model_copy(update={"root_squash": True})))
     squashed = checker.check(Patch(), nfsd=True)
     assert squashed.through_nfsd is ThroughNfsd.DIFFERENT
@@ -90,7 +90,7 @@ def test_what_nfsd_gives_otherwise_is_told(source: Source, checker: Checker) -> 
 
 
 def without_a_superblock(window: DiskStates) -> Patch:
-    """Return what blanks the copy of XFS' superblock that lies farthest behind: no mount reads it."""
+    """Return a patch that blanks the last copy of XFS's superblock, which a mount does not read."""
     copies = [
         (at // BLOCK, member)
         for member, info in enumerate(window.recording.members)
@@ -101,11 +101,11 @@ def without_a_superblock(window: DiskStates) -> Patch:
     block, member = max(copies)
     held = window.image(window.recording.members[member].serial).copy(block * BLOCK, BLOCK)
     assert held is not None
-    # The headers of its allocation group are in the sectors that follow.
+    # Keep the headers of the allocation group, which are in the following sectors.
     return Patch({(member, block): bytes(SECTOR) + held[SECTOR:]})
 
 
-def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -> None:
+def test_damage_that_a_mount_does_not_read_is_found(source: Source, checker: Checker) -> None:
     window = DiskStates(source.recording)
     checker.advance(window.move(len(source.recording.records)))
     whole = checker.check(Patch(), fsck=True)
@@ -119,7 +119,7 @@ def test_damage_that_no_mount_meets_is_found(source: Source, checker: Checker) -
     assert [one.promise for one in source.oracle.judge(damaged, end_ns).damages] == [FILESYSTEM]
 
 
-def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
+def test_a_missing_member_is_damage_unless_a_fault_removed_it(
     campaign: Campaign, cycle: CrashTestRunner, tmp_path: Path
 ) -> None:
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
@@ -135,7 +135,7 @@ def test_a_member_that_md_goes_on_without_is_found_where_no_fault_took_it(
     assert [one.promise for one in careless.judge(seen, end_ns).damages] == [DEGRADED]
 
 
-def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(
+def test_a_hanging_checker_is_reported_and_the_next_state_is_checked(
     source: Source, checker: Checker, middle: int
 ) -> None:
     checker.advance(DiskStates(source.recording).move(middle))
@@ -147,7 +147,7 @@ def test_a_checker_that_hangs_is_a_finding_and_the_next_state_is_seen(
     checker.deadline_s = usual
     assert checker.check(Patch()).same_as(before)
     assert checker.reboots == 1
-    # Without it nfsd finds out nothing about an export, and whoever asks waits.
+    # Without rpc.mountd nfsd cannot resolve an export, and requests of clients wait.
     checker.machine.succeed(["pkill", "--exact", "rpc.mountd"])
     checker.deadline_s = HANGS_S
     wedged = checker.check(Patch(), nfsd=True)

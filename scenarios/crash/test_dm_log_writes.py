@@ -1,4 +1,4 @@
-"""A member's exported log, replayed by what others read such logs with, gives the disk that the engine had."""
+"""Replaying a member's exported log gives the image of the disk engine, with our reader and with fstests' tool."""
 
 import shutil
 import struct
@@ -16,12 +16,12 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.stack import Stack
 
 TOOL = "replay-log"
-"""The format's own tool, of fstests' src/log-writes; used where this host has one, beside the reader below."""
+"""The tool of the format's authors (fstests' src/log-writes), used in addition if this host has it."""
 REPLAY_DEADLINE_S = 120.0
 
 
 def read_onto(log: Path, disk: Path) -> None:
-    """Replay a log as ``struct log_write_super`` and ``log_write_entry`` of drivers/md/dm-log-writes.c describe it."""
+    """Replay a log in the format of ``log_write_super`` and ``log_write_entry`` (drivers/md/dm-log-writes.c)."""
     with log.open("rb") as entries, disk.open("r+b") as target:
         magic, version, count, sector = struct.unpack("<QQQI", entries.read(28))
         assert (magic, version, sector) == (MAGIC, VERSION, SECTOR)
@@ -36,7 +36,7 @@ def read_onto(log: Path, disk: Path) -> None:
 
 
 def must_replay_to(log: Path, image: Path, folder: Path) -> None:
-    """Claim that a log replays byte for byte to an image, by each reader that there is."""
+    """Assert that each available reader replays a log to exactly this image."""
     readers = {"described": read_onto}
     if tool := shutil.which(TOOL):
         readers["tool"] = lambda log, disk: _by_tool(tool, log, disk)
@@ -54,7 +54,7 @@ def _by_tool(tool: str, log: Path, disk: Path) -> None:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two files have the same bytes, holes read as zeroes."""
+    """Return whether two files have the same bytes; holes count as zeros."""
     with one.open("rb") as first, other.open("rb") as second:
         while (piece := first.read(MIB)) == second.read(MIB):
             if not piece:

@@ -1,4 +1,4 @@
-"""One recorded run, and the crashes that it could have had: at every instant, whatever the disks' caches had kept."""
+"""Explorations: the crash states of one recorded run, at many instants and with many outcomes of the disks' caches."""
 
 import pytest
 
@@ -13,14 +13,15 @@ from raidproof.workload.ledger import LedgerSpec
 pytestmark = pytest.mark.long
 
 REPLAYS = 10
-# Its commit blocks overtake the flush that is to come before them (docs/findings.md): now and then nothing mounts.
+# ext4's commit block may precede the flush that must come first (docs/findings.md): some states do not mount.
 EXT4 = pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)
 LYING_SECONDS = 0.3
-"""Of clients at work: once XFS's log has reached what the liar has lost, nothing mounts: no promise is looked at."""
+"""Duration of the workload in seconds: short, as states in which XFS cannot replay its log do not mount, and then no
+promise is judged."""
 LYING_STATES = 60
-"""More than half of them are broken."""
+"""Number of crash states; more than half of them are broken."""
 FEW = LedgerSpec(kinds=("fsync", "fsync"))
-"""What is looked for is what these are promised: each other kind that breaks is shrunk, too, and nobody reads it."""
+"""Workers of the one kind whose promise is tested: each further kind would cost the time to shrink its failure."""
 
 
 @pytest.mark.parametrize("filesystem", [XfsSpec(), EXT4], ids=["xfs", "ext4"])
@@ -32,12 +33,12 @@ def test_sync_export_keeps_every_promise_in_every_crash(
     assert explored.record.cold.checked
 
 
-def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: CrashTestRunner, explore: Explore) -> None:
+def test_a_lying_disk_is_found_shrunk_blamed_and_reproduced(cycle: CrashTestRunner, explore: Explore) -> None:
     liars = ("disk1",)
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     *members, log = MEMBERS
     ended = cycle(
-        # The log is on an honest disk: with a log that has holes XFS does not mount, and no promise is judged.
+        # The log is on an honest disk: XFS does not mount with a damaged log, and then no promise is judged.
         stack_of(members=len(members), filesystem=XfsSpec(log=log)),
         cache_mode=CacheMode.LYING,
         cache_mode_of=liars,
@@ -50,7 +51,7 @@ def test_a_lying_disk_is_found_shrunk_named_and_shown_again(cycle: CrashTestRunn
     failure = explored.must_find("write + fsync", blame=Cause.LOST_FLUSHES)
     assert failure.shrunk is not None
     assert failure.missing is not None
-    # Only what the liar has lost is needed for it, and the state names where that was.
+    # The smallest state lacks only writes to the lying disk, and names their place in the array.
     assert {write.member for write in failure.shrunk.lost} <= {*liars}
     assert all(write.stripe is not None for write in failure.shrunk.lost)
     again = explored.replay(failure, times=REPLAYS)

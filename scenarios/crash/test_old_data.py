@@ -1,4 +1,4 @@
-"""Arrays of disks that hold old data: consistent from the start, and what was never written reads as old data."""
+"""Arrays on disks with old data are consistent from the start, and unwritten blocks read as old data."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: 
         raise ProductError(f"{check.reasons}, {scrub.mismatches} sectors differ")
 
 
-def test_nothing_is_lost_on_used_disks(cycle: CrashTestRunner) -> None:
+def test_no_acknowledged_operation_is_lost_on_used_disks(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of()).must_keep_every_promise()
     if not ended.record.observed.old_data:
         raise RequirementMissing("these disks have no old data of ours")

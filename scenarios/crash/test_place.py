@@ -1,4 +1,4 @@
-"""A byte of the array lies on the members where the harness says, on real md, and belongs to whom it says."""
+"""The calculated place of a byte of the array on the members, and its calculated owner, match those on real md."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from raidproof.storage.stack import Stack
 
 CHUNK = 64 * KIB
 MARKERS = tuple(number * (CHUNK + ROW) for number in range(40))
-"""Bytes of the array: a page in each of forty chunks, none at the same place of its chunk as the one before."""
+"""Offsets in the array, in bytes: one page in each of forty chunks, each at another place in its chunk."""
 
 
 def marker(offset: int) -> bytes:
@@ -27,7 +27,7 @@ def marker(offset: int) -> bytes:
 
 
 def images(disks: EngineClient, count: int, folder: Path) -> list[bytes]:
-    """Return what each of the first members holds, as far as the markers reach."""
+    """Return the content of each of the first members, up to the last marker."""
     found = []
     for serial in MEMBERS[:count]:
         disks.image(serial, folder / serial, durable=False)
@@ -50,7 +50,7 @@ def images(disks: EngineClient, count: int, folder: Path) -> list[bytes]:
         ("10", "n2"),
     ],
 )
-def test_markers_lie_where_they_are_said_to(lab: Lab, tmp_path: Path, level: str, layout: str | None) -> None:
+def test_markers_are_at_the_calculated_places(lab: Lab, tmp_path: Path, level: str, layout: str | None) -> None:
     if not isinstance(lab.disks, EngineClient):
         raise RequirementMissing("what real disks hold is not read here")
     spec = ArraySpec.model_validate(
@@ -83,7 +83,7 @@ def test_markers_lie_where_they_are_said_to(lab: Lab, tmp_path: Path, level: str
 
 
 @pytest.mark.parametrize("filesystem", [XfsSpec(), Ext4Spec()], ids=lambda spec: spec.type)
-def test_blocks_belong_to_whom_they_are_said_to(lab: Lab, filesystem: XfsSpec | Ext4Spec) -> None:
+def test_blocks_have_the_reported_owners(lab: Lab, filesystem: XfsSpec | Ext4Spec) -> None:
     stack = Stack(stack_of(filesystem=filesystem), lab.server, lab.clients)
     stack.create()
     stack.activate()

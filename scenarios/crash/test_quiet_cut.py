@@ -1,7 +1,7 @@
-"""A cut at the instant of a server's reply: a flush that is late, or leaves something out, has nothing to hide behind.
+"""A cut at the instant of a server's reply shows flushes that are late or incomplete.
 
-In a quiet recording one client does one kind of operation, one after the other: what is durable at the reply is what
-this operation's own flushes have covered.
+In a quiet recording, one client does one operation after the other, all of one kind. Therefore only the operation's
+own flushes can have made its data durable at the reply.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import Options, explore_cycle, source_of
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
-from scenarios.selftest.deeds import Before, Deed, Places, disks_of
+from scenarios.selftest.defects import Before, Places, PlantDefect, disks_of
 
 pytestmark = pytest.mark.long
 
@@ -30,9 +30,9 @@ EARLY_US = 1500
 DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
 STATES, MINUTES = 40, 1.0
-"""The time is for what broke to be shown again; those that are drawn first show it."""
+"""Budget of an exploration; the minutes are for reproducing and shrinking failures, which the first states show."""
 MORE_STATES = 120
-"""Other workers' flushes make up for most that are late: one state in twenty shows it."""
+"""Flushes of other workers compensate for most late flushes: about one state in twenty shows a late one."""
 FLAWED = "disk1"
 CULPRIT = f"the disks: {FLAWED} "
 
@@ -41,7 +41,7 @@ SLOW = pytest.mark.exhaustive
 
 @pytest.fixture(scope="module")
 def own(campaign: Campaign) -> Iterator[Campaign]:
-    """A run of its own with a single client: what its cycles show is not to fail the session's run."""
+    """Return a separate run with one client, so that failures in its crash tests do not fail the session's run."""
     everything = campaign.topology
     machines = (everything.server, everything.clients[0])
     disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
@@ -51,19 +51,19 @@ def own(campaign: Campaign) -> Iterator[Campaign]:
         yield one
 
 
-def planted(disk_fault: DiskFault) -> Deed:
-    """Return what makes one member a drive with that disk fault."""
+def planted(disk_fault: DiskFault) -> PlantDefect:
+    """Return an action that sets a disk fault of one member."""
 
-    def deed(context: FaultContext, _places: Places) -> None:
+    def plant(context: FaultContext, _places: Places) -> None:
         disks_of(context).set_disk_fault(FLAWED, disk_fault)
 
-    return deed
+    return plant
 
 
 def cut_at_replies(
     own: Campaign, name: str, ledger: LedgerSpec, disk_fault: DiskFault | None, budget: Budget
 ) -> ExplorationRecord:
-    """Record what clients do on drives of which one may have a disk fault, and cut the power at each reply."""
+    """Record a crash test, optionally with a disk fault of one drive, and explore cuts at the server's replies."""
     during = () if disk_fault is None else (Before(planted(disk_fault)),)
     record = own.cycle(
         CrashTestSpec(
@@ -94,11 +94,11 @@ def cut_at_replies(
         pytest.param(EVERY_KIND, id="every-kind", marks=SLOW),
     ],
 )
-def test_all_that_was_acknowledged_is_durable_when_the_reply_leaves(
+def test_acknowledged_operations_are_durable_at_the_reply(
     own: Campaign, ledger: LedgerSpec, request: pytest.FixtureRequest
 ) -> None:
     explored = cut_at_replies(own, f"sound-{request.node.callspec.id}", ledger, None, Budget(STATES, None))
-    # Of some kinds there are too few by the cuts that are drawn; no false alarm is what counts here.
+    # Some kinds have too few operations before the sampled cuts to pass; this test is about false alarms.
     assert explored.outcome in {Outcome.PASS, Outcome.INCONCLUSIVE}, explored.reason
     assert explored.judged
     assert not explored.failures
@@ -126,7 +126,7 @@ def test_all_that_was_acknowledged_is_durable_when_the_reply_leaves(
         pytest.param(early_flushes(EARLY_US), quiet("fsync"), Budget(STATES, None), "", id="early", marks=SLOW),
     ],
 )
-def test_a_drive_whose_flushes_are_late_or_leave_something_out_is_found(
+def test_a_drive_with_late_or_incomplete_flushes_is_found(
     own: Campaign,
     disk_fault: DiskFault,
     ledger: LedgerSpec,

@@ -1,7 +1,7 @@
 """The write hole: data and parity of one stripe do not reach the disks together.
 
-While a member is missing, a crash between the two changes what stands for the missing one: a block that nobody was
-writing. A partial parity log or a journal closes the hole.
+While a member is missing, a crash between the two writes changes the block that is computed for the missing member,
+although no client was writing this block. A partial parity log or a journal closes the hole.
 """
 
 from functools import partial
@@ -27,11 +27,11 @@ MISSING = "disk1"
 MINUTES = 5.0
 STATES = 150
 STATES_WITH_HOLE = 80
-"""One in five is broken."""
+"""Number of crash states; about one in five is broken."""
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
-    """Small chunks, so that each block that is written has acknowledged neighbours in its stripe."""
+    """Return a stack with small chunks, so that each written block has acknowledged neighbours in its stripe."""
     journal: dict[str, Any] = {"journal": MEMBERS[3]} if policy == "journal" else {}
     members = MEMBERS[:3] if policy == "journal" else MEMBERS
     array = ArraySpec.model_validate(
@@ -48,7 +48,7 @@ def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
 
 
 def degraded(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
-    """Let clients overwrite blocks of stripes while a member is missing; disks without a cache, as PPL needs them."""
+    """Record clients that overwrite blocks while a member is missing, on disks without a cache, which PPL requires."""
     return cycle(
         stack_with(policy),
         during=[Degraded(MISSING)],
@@ -70,7 +70,7 @@ def test_a_journal_closes_the_write_hole(cycle: CrashTestRunner, explore: Explor
 
 
 def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: CrashTestRunner, explore: Explore) -> None:
-    # One gap is documented, the other a defect of md (docs/findings.md). Whatever else breaks is new.
+    # One gap is documented, the other is a defect of md (docs/findings.md). A failure outside of both is new.
     explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert not explored.record.cold.differing
     window = DiskStates(explored.source.recording)
@@ -81,7 +81,7 @@ def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: Cras
 
 
 @pytest.mark.exhaustive
-def test_under_a_partial_parity_log_a_flush_is_acknowledged_before_the_disks_have_done_it(
+def test_with_a_partial_parity_log_md_acknowledges_a_flush_before_the_disks_do(
     cycle: CrashTestRunner, explore: Explore
 ) -> None:
     # A defect of md (docs/findings.md): the disks' volatile caches hold what was acknowledged.
@@ -101,5 +101,5 @@ def test_under_a_partial_parity_log_a_flush_is_acknowledged_before_the_disks_hav
         known = [*rows, *gaps(partial(window.read, state), len(MEMBERS), missing)]
         assert known, f"{state.name} is broken, and no cache holds anything of the array"
         without_log += any(row.p == missing for row in rows)
-    # Those wait for a flush that something else causes.
+    # These writes stay in the cache until another operation causes a flush.
     assert without_log

@@ -17,7 +17,7 @@ EXPORT_NAME = 1
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Return so many bytes."""
+    """Return exactly this number of bytes."""
     data = b""
     while len(data) < size:
         more = connection.recv(size - len(data))
@@ -28,7 +28,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def attach(host: str, port: int, export: str, device: str) -> None:
-    """Connect, and serve the device."""
+    """Connect to the NBD server, attach the device, and serve it until the connection ends."""
     connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     magic, option, _ = struct.unpack(">8s8sH", receive(connection, 18))

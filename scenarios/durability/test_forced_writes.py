@@ -1,8 +1,8 @@
-"""Writes that are forced to the medium one by one (FUA), where virtio-blk and ubd have flushes only.
+"""Writes with forced unit access (FUA) are durable.
 
-Neither virtio-blk (virtio 1.3, 5.2) nor vhost-user-blk has a bit for it, so that ``queue/fua`` of their disks is 0 and
-the kernel makes two flushes of it. NBD has one. The members are attached to the kernel's own NBD driver before the
-stack is built; after the cut the machine boots with its virtio disks again, behind which is the same engine.
+The protocols of virtio-blk (virtio 1.3, 5.2), vhost-user-blk and ubd have no FUA flag: ``queue/fua`` of their disks is
+0, and the kernel sends flushes instead. NBD has the flag. The members are attached by the kernel's NBD driver before
+the stack is built. After the cut the machine boots with its usual disks again, which the same engine serves.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from scenarios.durability import nbd_guest
 PROGRAM = "/run/nbd_guest.py"
 ATTACH_DEADLINE_S = 20.0
 CHUNK = 128 * KIB
-"""NBD disks have an optimal size of that much, and md's is a multiple of its members'."""
+"""Bytes: the optimal I/O size of NBD disks; that of an array is a multiple of the size of its members."""
 LEAST_SHARE = 0.2
-"""Of all writes. It was 89 % with RAID5 and XFS; of virtio disks it is none."""
+"""Least share of forced writes among all writes. Measured: 89 % with RAID5 and XFS, none on virtio disks."""
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Hand on what comes, until one side ends."""
+    """Forward data until one side ends the connection."""
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 18):
             target.sendall(data)
@@ -43,7 +43,7 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def close(connection: socket.socket) -> None:
-    """Close it under whoever waits for it, too."""
+    """Close a socket, also if another thread waits for it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
@@ -51,7 +51,7 @@ def close(connection: socket.socket) -> None:
 
 @contextmanager
 def relay(listener: socket.socket, path: Path) -> Iterator[None]:
-    """Connect each who calls with the NBD server, whose socket is a file of this host."""
+    """Forward each TCP connection to the NBD server, whose Unix socket is on this host."""
     with ExitStack() as undo:
 
         def accept() -> None:
@@ -75,7 +75,7 @@ def relay(listener: socket.socket, path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def forced(campaign: Campaign) -> Iterator[None]:
-    """The shared lab's server with its members behind the NBD driver, until it boots again."""
+    """Return the shared lab with the server's members attached by the NBD driver, until the server boots again."""
     lab = campaign.lab
     if not isinstance(lab, EnclosedLab):
         raise RequirementMissing("the disks of this run are not the disk engine's")
@@ -94,13 +94,13 @@ def forced(campaign: Campaign) -> Iterator[None]:
             if server.get(f"/sys/block/{device}/queue/fua").strip() != "1":
                 raise RequirementMissing(f"{server.name}: {device} forces no writes")
         yield
-    # Of a server that has lost its disks nothing can be expected.
+    # A server without its disks is unusable.
     campaign.discard_lab()
 
 
 @pytest.mark.parametrize("policy", [CutPolicy.DROP, pytest.param(CutPolicy.TORN, marks=pytest.mark.exhaustive)])
 @pytest.mark.usefixtures("forced")
-def test_what_was_forced_is_there(cycle: CrashTestRunner, policy: CutPolicy) -> None:
+def test_forced_writes_are_durable(cycle: CrashTestRunner, policy: CutPolicy) -> None:
     ended = cycle(stack_of(chunk_size=CHUNK), policy=policy).must_keep_every_promise()
     disks = ended.record.disks.values()
     fua, writes = (sum(disk[what] for disk in disks) for what in ("fua", "writes"))

@@ -1,4 +1,4 @@
-"""Faults that leave the disks their power, or that hit a client: nothing that was acknowledged may go."""
+"""Faults of clients, and faults of the server without a loss of power, lose no acknowledged operation."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_restart_of_nfsd_loses_nothing(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fault="nfsd-restart").must_keep_every_promise()
 
 
-def test_what_a_dead_client_had_been_told_is_there(cycle: CrashTestRunner) -> None:
+def test_operations_acknowledged_to_a_dead_client_are_kept(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of(), fault="client-power-cut").must_keep_every_promise()
     assert ended.record.lost_power == ["client2"]
     assert ended.went_on("client1")

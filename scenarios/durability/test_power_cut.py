@@ -1,4 +1,4 @@
-"""The server loses its power under its clients' hands. What they had been told is safe must be there afterwards."""
+"""The server loses power while clients write; afterwards all acknowledged operations must be there."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_nfs_version_keeps_every_promise(cycle: CrashTestRunner, vers: str) -> N
 
 @pytest.mark.exhaustive
 def test_nfs_4_0_keeps_every_promise(cycle: CrashTestRunner) -> None:
-    # Its clients cannot say that they have reclaimed all: the grace period always lasts to its end, here the shortest.
+    # NFSv4.0 has no RECLAIM_COMPLETE: the grace period always lasts to its end, so it is the shortest possible here.
     export = ExportSpec(delegations=False, lease_s=10, grace_s=10)
     cycle(stack_of(export=export, mount=MountSpec(vers="4.0"))).must_keep_every_promise()
 
@@ -81,6 +81,6 @@ def test_disks_with_a_battery_keep_every_promise(cycle: CrashTestRunner) -> None
 
 
 @pytest.mark.exhaustive
-def test_a_battery_in_the_disks_does_not_save_what_the_server_held_back(cycle: CrashTestRunner) -> None:
-    # An async export answers from the server's memory; no disk has seen the data yet.
+def test_a_battery_in_the_disks_does_not_save_data_in_the_servers_memory(cycle: CrashTestRunner) -> None:
+    # An async export replies before the server has sent the data to a disk.
     cycle(stack_of(sync=False), cache_mode=CacheMode.PROTECTED).must_lose_by_design()

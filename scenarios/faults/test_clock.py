@@ -1,4 +1,4 @@
-"""The server's clock jumps under its clients: leases and grace run on, and nothing that was acknowledged is lost."""
+"""A step of the server's clock changes no lease or grace period and loses no acknowledged operation."""
 
 import pytest
 

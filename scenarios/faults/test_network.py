@@ -1,4 +1,4 @@
-"""Machines are cut off at the lab's bridge and joined again: nothing that was acknowledged may be lost by that."""
+"""Machines are disconnected at the lab's bridge and reconnected; no acknowledged operation may be lost."""
 
 import pytest
 
@@ -16,17 +16,17 @@ SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
     [Way.BOTH, *(pytest.param(way, marks=pytest.mark.exhaustive) for way in (Way.TO, Way.FROM))],
     ids=lambda way: way.value,
 )
-def test_server_that_was_cut_off_has_all_that_it_acknowledged(cycle: CrashTestRunner, way: Way) -> None:
+def test_disconnected_server_keeps_all_acknowledged_operations(cycle: CrashTestRunner, way: Way) -> None:
     cycle(stack_of(), fault=NetworkCut(way)).must_keep_every_promise()
 
 
-# NFSv4 gives up only when its connection is broken too, not while it is only silent (rpc_check_timeout in the kernel).
+# An NFSv4 client gives up only if the connection breaks, not if the server is silent (kernel: rpc_check_timeout).
 @pytest.mark.parametrize(
     ("vers", "fault"),
     [("3", NetworkCut(held_s=12.0)), pytest.param("4.2", NfsdRestart(down_s=20.0), marks=pytest.mark.exhaustive)],
     ids=["3", "4.2"],
 )
-def test_soft_mount_tells_of_a_server_that_does_not_answer(cycle: CrashTestRunner, vers: str, fault: Fault) -> None:
+def test_soft_mount_reports_errors_of_a_silent_server(cycle: CrashTestRunner, vers: str, fault: Fault) -> None:
     mount = MountSpec.model_validate({"vers": vers, "recovery": "soft", "retrans": 1})
     ended = cycle(stack_of(mount=mount), fault=fault).must_keep_every_promise()
     told = next(one.reason for one in ended.record.verdicts if one.checker == "errors told to clients")
@@ -35,18 +35,18 @@ def test_soft_mount_tells_of_a_server_that_does_not_answer(cycle: CrashTestRunne
 
 
 @pytest.mark.exhaustive
-def test_client_that_was_cut_off_has_all_that_it_was_told(cycle: CrashTestRunner) -> None:
+def test_operations_acknowledged_to_a_disconnected_client_are_kept(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of(), fault=ClientNetworkCut()).must_keep_every_promise()
     assert ended.went_on("client1")
 
 
-def test_client_whose_lease_expired_recovers_and_has_all_that_it_was_told(cycle: CrashTestRunner) -> None:
+def test_client_with_an_expired_lease_recovers_and_loses_nothing(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of(export=SHORT_LEASE), fault=LeaseExpiry()).must_keep_every_promise()
     assert ended.went_on("client1")
     assert ended.went_on("client2")
 
 
-def test_client_that_missed_the_grace_period_recovers_and_has_all_that_it_was_told(cycle: CrashTestRunner) -> None:
+def test_client_that_missed_the_grace_period_recovers_and_loses_nothing(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of(export=SHORT_LEASE), fault=MissedGrace()).must_keep_every_promise()
     assert ended.went_on("client1")
     assert ended.went_on("client2")

@@ -1,4 +1,4 @@
-"""The NFS service goes away, for a moment or for longer than a lease: nothing that was acknowledged may go with it."""
+"""The NFS service stops, briefly or for longer than a lease; no acknowledged operation may be lost."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from raidproof.storage.server import ExportSpec
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
 BEYOND_S = 15.0
-"""Longer than that lease."""
+"""Duration of the outage in seconds: longer than the lease."""
 
 
-def test_killed_nfs_service_takes_nothing_along(cycle: CrashTestRunner) -> None:
+def test_killed_nfs_service_loses_nothing(cycle: CrashTestRunner) -> None:
     cycle(stack_of(), fault=NfsdKilled()).must_keep_every_promise()
 
 
-def test_nfsd_that_is_away_for_longer_than_a_lease_loses_nothing(cycle: CrashTestRunner) -> None:
+def test_nfsd_stopped_for_longer_than_a_lease_loses_nothing(cycle: CrashTestRunner) -> None:
     cycle(stack_of(export=SHORT_LEASE), fault=NfsdRestart(down_s=BEYOND_S)).must_keep_every_promise()
 
 

@@ -1,4 +1,4 @@
-"""The machines of a lab in the role of hardware that nobody made: reached by SSH alone, their power on a switch."""
+"""Machines of a lab in the role of existing hardware: reached only by SSH, with a power switch."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ with socket.socket(socket.AF_UNIX) as outlet:
 
 
 class Outlet:
-    """A switch for one machine's power, which takes it from the machine's disks too: as a PDU does."""
+    """A power switch for one machine and its disks, as a PDU is."""
 
     def __init__(self, machine: Machine, path: Path) -> None:
         self._machine = machine
@@ -60,7 +60,7 @@ class Outlet:
 
 
 class Hardware:
-    """A lab as its owner knows it: a home folder with SSH's configuration, and an inventory."""
+    """A lab as hardware: a home folder with the configuration of SSH, and an inventory."""
 
     def __init__(self, lab: EnclosedLab, home: Path) -> None:
         self.lab = lab
@@ -96,7 +96,7 @@ class Hardware:
             outlet.close()
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """Return the command that runs raidproof from where only the machines' network is."""
+        """Return the command that runs raidproof in the network namespace of the machines."""
         return self._there([sys.executable, "-m", "raidproof", *words])
 
     def pytest(self, scenarios: Path, results: Path) -> list[str]:
@@ -105,7 +105,7 @@ class Hardware:
         return self._there([sys.executable, "-m", "pytest", str(scenarios), *options])
 
     def _there(self, command: Sequence[str]) -> list[str]:
-        # Temporary files too: what a killed run leaves goes with the home, and `gc` sees no other run's.
+        # TMPDIR too: files of a killed run are removed with the home folder, and `gc` sees no files of other runs.
         folders = {"HOME": self.home, "XDG_STATE_HOME": self.home / "state", "TMPDIR": self.home}
         environment = [*(f"{name}={folder}" for name, folder in folders.items()), "COLUMNS=200"]
         keeper = ["nsenter", f"--target={self.lab.enclosure.pid}", "--net", "--"]
@@ -116,7 +116,7 @@ class Hardware:
         return subprocess.run(self.command(words), capture_output=True, text=True, check=False, timeout=600)
 
     def adopt(self) -> None:
-        """Agree that the disks may be destroyed, as their owner does."""
+        """Confirm that the disks may be overwritten, as their owner does."""
         shown = self.raidproof("hosts", "adopt", str(self.inventory)).stdout
         fingerprint = next(line for line in shown.splitlines() if line.startswith("fingerprint")).split()[1]
         adopted = self.raidproof("hosts", "adopt", str(self.inventory), "--yes", fingerprint)

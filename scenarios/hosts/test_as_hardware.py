@@ -1,4 +1,4 @@
-"""A run on machines that raidproof did not make is killed: a lab of another run serves as the hardware."""
+"""A run on existing machines is killed, and `hosts restore` restores them; a lab of another run is the hardware."""
 
 import json
 import os
@@ -15,7 +15,7 @@ WORK_DEADLINE_S = 600.0
 ARTEFACTS = (*(f"by-id/raidproof-{serial}" for serial in MEMBERS), "/.etab.lock")
 
 
-def test_a_killed_run_is_put_back_by_one_command(hardware: Hardware) -> None:
+def test_one_command_restores_the_machines_of_a_killed_run(hardware: Hardware) -> None:
     results = hardware.home / "results"
     machines = [hardware.lab.server, *hardware.lab.clients]
     before = {machine.name: census(machine) for machine in machines}
@@ -34,7 +34,7 @@ def test_a_killed_run_is_put_back_by_one_command(hardware: Hardware) -> None:
     assert restored.returncode == 0, restored.stderr
     after = {machine.name: census(machine) for machine in machines}
     found = {name: differences(before[name], after[name]) for name in before}
-    # The lab's own links, which no hardware has, and the lock of the `exportfs -v` that looked.
+    # Except links of the lab, which hardware does not have, and the lock file of the `exportfs -v` of this check.
     found["server"] = {path: seen for path, seen in found["server"].items() if not path.endswith(ARTEFACTS)}
     assert not any(found.values()), json.dumps(found, indent=1)
     assert "nothing to restore" in hardware.raidproof("hosts", "restore", str(hardware.inventory)).stdout

@@ -1,6 +1,6 @@
-"""A machine that was not made by the harness is left as it was found, whoever is killed in the middle.
+"""The harness leaves an existing machine as it was before the run, also if a process of the run is killed.
 
-The lab's machines stand for such hardware: a server with a configuration and an NFS server of its own.
+Machines of a lab serve as existing hardware: a server with its own configuration and its own NFS server.
 """
 
 import copy
@@ -45,21 +45,21 @@ CONFIGURATION = {
 }
 DEADLINE_S = 60.0
 WORK_DEADLINE_S = 600.0
-"""Within it a run on machines that this host may have to emulate has begun its work."""
+"""Seconds within which a run begins its work, even on machines that this host emulates without KVM."""
 LOOKED = ("/etc", "/var/lib/nfs", "/run", "/srv", "/mnt", "/dev/disk")
-# A server that starts again tells its clients apart anew; mount and mdadm remember until the next boot what they did.
+# A restarted NFS server assigns new client ids; mount and mdadm keep state files until the next boot.
 RESTLESS = ("/var/lib/nfs/nfsdcld", "/run/rpcbind", "/run/rpc_pipefs", "/run/mount", "/run/mdadm")
 OF_THE_BOOT = ("/run", "/dev", "/etc/host", "/etc/ssh", "/etc/raidproof", "/etc/machine-id")
-"""What a machine of a lab is given anew by each boot, and no hardware is."""
+"""Properties that each boot of a lab's machine changes, unlike on hardware."""
 NFSD = ("threads", "versions", "nfsv4leasetime", "nfsv4gracetime", "portlist")
 VALUES = ("/proc/sys/vm/dirty_*", "/proc/sys/fs/leases-enable", *(f"/proc/fs/nfsd/{name}" for name in NFSD))
 
 
 def census(machine: Machine) -> dict[str, str]:
-    """What the machine is like, seen by other eyes than the keeper's."""
+    """Return the state of the machine, read without the harness's own keeper."""
     said = machine.succeed(["find", *LOOKED, "-xdev", "-printf", "%p\\t%y %m %U:%G %T@ %l\\n"])
     seen = dict(line.split("\t", 1) for line in said.splitlines())
-    # A folder's time tells that something was made and removed in it, which is no configuration.
+    # The time of a folder changes with temporary files in it and is not configuration.
     seen = {path: " ".join(text.split()[:3]) if text.startswith("d") else text for path, text in seen.items()}
     sums = machine.run(["find", "/etc", "/var/lib/nfs", "-xdev", "-type", "f", "-exec", "sha256sum", "{}", "+"])
     seen |= {f"content of {line[66:]}": line[:64] for line in sums.stdout.splitlines()}
@@ -88,7 +88,7 @@ def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tupl
 
 @pytest.fixture
 def hardware(lab: Lab) -> Iterator[Lab]:
-    """The lab, its server with a configuration and an NFS server of its own."""
+    """Return a lab whose server has its own configuration and its own NFS server."""
     server = lab.server
     saved = "/root/configuration.tar"
     server.succeed(["tar", "--create", f"--file={saved}", "/etc", "/var/lib/nfs"])
@@ -107,7 +107,7 @@ def hardware(lab: Lab) -> Iterator[Lab]:
             server.run(argv)
         server.succeed(["rm", "--recursive", "/srv/own", *CONFIGURATION])
         server.succeed(["tar", "--extract", f"--file={saved}", "--directory=/"])
-        # A cut would else leave files of the system empty that tar has just replaced.
+        # Without sync a cut would leave system files empty that tar has just replaced.
         server.succeed(["sync"])
 
 
@@ -134,8 +134,8 @@ def orders_of(lab: Lab, *, stop_nfs: bool = True) -> list[tuple[Machine, Orders]
 
 
 def at_work(lab: Lab, said: Connection, folder: Path) -> None:
-    """What the harness does on such machines, until it is killed."""
-    # Connections of its own: those of the parent are in use.
+    """Use the machines as the harness does, until this process is killed."""
+    # In separate connections, as the parent uses its own.
     machines = [with_own_connection(machine) for machine in (lab.server, *lab.clients)]
     stack = Stack(spec(), machines[0], machines[1:])
     for machine, (_, orders) in zip(machines, orders_of(lab), strict=True):
@@ -144,7 +144,7 @@ def at_work(lab: Lab, said: Connection, folder: Path) -> None:
     stack.create()
     stack.activate()
     for machine in machines[1:]:
-        # It goes on when nobody listens to it any more.
+        # The remote command continues after the connection has ended.
         argv = ["dd", "if=/dev/zero", f"of=/mnt/raidproof/{machine.name}", "bs=64K", "count=100000", "oflag=dsync"]
         machine.put("orders", "/run/raidproof/agent.json")
         machine.start_command(argv)
@@ -186,7 +186,7 @@ def must_be_as_found(lab: Lab, before: dict[str, dict[str, str]]) -> None:
         assert not machine.run(["test", "-e", ROOT]).ok
 
 
-def test_a_killed_harness_leaves_nothing_behind_once_restored(hardware: Lab, tmp_path: Path) -> None:
+def test_restore_after_a_killed_harness_leaves_no_trace(hardware: Lab, tmp_path: Path) -> None:
     before = look(hardware)
     killed_at_work(hardware, tmp_path)
     machines = (hardware.server, *hardware.clients)
@@ -197,12 +197,12 @@ def test_a_killed_harness_leaves_nothing_behind_once_restored(hardware: Lab, tmp
     assert copy_of(tmp_path, "r1", "server").exists()
     restore_all(machines, tmp_path)
     must_be_as_found(hardware, before)
-    # Once more does no harm.
+    # A second restore changes nothing.
     assert restore_all(machines, tmp_path) == []
     must_be_as_found(hardware, before)
 
 
-def test_so_does_one_whose_server_has_lost_its_power_too(hardware: Lab, tmp_path: Path) -> None:
+def test_restore_after_a_killed_harness_and_a_power_cut_leaves_no_trace(hardware: Lab, tmp_path: Path) -> None:
     before = look(hardware)
     killed_at_work(hardware, tmp_path)
     hardware.server.crash()
@@ -215,7 +215,7 @@ def test_so_does_one_whose_server_has_lost_its_power_too(hardware: Lab, tmp_path
         assert strange == [], name
 
 
-def test_the_normal_end_of_a_run_is_a_restore(hardware: Lab, tmp_path: Path) -> None:
+def test_the_normal_end_of_a_run_restores_the_machine(hardware: Lab, tmp_path: Path) -> None:
     before = look(hardware)
     machines = (hardware.server, *hardware.clients)
     with left_as_found(orders_of(hardware), tmp_path), ExitStack() as undo:
@@ -229,7 +229,7 @@ def test_the_normal_end_of_a_run_is_a_restore(hardware: Lab, tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_that_serves_is_stopped_only_with_its_owners_word(hardware: Lab, tmp_path: Path) -> None:
+def test_a_running_nfs_server_is_stopped_only_if_the_inventory_allows_it(hardware: Lab, tmp_path: Path) -> None:
     before = look(hardware)
     refused = pytest.raises(RequestError, match=r"is an NFS server already .*stop_nfs = true")
     with refused, left_as_found(orders_of(hardware, stop_nfs=False), tmp_path):
@@ -237,8 +237,8 @@ def test_a_server_that_serves_is_stopped_only_with_its_owners_word(hardware: Lab
     must_be_as_found(hardware, before)
 
 
-def test_no_layer_writes_a_file_that_is_not_on_the_list(lab: Lab) -> None:
-    """All files of the system: those that a full run of the layers has changed must be among what is saved."""
+def test_layers_write_only_files_that_are_saved_before(lab: Lab) -> None:
+    """Compare all files of the system: a full run of the layers may change only files that the harness has saved."""
     machines = (lab.server, *lab.clients)
     before = {machine.name: all_files(machine) for machine in machines}
     stack = Stack(spec(), lab.server, lab.clients)
@@ -249,7 +249,7 @@ def test_no_layer_writes_a_file_that_is_not_on_the_list(lab: Lab) -> None:
     stack.export.restart()
     stack.deactivate()
     listed = (*config.CONFIGURATION, config.NFS_STATE, *Orders("r", "server").directories, "/run/raidproof")
-    # Of the system's own: mount's table, mdadm's map, the sockets and locks of daemons that we start.
+    # Except runtime files: mount's table, mdadm's map, sockets and locks of daemons that the harness starts.
     system = ("/run/mount", "/run/mdadm", "/run/rpc", "/run/lock", "/run/nfs", "/run/sm-notify", "/run/exportfs")
     for machine in machines:
         changed = differences(before[machine.name], all_files(machine))

@@ -1,6 +1,6 @@
-"""On machines that exist, a disk that is not ours is refused with its reasons, and not one sector of it is written.
+"""On existing machines, the harness refuses disks with foreign data, gives the reasons, and writes no sector of them.
 
-The lab's server stands in for the hardware: what is on its disks was put there by the tools that people use.
+The lab's server is the hardware; the usual tools have written the data on its disks.
 """
 
 import struct
@@ -27,7 +27,7 @@ MOUNTED = "/mnt/theirs"
 
 
 def by_id(serial: str) -> str:
-    """The name that udev would have given to the disk."""
+    """Return the name by id that udev would give to the disk."""
     return f"{BY_ID}virtio-{serial}"
 
 
@@ -41,16 +41,16 @@ def inventory_of(*paths: str) -> Inventory:
 
 @pytest.fixture
 def hardware(lab: Lab) -> Iterator[Machine]:
-    """A server whose disks have names as on real machines, none of them made by us."""
+    """Return a lab whose server has disks with names as on real machines, and with foreign data."""
     server = lab.server
     devices = server.succeed(["realpath", *(f"{BY_ID}raidproof-{serial}" for serial in lab.serials)]).split()
     for serial, device in zip(lab.serials, devices, strict=True):
         server.succeed(["ln", "-sfn", device, by_id(serial)])
-    # An image has none before its first boot; a machine that exists always has one.
+    # An image has no machine-id before its first boot; an existing machine has one.
     machine_id = server.run(["cat", "/etc/machine-id"]).stdout
     server.put(machine_id.strip() or "5f1d7ad1c0de4a5e8d5b1f1d7ad1c0de", "/etc/machine-id")
     yield server
-    # A lab in which a scenario failed has gone by now.
+    # If a scenario failed, its lab no longer exists.
     with suppress(RigError):
         server.run(["swapoff", "--all"])
         server.run(["umount", MOUNTED])
@@ -62,7 +62,7 @@ def hardware(lab: Lab) -> Iterator[Machine]:
 
 
 def content(lab: Lab) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """What is on all disks, and what the disk engine has been told to change on them."""
+    """Return the content of all disks, and the disk engine's counters of writes to them."""
     sums = lab.server.succeed(["sha256sum", *map(by_id, lab.serials)], deadline_s=120)
     return sums, {
         serial: (one.writes, one.written_bytes, one.discards, one.zeroes)
@@ -78,7 +78,7 @@ def adopted(server: Machine, *paths: str) -> Inventory:
 
 def lvm() -> bytes:
     body = struct.pack("<I8s32sQ", 32, b"LVM2 001", b"0123456789abcdefghijklmnopqrstuv", 64 << 20).ljust(492, b"\0")
-    # LVM starts its CRC-32 with a number of its own and inverts nothing.
+    # LVM's CRC-32 has another initial value and no final inversion.
     crc = zlib.crc32(body, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
     return bytes(512) + b"LABELONE" + struct.pack("<QI", 1, crc) + body
 
@@ -112,7 +112,7 @@ def gpt() -> bytes:
     )
 
 
-def test_every_disk_that_is_not_ours_is_refused_with_its_reason(lab: Lab, hardware: Machine) -> None:
+def test_every_foreign_disk_is_refused_with_its_reason(lab: Lab, hardware: Machine) -> None:
     photos, mounted, member, free = map(by_id, lab.serials)
     hardware.succeed(["mkfs.ext4", "-q", "-L", "photos", photos])
     hardware.succeed(["mkfs.ext4", "-q", mounted])
@@ -156,7 +156,7 @@ def kernel_name(server: Machine, path: str) -> str:
         pytest.param(b"no tool knows this" * 500, "the mark at its beginning was overwritten", id="unknown"),
     ],
 )
-def test_an_adopted_disk_that_somebody_else_took_since_is_refused(
+def test_an_adopted_disk_with_new_foreign_data_is_refused(
     lab: Lab, hardware: Machine, theirs: bytes, reason: str
 ) -> None:
     ours, taken = map(by_id, lab.serials[:2])
@@ -175,7 +175,7 @@ def test_swap_an_open_disk_and_an_alias_are_refused(lab: Lab, hardware: Machine)
     hardware.succeed(["swapon", swap])
     hardware.succeed(["ln", "-sfn", hardware.succeed(["realpath", opened]).strip(), alias])
     before = content(lab)
-    # A program that holds the disk open, for reading only, until its input ends.
+    # A program that keeps the disk open for reading until its standard input ends.
     reader = hardware.start_command(["python3", "-c", f"held = open({opened!r}, 'rb'); input()"])
     inventory = inventory_of(swap, opened, alias)
     wait_until(
@@ -201,7 +201,7 @@ def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware
     hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
     with pytest.raises(RequestError, match="in use by md0"):
         disks.reset()
-    # As the start-up of a machine assembles what it finds.
+    # As the boot of a machine, which assembles the arrays that it finds.
     hardware.succeed(stop_command([spec.devices[-1].device]))
     hardware.succeed(["mdadm", "--assemble", FOREIGN_ARRAY, *map(by_id, lab.serials)])
     assert disks.stop_arrays() == ("md127",)
@@ -222,7 +222,7 @@ def test_only_the_fingerprint_adopts(lab: Lab, hardware: Machine) -> None:
     assert content(lab) != before
 
 
-def test_what_a_real_disk_cannot_do_is_said(lab: Lab, hardware: Machine) -> None:
+def test_missing_abilities_of_real_disks_are_reported(lab: Lab, hardware: Machine) -> None:
     disks = HostDisks(adopted(hardware, *map(by_id, lab.serials)), hardware)
     disks.set_mode(CacheMode.VOLATILE)
     for mode in (CacheMode.LYING, CacheMode.PROTECTED, CacheMode.NONE):

@@ -1,4 +1,4 @@
-"""The weakest switch: the kernel resets the machine when one byte arrives."""
+"""Power by SysRq, the weakest kind of power switch: the kernel resets the machine when one byte arrives."""
 
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
@@ -7,7 +7,7 @@ from raidproof.provider.hosts.power import HostPower, SysrqSwitch
 from raidproof.run.campaign import Campaign
 
 
-def test_a_reset_loses_what_only_the_kernel_had(campaign: Campaign) -> None:
+def test_a_reset_loses_unflushed_data_of_the_kernel(campaign: Campaign) -> None:
     client = campaign.lab.clients[0]
     booted = boots(client)
     power = HostPower(client.name, SysrqSwitch(client.start_command), lambda: False)
@@ -16,8 +16,8 @@ def test_a_reset_loses_what_only_the_kernel_had(campaign: Campaign) -> None:
     begun = now_ns()
     cut = power.cut(CutPolicy.DROP, 0)
     assert begun <= cut.at_ns
-    # The machine comes back by itself. In this lab it complains of its network, whose tap it holds already: nobody is
-    # to judge that, so it is the campaign's lab that is asked for, not the fixture.
+    # The machine boots again by itself. In this lab its kernel then logs an error, as its tap interface is still in
+    # use. Kernel logs are judged with the fixture `lab` only, so this test takes the lab from `campaign`.
     wait_until(lambda: boots(client) > booted, Deadline.after(60), "a second boot")
     client.crash()
     client.start()

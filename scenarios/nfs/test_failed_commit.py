@@ -1,4 +1,4 @@
-"""When the storage fails under what the server was sent, the client is told, or sends it again."""
+"""If the storage fails after the server has received unstable writes, the client gets an error or sends them again."""
 
 import pytest
 
@@ -19,9 +19,9 @@ __all__ = ["two_clients"]
 
 
 @pytest.mark.parametrize("vers", ["4.2", pytest.param("3", marks=pytest.mark.exhaustive)])
-def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients, vers: str) -> None:
+def test_client_gets_an_error_if_its_data_cannot_be_written(two_clients: Clients, vers: str) -> None:
     *members, log = MEMBERS
-    # The log on a disk of its own, which lives: else the file system would go with its members.
+    # The log is on a separate disk without a fault; otherwise the file system would fail with its members.
     mount = MountSpec.model_validate({"vers": vers, "wsize": 64 * KIB})
     stack = {"members": len(members), "filesystem": XfsSpec(log=log), "mount": mount}
     with two_clients("0", link=LINK, ruins=True, stack=stack) as clients:
@@ -36,7 +36,7 @@ def test_client_hears_that_its_data_could_not_be_written(two_clients: Clients, v
             disks.set_disk_fault(serial, failed())
         assert writer.do("fsync", big).error == "EIO"
         disks.clear_disk_faults()
-        # Not of this file: of one with a failed write behind it, nfsd refuses all that follows until it is closed.
+        # Another file: nfsd refuses all requests for a file with a failed write until the file is closed.
         other = clients.two.open(clients.path("other"))
         clients.two.do("write", other, "other").require("write")
         clients.two.do("fsync", other).require("fsync")

@@ -1,4 +1,4 @@
-"""What the clients' ledger says, and what was seen on the wire meanwhile, agree."""
+"""The clients' ledger and the captured packets agree."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A lock outlives the server's restart; who stays away for too long loses it, and is told so."""
+"""A lock survives the server's restart; a client that stays away for too long loses it and gets an error."""
 
 from collections.abc import Callable
 
@@ -12,27 +12,27 @@ from raidproof.workload.lock import LockHolder
 from scenarios.nfs.two_clients import LEASE_S, Clients, TwoClients, two_clients
 
 RECLAIM_FAILED = "Lock reclaim failed"
-"""What a client's kernel says when it learns that a lock is lost (nfs4_reclaim_open_state in fs/nfs/nfs4state.c)."""
+"""Message of a client's kernel when a lock is lost (nfs4_reclaim_open_state in fs/nfs/nfs4state.c)."""
 CLIENT_RECORDS = "/var/lib/nfs"
-"""On the server's own disk, not on its members."""
+"""File on the server's system disk, not on the array."""
 __all__ = ["two_clients"]
 
 
 def take(clients: TwoClients) -> tuple[int, int]:
-    """Let the second client hold a lock that the first one cannot get; return the descriptors of both."""
+    """Lock a file on the second client, and verify that the first client cannot lock it; return both descriptors."""
     clients.end_grace()
     held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
     clients.two.do("lock", held, "write").require("lock")
-    # nfsdcld's record of the client that came last is lost if the power goes within seconds (docs/findings.md).
+    # A power cut within seconds loses nfsdcld's record of the newest client (docs/findings.md).
     clients.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
     assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
     return held, wanted
 
 
 def must_know_that_it_is_lost(holder: LockHolder, file: int) -> None:
-    """Claim that a process whose lock was given away cannot go on as if it held it, and hears of it by its descriptor.
+    """Assert that the descriptor of a process returns EIO after the lock was granted to another client.
 
-    A write may still go into the client's own cache; that it goes no further is what fsync tells.
+    A write may still succeed in the client's cache; then fsync must fail.
     """
     wrote, synced = holder.do("write", file, "mine"), holder.do("fsync", file)
     assert "EIO" in {wrote.error, synced.error}, f"write: {wrote}, fsync: {synced}"
@@ -53,13 +53,13 @@ def test_lock_is_still_held_after_a(fault: Fault, two_clients: Clients) -> None:
     clients.must(judge_locks_kept)
 
 
-def test_lock_of_a_client_that_comes_back_in_time_is_still_held(two_clients: Clients) -> None:
+def test_lock_of_a_client_that_reconnects_in_time_is_still_held(two_clients: Clients) -> None:
     with two_clients() as clients:
         restart_without_the_holder(clients, lambda: None)
     clients.must(judge_locks_kept)
 
 
-def test_server_that_skips_its_grace_period_is_found_out(two_clients: Clients) -> None:
+def test_server_that_skips_its_grace_period_is_found(two_clients: Clients) -> None:
     with two_clients(may_say=RECLAIM_FAILED) as clients:
 
         def skip() -> None:
@@ -72,7 +72,7 @@ def test_server_that_skips_its_grace_period_is_found_out(two_clients: Clients) -
 
 
 def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) -> None:
-    """Restart nfsd while the holder of a lock is cut off, for much less than the grace period."""
+    """Restart nfsd while the holder of a lock is disconnected, for much less than the grace period."""
     held, wanted = take(clients)
     cut = ClientNetworkCut(held_s=0)
     cut.inject(clients.context)
@@ -87,7 +87,7 @@ def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) ->
     clients.one.ended()
 
 
-def test_lock_of_a_client_that_missed_the_grace_period_is_lost_and_it_is_told(two_clients: Clients) -> None:
+def test_client_that_missed_the_grace_period_loses_its_lock_and_gets_an_error(two_clients: Clients) -> None:
     with two_clients(may_say=RECLAIM_FAILED) as clients:
         held, wanted = take(clients)
         fault = MissedGrace()
@@ -99,7 +99,7 @@ def test_lock_of_a_client_that_missed_the_grace_period_is_lost_and_it_is_told(tw
     clients.must(judge_late_reclaim, clients.context.lab.clients[1].address)
 
 
-def test_lock_of_a_client_that_is_cut_off_is_given_away_after_its_lease(two_clients: Clients) -> None:
+def test_lock_of_a_disconnected_client_is_granted_to_another_after_its_lease(two_clients: Clients) -> None:
     with two_clients(may_say=RECLAIM_FAILED) as clients:
         held, wanted = take(clients)
         fault = ClientNetworkCut()

@@ -1,4 +1,4 @@
-"""A file that is open when the server goes stays the same file; what was closed is what the next one opens."""
+"""An open file stays usable after a fault of the server; data written before close are seen by the next open."""
 
 import pytest
 
@@ -12,7 +12,7 @@ __all__ = ["two_clients"]
 
 
 @pytest.mark.parametrize("fault", [NfsdRestart(), PowerCut()], ids=lambda fault: fault.name)
-def test_open_file_goes_on_after_a_fault_and_a_removed_one_is_stale(fault: Fault, two_clients: Clients) -> None:
+def test_open_file_is_usable_after_a_fault_and_a_removed_file_is_stale(fault: Fault, two_clients: Clients) -> None:
     with two_clients() as clients:
         holder = clients.one
         kept, gone = (holder.open(clients.path(name)) for name in ("kept", "gone"))
@@ -23,13 +23,13 @@ def test_open_file_goes_on_after_a_fault_and_a_removed_one_is_stale(fault: Fault
         holder.do("write", kept, " and after", 6).require("write")
         holder.do("fsync", kept).require("fsync")
         assert clients.read_on_server("kept") == "before and after"
-        # A descriptor that could not be reclaimed refuses writes as if it were none (NFS_CONTEXT_BAD in fs/nfs).
+        # A write to a descriptor that could not be reclaimed fails with EBADF (NFS_CONTEXT_BAD in fs/nfs).
         assert holder.do("write", gone, "lost").error in {"ESTALE", "EBADF"}
         assert holder.do("read", gone, 6).error == "ESTALE"
         assert holder.do("open", clients.path("gone"), "read").error == "ENOENT"
 
 
-def test_what_a_client_closed_is_what_the_other_opens_after_a_power_cut(two_clients: Clients) -> None:
+def test_data_written_before_close_are_seen_by_another_client_after_a_power_cut(two_clients: Clients) -> None:
     with two_clients() as clients:
         writer, reader = clients.one, clients.two
 
@@ -45,7 +45,7 @@ def test_what_a_client_closed_is_what_the_other_opens_after_a_power_cut(two_clie
             return int(found)
 
         write(1)
-        # Now there is something old in the reader's cache.
+        # The reader's cache has the old content now.
         assert read() == 1
         for generation in range(2, GENERATIONS):
             write(generation)
@@ -55,7 +55,7 @@ def test_what_a_client_closed_is_what_the_other_opens_after_a_power_cut(two_clie
         assert read() == GENERATIONS
 
 
-def test_lock_and_lent_file_of_a_client_that_lost_its_power_are_taken_back(two_clients: Clients) -> None:
+def test_lock_and_delegation_of_a_client_without_power_are_revoked(two_clients: Clients) -> None:
     with two_clients(stack={"export": ExportSpec(lease_s=LEASE_S, grace_s=LEASE_S)}) as clients:
         clients.end_grace()
         file = clients.two.open(clients.path("lent"))

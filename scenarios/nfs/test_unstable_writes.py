@@ -1,4 +1,4 @@
-"""What the server holds unstable it may lose; it must show that it did, and the clients must send it again."""
+"""A restarted server may lose unstable writes; it must change its write verifier, and clients must send them again."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from scenarios.nfs.two_clients import Clients, two_clients
 
 SIZE = 8 * MIB
 LINK = LinkSpec(rate=40_000_000)
-"""It carries that in 1.7 s, and only then the client sends a COMMIT."""
+"""Rate of the link: the data take 1.7 s, and the client sends a COMMIT only after that."""
 BEFORE_S = 0.5
 __all__ = ["two_clients"]
 
@@ -26,7 +26,7 @@ __all__ = ["two_clients"]
         pytest.param(PowerCut(), "3", id="power-cut-v3", marks=pytest.mark.exhaustive),
     ],
 )
-def test_what_was_unstable_is_sent_again_after_a(fault: Fault, vers: str, two_clients: Clients) -> None:
+def test_unstable_writes_are_sent_again_after_a(fault: Fault, vers: str, two_clients: Clients) -> None:
     mount = MountSpec.model_validate({"vers": vers, "wsize": 64 * KIB})
     with two_clients(link=LINK, stack={"mount": mount}) as clients:
         writer = clients.one

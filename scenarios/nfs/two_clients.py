@@ -1,4 +1,4 @@
-"""Two clients that share an export and hold files of it, whatever becomes of the server; and what they said to it."""
+"""A fixture with two clients of one export, a process with open files on each, and a capture of all NFS traffic."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ from raidproof.verdict.kernel_log import judge_kernel_logs
 from raidproof.workload.lock import LockHolder, lock_holder
 
 LEASE_S = 10
-"""The shortest that nfsd takes, for the lease and for the grace period."""
+"""Lease and grace period in seconds: the shortest that nfsd accepts."""
 EXPORT = ExportSpec(delegations=False, lease_s=LEASE_S, grace_s=LEASE_S)
 LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 
 
 class TwoClients:
-    """A server whose export two clients have mounted, a process on each of them, and a capture of all NFS."""
+    """A server, two clients with its export mounted, a process on each client, and a capture of all NFS traffic."""
 
     def __init__(self, context: FaultContext, one: LockHolder, two: LockHolder, capture: Capture) -> None:
         self.context = context
@@ -44,22 +44,22 @@ class TwoClients:
         return self.context.lab.server
 
     def path(self, name: str) -> str:
-        """Return where a file is on the clients."""
+        """Return the path of a file on the clients."""
         return f"{self.context.stack.mounts[self.one.client.name].directory}/{name}"
 
     def on_server(self, name: str) -> str:
-        """Return where it is on the server."""
+        """Return the path of a file on the server."""
         return f"{self.context.stack.filesystem.directory}/{name}"
 
     def read_on_server(self, name: str) -> str:
-        """Return a file as the server's disks have it."""
+        """Return the content of a file on the server, read without its page cache."""
         self.server.succeed(DROP_CACHES, stdin="3\n")
         return self.server.get(self.on_server(name))
 
     def suffer(self, fault: Fault, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Inject a fault and heal it, with the server's stack brought back if it took the server down.
+        """Inject a fault and heal it; if it took the server down, activate the server's stack again.
 
-        ``meanwhile`` is done before clients are served again.
+        ``meanwhile`` is called before the server serves clients again.
         """
         injected_on = fault.target(self.context)
         fault.inject(self.context)
@@ -76,31 +76,31 @@ class TwoClients:
         self.rouse()
 
     def rouse(self) -> None:
-        """Let the clients ask for something new: NFSv4 sends nothing again that a dead server's TCP had taken."""
+        """Send a new request from each client: NFSv4 does not resend what the dead server's TCP has acknowledged."""
         for client in self.context.lab.clients:
             if client.boot_id is not None:
                 client.start_command(["stat", "--file-system", self.path("")])
 
     def end_grace(self) -> None:
-        """End the grace period of a server that nobody has anything to reclaim from.
+        """End lockd's grace period; only for use when no client has anything left to reclaim.
 
-        nfsd ends its own at once then; NFSv4 locks wait for that of lockd all the same.
+        nfsd ends its own grace period early in this case, but NFSv4 locks also wait for that of lockd.
         """
         self.server.put("Y", LOCKD_GRACE)
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        """All calls and replies; only after the clients have finished."""
+        """All captured calls and replies; to be read only after the clients have finished."""
         if self._exchanges is None:
             self._exchanges = self._capture.exchanges()
         return self._exchanges
 
     def must(self, judge: Callable[..., Verdict], *arguments: Any, **named: Any) -> str:
-        """Claim what a check of the wire claims, and return what it found.
+        """Assert that a check of the captured packets passes, and return its reason.
 
         Raises:
-            ProductError: it is not so.
-            Inconclusive: nothing of it was seen.
+            ProductError: the check failed.
+            Inconclusive: the capture has nothing to check.
         """
         __tracebackhide__ = True
         verdict = judge(self.exchanges, *arguments, **named)
@@ -111,7 +111,7 @@ class TwoClients:
 
 
 class Clients:
-    """Builds a stack on the shared lab's blank disks for one scenario, and takes it down after it."""
+    """Builds a stack on the shared lab's blank disks for one scenario, and removes it afterwards."""
 
     def __init__(self, campaign: Campaign, name: str) -> None:
         self._campaign = campaign
@@ -127,10 +127,10 @@ class Clients:
         ruins: bool = False,
         stack: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[TwoClients]:
-        """Bring two clients to an export; ``stack`` is what `stack_of` takes.
+        """Mount an export on two clients; ``stack`` has arguments of `stack_of`.
 
-        ``may_say`` is what kernels may say that is alarming elsewhere: a client that loses a lock says so. What
-        ``ruins`` the stack leaves nothing of it, nor of the lab.
+        ``may_say`` is a part of kernel messages that are ignored here, such as the message about a lost lock.
+        ``ruins`` says that the scenario destroys the stack: the lab is discarded and kernel logs are not judged.
         """
         try:
             lab = self._campaign.lab
@@ -155,7 +155,7 @@ class Clients:
             said = [(name, said_since(lab.machines[name], since)) for name, since in begun.items()]
             _must_be_calm([(name, _without(log, may_say)) for name, log in said])
         except BaseException:
-            # Nobody knows in which state it was left.
+            # The state of the lab is unknown.
             self._campaign.discard_lab()
             raise
 

@@ -14,6 +14,6 @@ def test_async_export_loses_acknowledged_work(cycle: CrashTestRunner) -> None:
     cycle(stack_of(sync=False)).must_lose_by_design()
 
 
-def test_lying_disks_are_found_out(cycle: CrashTestRunner) -> None:
+def test_lying_disks_are_found(cycle: CrashTestRunner) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     cycle(stack_of(), cache_mode=CacheMode.LYING, control=control).must_pass()

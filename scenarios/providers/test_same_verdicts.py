@@ -1,4 +1,4 @@
-"""The same file, unchanged, on each provider: the same verdicts; each report says what its provider cannot prove."""
+"""The same scenarios give the same verdicts on each provider; each report says what its provider cannot prove."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ EXPECTED = {
 
 
 def run_of(command: Sequence[str], results: Path) -> RunStore:
-    """Run the file to its end, and return its run."""
+    """Run the file with pytest, and return its run."""
     log.step("  " + " ".join(command[-4:]))
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     runs = [*results.iterdir()] if results.exists() else []
@@ -48,7 +48,7 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
 @pytest.mark.parametrize(
     "provider",
     [
-        # All other scenarios are about this one.
+        # All other scenarios cover provider `uml`.
         pytest.param("uml", marks=pytest.mark.exhaustive),
         "qemu",
         pytest.param("vagrant", marks=pytest.mark.exhaustive),
@@ -56,7 +56,7 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
 )
 def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
-    # What it lacks here is a skip, with its reasons; and nothing else takes the processors meanwhile.
+    # A provider whose requirements this host lacks is skipped with the reasons. No other lab runs at the same time.
     provider_of(topology).prepare(topology)
     campaign.discard_lab()
     options = [f"--provider={provider}", f"--results={tmp_path / 'results'}", "-p", "no:cacheprovider"]
@@ -67,13 +67,13 @@ def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.
     assert record.environment.provider == provider
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
     if provider in SHOW:
-        # Emulated machines take long to boot, and each that is explained boots one.
+        # Emulated machines boot slowly, and the explanation of each failure boots one.
         monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
         crashes_are_shown(store)
 
 
 def crashes_are_shown(store: RunStore) -> None:
-    """Claim that of a run whose disks lied the crashes before the first lie are whole, and later ones are not."""
+    """Assert that in a run with lying disks, crash states before the first lie pass and later ones fail."""
     explored, _ = explore_cycle(source_of(store, "lying-disks-are-found-out"), Options(Budget(STATES), checkers=1))
     assert explored.outcome is Outcome.PASS, explored.reason
     assert 0 < explored.broken < explored.judged == STATES
@@ -81,7 +81,7 @@ def crashes_are_shown(store: RunStore) -> None:
     assert not explored.cold.differing
     confirmed = [one for one in explored.failures if one.confirmed]
     assert confirmed
-    # A crash shortly after the first lie is blamed on the disks that had lied by then.
+    # In a crash shortly after the first lie, only the disks that had lied before it are blamed.
     for one in confirmed:
         assert one.blame is not None
         assert one.blame.cause is Cause.LOST_FLUSHES, one
@@ -92,7 +92,7 @@ def crashes_are_shown(store: RunStore) -> None:
 def test_machines_that_exist(hardware: Hardware) -> None:
     results = hardware.home / "results"
     record = run_of(hardware.pytest(PROMISES, results), results).load()
-    # What they cannot do is not called passed.
+    # Scenarios that need abilities which these machines lack must not pass.
     assert outcomes(record) == EXPECTED | {"lying-disks-are-found-out": Outcome.SKIP}, record.reason
     assert record.environment is not None
     assert any("write log" in line for line in record.environment.cannot_prove)

@@ -1,4 +1,4 @@
-"""Published measurements, re-enacted: the hardware by its data sheets, their workload, their figure beside ours."""
+"""Published measurements, reproduced: simulated hardware from data sheets, the published workload, both figures."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,11 +16,11 @@ from raidproof.run.plan_runner import run_plan
 
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2
-"""How far a prediction may be from the published figure."""
+"""Greatest deviation of a measured figure from the published one, as a share."""
 ALIKE = 0.05
-"""Published figures that differ by less are no order."""
+"""Least difference of two published figures, as a share, whose order is compared."""
 MISSED = "fourteen pairs in line, random write"
-"""The one figure that the model does not explain; docs/throughput.md has what was tried."""
+"""The only figure that the model does not explain; docs/throughput.md describes the attempts."""
 
 
 @pytest.mark.alone
@@ -34,7 +34,8 @@ def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Con
 def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read.toml", pytestconfig)
     must_be_near(figures)
-    # Both RAID0 reach the controller's limit, which the one of three disks places; the one of five was faster.
+    # Both RAID0 arrays reach the controller's limit, which is calibrated by the published figure of three disks. The
+    # published figure of five disks is higher.
     must_be_in_order([figure for figure in figures if figure.name != "RAID0 of 5, mixed"])
 
 
@@ -48,7 +49,7 @@ def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest
     explained = [figure for figure in figures if figure.name != MISSED]
     must_be_near(explained)
     must_be_in_order([figure for figure in explained if figure.unit == "write_iops"])
-    # A model that comes near it has found the mechanism, and this has to go.
+    # If a better model comes near the published figure, remove this check.
     must_be_far([figure for figure in figures if figure.name == MISSED])
 
 
@@ -63,17 +64,17 @@ def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pyt
 @pytest.mark.alone
 @pytest.mark.exhaustive
 def test_postmark_of_2001_on_a_raid5_controller(pytestconfig: pytest.Config) -> None:
-    # All four were within 4 % of each other, which is no order.
+    # The four figures differ by at most 4 %, too little for an order.
     must_be_near(reenact("postmark_2001.toml", pytestconfig))
 
 
 def test_two_clients_that_write_one_file_do_not_corrupt_it(pytestconfig: pytest.Config) -> None:
-    # What they wrote is read back through each other; anything else than that would have ended the cell FAIL.
+    # Each client reads what the other one wrote; different data would end the cell FAIL.
     record, _ = carry_out("shared_file_2001.toml", pytestconfig)
     assert record.outcome is not Outcome.FAIL, record.reason
 
 
-def test_what_fits_into_the_controllers_caches_is_refused_as_disk_throughput(pytestconfig: pytest.Config) -> None:
+def test_a_working_set_in_the_controllers_cache_is_not_ranked_as_disk_throughput(pytestconfig: pytest.Config) -> None:
     record, _ = carry_out("jackrabbit_2008.toml", pytestconfig)
     small, large = (next(cell for cell in record.cells if cell.workload_name == name) for name in ("small", "large"))
     assert "controller cache" in (small.why_not or "")
@@ -81,14 +82,14 @@ def test_what_fits_into_the_controllers_caches_is_refused_as_disk_throughput(pyt
 
 
 def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
-    """Run a plan and put the published figures beside ours."""
+    """Run a plan and print the published figures beside the measured ones."""
     _, figures = carry_out(name, config)
     say(figure_text(figures))
     return figures
 
 
 def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[PublishedFigure]]:
-    """Run a plan; every cell has to work."""
+    """Run a plan and assert that every cell was measured."""
     path = PLANS / name
     record, _ = run_plan(matrix_of(load_plan(path)), path, Path(config.option.results))
     must_be_measured(record)
@@ -96,25 +97,25 @@ def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[Publish
 
 
 def must_be_measured(record: RunRecord) -> None:
-    """Claim that every cell worked."""
+    """Assert that every cell was measured."""
     broken = {cell.name: cell.reason for cell in record.cells if not cell.measured}
     assert not broken
 
 
 def must_be_near(figures: Sequence[PublishedFigure]) -> None:
-    """Claim that our figures are near the published ones, those that placed a limit included."""
+    """Assert that the measured figures are near the published ones, including those that calibrate a limit."""
     far = [figure for figure in figures if figure.deviation is None or abs(figure.deviation) > NEAR]
     assert not far
 
 
 def must_be_far(figures: Sequence[PublishedFigure]) -> None:
-    """Claim that what is known to be missed still is, and was measured at all."""
+    """Assert that figures which are known to deviate were measured and still deviate."""
     assert figures
     assert all(figure.deviation is not None and abs(figure.deviation) > NEAR for figure in figures)
 
 
 def must_be_in_order(figures: Sequence[PublishedFigure]) -> None:
-    """Claim that of any two figures that differ, ours differ the same way."""
+    """Assert that any two published figures that differ have the same order in the measurement."""
     for one, other in combinations(figures, 2):
         if abs(one.published / other.published - 1) > ALIKE:
             faster, slower = (one, other) if one.published > other.published else (other, one)

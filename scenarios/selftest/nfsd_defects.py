@@ -1,6 +1,7 @@
-"""An nfsd that breaks one promise on demand: the kernel's own, with a parameter that chooses which.
+"""Builds the kernel's nfsd with a module parameter that selects a defect: a promise that nfsd then breaks.
 
-While the parameter is empty it does what the original does. As a program it prints a folder for ``--modules``:
+While the parameter is empty, the module behaves as the original does. Run as a program, this file prints a folder for
+``--modules``:
 
     .venv/bin/python -m scenarios.selftest.nfsd_defects commit-every-8th
 """
@@ -16,9 +17,9 @@ from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
 
 MODULE = "fs/nfsd/nfsd.ko"
 PARAMETER = "/sys/module/nfsd/parameters/defect"
-"""Takes the name of a defect, or an empty line, at any time."""
+"""The parameter that selects the defect: the name of a defect, or an empty line; writable at any time."""
 BROKEN = "/sys/module/nfsd/parameters/broken"
-"""Counts what the defect left out before a reply of success, since the module was loaded or a number was written."""
+"""The counter of replies of success for which the defect left a step out, since the last write to the counter."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,11 @@ class Defect:
     """One defect of nfsd."""
 
     says: str
-    """What nfsd does before it replies with success."""
+    """The wrong behaviour of nfsd before it replies with success, in words."""
     kinds: frozenset[str]
-    """The kinds of the ledger's operations that rest on it."""
+    """The kinds of the ledger's operations that the defect affects."""
     hidden: bool = False
-    """Whether the flushes of other operations make up for it nearly always: then a quiet ledger is to show it."""
+    """Whether only a quiet ledger shows the defect, as flushes of other operations nearly always compensate for it."""
 
 
 _BY_COMMIT = frozenset({"pages", "unaligned", "copy"})
@@ -83,7 +84,7 @@ static bool planted_8th(const char *defect)
 
 
 def _left_out(defect: str, function: str, count: int = 1) -> Substitution:
-    """Return the change by which a function commits no metadata while the defect is on."""
+    """Return the edit after which a function commits no metadata while the defect is selected."""
     return Substitution(function, "commit_metadata(", f'planted("{defect}") ? 0 : commit_metadata(', count)
 
 
@@ -106,10 +107,10 @@ _SUBSTITUTIONS = (
 
 
 def edit(defect: str = "") -> SourceEdit:
-    """Return the edit of nfsd's source; the parameter is ``defect`` when the module has been loaded.
+    """Return the edit of nfsd's source; ``defect`` is the initial value of the parameter.
 
     Raises:
-        RequestError: there is no such defect.
+        RequestError: no defect has this name.
     """
     if defect and defect not in DEFECTS:
         raise RequestError(f"nfsd has no defect {defect!r}: {nearest(defect, DEFECTS)}")
@@ -118,11 +119,11 @@ def edit(defect: str = "") -> SourceEdit:
 
 
 def defective_nfsd(defect: str = "", name: str = kernel.DEFAULT) -> Path:
-    """Return a folder that holds this nfsd, for the modules of provider ``uml``; build it if there is none.
+    """Return a folder with this nfsd, as modules of provider ``uml``; build the module if the folder does not exist.
 
     Raises:
-        RequestError: there is no such defect, or no such kernel.
-        RequirementMissing, RigError: it cannot be built here.
+        RequestError: no defect or no kernel has this name.
+        RequirementMissing, RigError: this host cannot build the module.
     """
     return rebuilt(name, MODULE, edit(defect))
 

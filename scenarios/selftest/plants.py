@@ -1,4 +1,4 @@
-"""The table of defects that are planted, and of what the harness must say of each."""
+"""The table of planted defects, and what the harness must report about each of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,30 +18,33 @@ from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
 from raidproof.workload import ledger
 from raidproof.workload.ledger import LedgerSpec
-from scenarios.selftest import deeds
-from scenarios.selftest.deeds import Before, Deed, Places, TamperedCut
+from scenarios.selftest import defects
+from scenarios.selftest.defects import Before, Places, PlantDefect, TamperedCut
 
 Changes = Callable[[Places], dict[str, Any]]
-"""Returns fields of a CycleSpec, given where deeds are to note what they struck."""
+"""A function that returns fields of `CrashTestSpec`; planted defects note their places in its argument."""
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def cut(
-    *, at_work: Deed = deeds.nothing, without_power: Deed = deeds.nothing, booted: Deed = deeds.nothing
+    *,
+    at_work: PlantDefect = defects.nothing,
+    without_power: PlantDefect = defects.nothing,
+    booted: PlantDefect = defects.nothing,
 ) -> Changes:
-    """Return a power cut in which somebody has a hand."""
+    """Return the fields of a crash test with a power cut during which defects are planted."""
     return lambda places: {
         "fault": TamperedCut(places=places, at_work=at_work, without_power=without_power, booted=booted)
     }
 
 
-def before(deed: Deed, **changes: Any) -> Changes:
-    """Return a cycle before whose ledger something is done."""
-    return lambda places: {"during": (Before(deed, places),), **changes}
+def before(plant: PlantDefect, **changes: Any) -> Changes:
+    """Return the fields of a crash test in which a defect is planted before the ledger begins."""
+    return lambda places: {"during": (Before(plant, places),), **changes}
 
 
 def careless_agents(patch: pytest.MonkeyPatch) -> None:
-    """Let the ledger's program acknowledge before it writes on one client, and never fsync on the other."""
+    """Change the ledger's program: one client acknowledges before it writes, the other one never calls fsync."""
     install = ledger.install
     changed = {
         "client1": (
@@ -63,7 +66,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
 
 
 def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
-    """Let the ledger's program acknowledge on one client what it does a minute later, when the power is gone."""
+    """Change the ledger's program on one client: it acknowledges each operation a minute before it does it."""
     install = ledger.install
     changed = {
         "            action()\n": f"            {NEVER}            action()\n",
@@ -83,7 +86,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
-    """Let the client that everything is read back through have it all in its cache, and keep it there."""
+    """Make the client that reads everything back use its own cache: it reads before, and does not drop its cache."""
     look = CrashTest._look_through_client
 
     def planted(cycle: CrashTest, work: ledger.Ledger) -> None:
@@ -100,7 +103,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
 
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
-    """Let the server's kernel keep what is dirty for longer than its own settings, as they are read back, allow."""
+    """Make the server's kernel keep dirty pages for longer than its reported settings allow."""
     patch.setattr("raidproof.storage.filesystem.state.TRANSFER_S", 0.1)
     said = WriteBackState(expire_s=0.1, wake_s=0.1, commit_s=0.1)
     patch.setattr("raidproof.run.crash_test.read_write_back", lambda *_: said)
@@ -112,12 +115,12 @@ NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_n
 EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
             self.stop.wait(0.001)
 """
-"""1 ms early: each of this client's operations is acknowledged before it is done, and seldom long before."""
+"""Code that acknowledges an operation, then waits for 1 ms before it is done."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One cycle in which something is planted, and the one that it must not differ from otherwise."""
+    """A crash test with a planted defect, and the name of its twin: the same crash test without the defect."""
 
     changes: Changes
     twin: str = "power-cut"
@@ -129,33 +132,33 @@ CLOSES: dict[str, Any] = {
     "stack": stack_of("4", export=ExportSpec(delegations=True)),
     "ledger": LedgerSpec(kinds=("close",), files=16),
 }
-"""Whether a close promises anything there depends on what nfsd has lent the client."""
+"""A crash test of close with delegations: under a write delegation a close promises nothing."""
 TWINS: Mapping[str, dict[str, Any]] = {
     "power-cut": {},
     "no-fault": {"fault": "none"},
     "async": {"stack": ASYNC},
     "close": CLOSES,
-    "torn-stripe": {"fault": TamperedCut(without_power=deeds.stripe_is_torn)},
+    "torn-stripe": {"fault": TamperedCut(without_power=defects.stripe_is_torn)},
 }
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "drives": Experiment(cut(at_work=deeds.writes_go_astray, without_power=deeds.block_rots)),
+    "drives": Experiment(cut(at_work=defects.writes_go_astray, without_power=defects.block_rots)),
     "lying-member": Experiment(lambda _: {"cache_mode": CacheMode.LYING, "cache_mode_of": ("disk2",)}),
-    "torn-superblock": Experiment(cut(without_power=deeds.superblock_is_torn)),
-    "stale-member": Experiment(cut(at_work=deeds.member_falls_behind, booted=deeds.stale_member_is_forced_in)),
-    "export": Experiment(before(deeds.export_is_made_async)),
-    "no-flushes": Experiment(before(deeds.flushes_stop_above_the_members)),
-    "parity": Experiment(before(deeds.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
+    "torn-superblock": Experiment(cut(without_power=defects.superblock_is_torn)),
+    "stale-member": Experiment(cut(at_work=defects.member_falls_behind, booted=defects.stale_member_is_forced_in)),
+    "export": Experiment(before(defects.export_is_made_async)),
+    "no-flushes": Experiment(before(defects.flushes_stop_above_the_members)),
+    "parity": Experiment(before(defects.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
     "agents": Experiment(
-        cut(at_work=deeds.flushes_take_long, without_power=deeds.disks_are_sound), patch=careless_agents
+        cut(at_work=defects.flushes_take_long, without_power=defects.disks_are_sound), patch=careless_agents
     ),
     "flush-dropped": Experiment(
         lambda places: {
-            "ledger": deeds.QUIET,
-            "fault": TamperedCut(places=places, at_work=deeds.flushes_are_dropped, booted=deeds.clients_go_on),
+            "ledger": defects.QUIET,
+            "fault": TamperedCut(places=places, at_work=defects.flushes_are_dropped, booted=defects.clients_go_on),
         }
     ),
-    "bitmap": Experiment(cut(without_power=deeds.stripe_is_torn, booted=deeds.bitmap_is_cleared), "torn-stripe"),
-    "careless-after-a-lie": Experiment(cut(at_work=deeds.one_flush_is_dropped), patch=agents_that_never_write),
+    "bitmap": Experiment(cut(without_power=defects.stripe_is_torn, booted=defects.bitmap_is_cleared), "torn-stripe"),
+    "careless-after-a-lie": Experiment(cut(at_work=defects.one_flush_is_dropped), patch=agents_that_never_write),
     "careless-close": Experiment(lambda _: dict(CLOSES), "close", agents_that_never_write),
     "careless-control": Experiment(
         lambda _: {
@@ -166,26 +169,26 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         patch=agents_that_never_write,
     ),
     "late-write-back": Experiment(lambda _: {"stack": ASYNC}, "async", kernel_keeps_for_longer),
-    "panic": Experiment(cut(booted=deeds.server_panics)),
-    "rename": Experiment(cut(at_work=deeds.first_directory_is_done, booted=deeds.rename_is_undone)),
-    "swapped": Experiment(cut(without_power=deeds.serials_are_swapped)),
-    "re-created": Experiment(cut(booted=deeds.array_is_created_anew)),
+    "panic": Experiment(cut(booted=defects.server_panics)),
+    "rename": Experiment(cut(at_work=defects.first_directory_is_done, booted=defects.rename_is_undone)),
+    "swapped": Experiment(cut(without_power=defects.serials_are_swapped)),
+    "re-created": Experiment(cut(booted=defects.array_is_created_anew)),
 }
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A defect, the cycle that it is planted in, and what a verdict of FAIL must say: the class, and the place."""
+    """A planted defect, its experiment, and what a verdict of FAIL must contain: checker, words, blame and place."""
 
     name: str
     experiment: str
     checker: str
-    """How its name begins, as a pattern."""
+    """Beginning of the checker's name, as a regular expression."""
     says: str
     blame: str = ""
-    """How the blame must begin."""
+    """Beginning of the blame."""
     place: str = ""
-    """Where it must be found; what the deed noted, if it is told only then."""
+    """Place that the verdict must name; empty: the place that the planting function has noted, if any."""
 
     def __str__(self) -> str:
         return self.name

@@ -1,7 +1,6 @@
-"""The harness can say FAIL, ERROR, SKIP, INVALID and INCONCLUSIVE: each is brought about by something real.
+"""The harness reports FAIL, ERROR, SKIP, INVALID and INCONCLUSIVE: a real event causes each of these outcomes.
 
-A second pytest runs the trials; what it says of each, in the terminal, in JUnit XML and in the record, is held against
-what happened.
+A second pytest runs the trials. Its terminal output, its JUnit XML and its record must give the right outcome of each.
 """
 
 import re
@@ -24,11 +23,11 @@ pytestmark = pytest.mark.long
 
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0
-"""They take about 80 s; this is for trials that hang."""
+"""Deadline of all trials in seconds, for trials that hang; they take about 80 s."""
 
 
 class Trials(NamedTuple):
-    """What the second pytest left behind."""
+    """The results of the second pytest."""
 
     status: int
     terminal: str
@@ -40,7 +39,7 @@ class Trials(NamedTuple):
         return next(cycle for cycle in self.record.cycles if cycle.name == name)
 
     def must_end(self, trial: str, word: str, element: type[object], *reasons: str) -> None:
-        """Claim that terminal and XML say this of a trial, and why."""
+        """Assert that terminal and XML give this outcome of a trial, and the reason."""
         __tracebackhide__ = True
         assert re.search(rf"::{trial} {word}\b", self.terminal), self.terminal
         result = self.junit[trial].result
@@ -52,7 +51,7 @@ class Trials(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> Trials:
-    """Run the trials once, in a pytest of their own: what they do to a run must not be done to this one."""
+    """Run the trials once, in a separate pytest, so that their outcomes do not change the outcome of this run."""
     home = tmp_path_factory.mktemp("trials")
     command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no"]
     command += words_of(campaign.topology)
@@ -65,7 +64,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> Tria
 
 
 def pytest_of(command: list[str]) -> tuple[int, str]:
-    """Run a pytest, show its progress, and return its status and what it said."""
+    """Run pytest, show its progress, and return its exit status and its output."""
     said: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         late = threading.Timer(DEADLINE_S, child.terminate)
@@ -77,7 +76,7 @@ def pytest_of(command: list[str]) -> tuple[int, str]:
                 if line.strip() and not any(one.startswith("====") for one in said[1:]):
                     log.step(f"  trial: {line.rstrip()}")
         except BaseException:
-            # Its lab must not outlive this.
+            # The lab of the second pytest must not survive this test.
             child.terminate()
             raise
         finally:
@@ -90,12 +89,12 @@ def test_lying_disks_fail_and_are_named(trials: Trials) -> None:
     assert trials.cycle("lying-disks").outcome is Outcome.FAIL
 
 
-def test_one_lying_disk_of_four_is_found_out(trials: Trials) -> None:
+def test_one_lying_disk_of_four_is_found(trials: Trials) -> None:
     trials.must_end("test_one_lying_disk_of_four", "FAILED", Failure, "the disks: disk2 acknowledged flushes")
     assert trials.cycle("one-lying-disk-of-four").outcome is Outcome.FAIL
 
 
-def test_oops_fails_a_scenario_that_claims_nothing(trials: Trials) -> None:
+def test_oops_fails_a_scenario_without_assertions(trials: Trials) -> None:
     trials.must_end("test_oops", "FAILED", Failure, "kernel log: server: oops")
 
 
@@ -104,7 +103,7 @@ def test_crashed_init_is_an_error(trials: Trials) -> None:
 
 
 def test_stuck_mount_is_an_error(trials: Trials) -> None:
-    # A client waits for its server for ever, as it should: that the server was never brought back is the rig's fault.
+    # The client correctly waits for ever. The rig is at fault, as it did not bring the server back.
     trials.must_end("test_stuck_mount", "ERROR", Error, "gave up waiting for a client to go on")
     assert trials.cycle("stuck-mount").outcome is Outcome.ERROR
 
@@ -124,7 +123,7 @@ def test_nothing_lost_under_async_is_inconclusive(trials: Trials) -> None:
     assert trials.cycle("async-export-that-loses-nothing").outcome is Outcome.INCONCLUSIVE
 
 
-def test_each_end_is_counted_by_its_own_word(trials: Trials) -> None:
+def test_pytest_counts_each_outcome_by_its_name(trials: Trials) -> None:
     summary = trials.terminal.splitlines()[-1]
     for counted in ("3 failed", "1 skipped", "2 errors", "1 invalid", "1 inconclusive"):
         assert counted in summary

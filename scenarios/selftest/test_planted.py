@@ -1,4 +1,4 @@
-"""Defects that are planted behind the harness's back: it must find each, say what and where, and nothing else."""
+"""The harness must find each planted defect, report its kind and place, and report nothing else."""
 
 import re
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
-from scenarios.selftest.deeds import LEDGER, Places
+from scenarios.selftest.defects import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 
 pytestmark = pytest.mark.long
 
 LEVEL = "4"
-"""What lies on the last member of a RAID4 is parity; on the others none is."""
+"""RAID4 has all parity on the last member."""
 LEDGER_SECONDS = 0.7
 DISK_SIZE = 184 * MIB
-"""Three of them have room for XFS, and a check reads them in no time."""
+"""Bytes of each disk. XFS fits into three of these disks, and a check of the array is quick."""
 
 
 class Cycles:
-    """Cycles of a campaign of their own, each carried out once: what they show is not to fail the session's run."""
+    """Crash tests in a separate run, each executed once, so that their failures do not fail the session's run."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
@@ -34,19 +34,19 @@ class Cycles:
         self.twin = cache(self._twin)
 
     def _planted(self, name: str) -> tuple[CrashTestRecord, Places]:
-        """Carry out an experiment; return its record and what was struck."""
+        """Execute an experiment; return its record and the places of its defects."""
         experiment, places = EXPERIMENTS[name], Places()
         with pytest.MonkeyPatch.context() as patch:
             experiment.patch(patch)
             try:
                 return self._run(name, experiment.changes(places)), places
             except BaseException:
-                # A deed could not be done: nobody knows in which state the lab was left.
+                # A defect could not be planted: the state of the lab is unknown.
                 self.campaign.discard_lab()
                 raise
 
     def _twin(self, name: str) -> CrashTestRecord:
-        """Carry out the cycle in which nothing is planted."""
+        """Execute the crash test without a planted defect."""
         return self._run(f"twin-{name}", TWINS[name])
 
     def _run(self, name: str, changes: dict[str, Any]) -> CrashTestRecord:
@@ -64,7 +64,7 @@ def cycles(campaign: Campaign) -> Iterator[Cycles]:
 
 
 def all_said(record: CrashTestRecord) -> str:
-    """Return what the record says, for whoever reads the failure of a scenario."""
+    """Return all verdicts of a record as text, for the message of a failed assertion."""
     examples = [line for seen in (record.on_server, record.on_client) if seen for line in seen.examples]
     verdicts = [f"{one.outcome} {one.checker}: {one.reason}; {one.blame}" for one in record.verdicts]
     return "\n".join([f"{record.outcome}: {record.reason}", *verdicts, *examples])

@@ -1,4 +1,4 @@
-"""Planted defects that no cycle shows: what a restart does to locks, and flushes that the next ones make good."""
+"""Planted defects that a single crash test does not show: locks after a restart, and lies hidden by later flushes."""
 
 from bisect import bisect
 from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.long
 END_GRACE = "/proc/fs/nfsd/v4_end_grace"
 RECLAIM_FAILED = "reclaim failed"
 STATES = 60
-"""A fraction of a minute."""
+"""Number of crash states; checking them takes less than a minute."""
 STATES_AFTER_A_LIE = 20
-"""Each of them is broken, and checking the file system of what is broken takes longest."""
+"""Number of crash states: few, as each of them is broken, and fsck of a broken file system is slow."""
 __all__ = ["cycles"]
 
 
 def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Verdict:
-    """Let a client hold a lock while nfsd is restarted, and return what the wire says about it."""
+    """Restart nfsd while a client holds a lock, and return the verdict on the captured packets."""
     with clients(may_say=RECLAIM_FAILED) as two:
         two.end_grace()
         held, wanted = two.two.open(two.path("locked")), two.one.open(two.path("locked"))
@@ -45,7 +45,7 @@ def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Ver
 
 
 def grace_is_skipped(clients: TwoClients) -> None:
-    """Let nfsd end its grace period as soon as it runs."""
+    """Make nfsd end its grace period as soon as it runs."""
     export, server = clients.context.stack.export, clients.server
     restart = export.restart
 
@@ -70,7 +70,7 @@ def test_a_kept_grace_period_is_not(cycles: Cycles) -> None:
 
 
 def in_danger(source: Source) -> Iterator[int]:
-    """Yield the cuts between a flush that was a lie and the member's next one, once a client was told of something."""
+    """Yield the cuts between a dropped flush and the member's next flush that follow an acknowledgement in between."""
     told = sorted(one.ended_ns or 0 for one in source.oracle.history.acknowledged())
     lied_ns: dict[int, int] = {}
     for number, record in enumerate(source.recording.records):
@@ -93,7 +93,7 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
     assert explored.loss is None
 
 
-def test_a_lie_that_was_made_good_hides_no_broken_stack(cycles: Cycles) -> None:
+def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
     source = source_of(cycles.campaign.store, record.name)
     explored, page = explore_cycle(source, Options(Budget(STATES_AFTER_A_LIE, None)))
@@ -102,7 +102,7 @@ def test_a_lie_that_was_made_good_hides_no_broken_stack(cycles: Cycles) -> None:
     assert any(one.startswith(places["careless-after-a-lie"]) for one in blames), (blames, page)
 
 
-def test_a_lying_control_passes_over_no_broken_stack(cycles: Cycles) -> None:
+def test_a_control_with_a_lying_disk_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, _ = cycles.planted("careless-control")
     assert record.outcome is Outcome.INVALID, record.reason
     assert "the stack" in record.reason or record.not_recovered is not None
@@ -114,14 +114,14 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
     cuts = set(in_danger(source))
 
     class InDanger(Choices):
-        """Only those crashes: among all of them they come up too, in minutes."""
+        """Choices of these cuts only; among all cuts they would be found too, but after minutes."""
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
             self.order = tuple(one for one in self.order if one.cut in cuts)
 
     monkeypatch.setattr(explorer, "Choices", InDanger)
-    # One that comes again is enough; the others are blamed, too.
+    # One reproduced failure is enough; the other failures get a blame too.
     monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)

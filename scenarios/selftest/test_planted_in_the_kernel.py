@@ -1,4 +1,4 @@
-"""Defects in the server's own kernel, under the demo's sync export: the cycle or an exploration of it finds each."""
+"""Defects in the server's nfsd, with the demo's sync export: a crash test or its exploration finds each of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from raidproof.run.campaign import Campaign
 from raidproof.run.demo import demo_cycles
 from raidproof.verdict.contract import PROMISES
 from scenarios.crash.quiet import quiet
-from scenarios.selftest.deeds import Before, Places, TamperedCut
+from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
 from scenarios.selftest.test_planted import all_said
 
@@ -25,27 +25,27 @@ pytestmark = pytest.mark.exhaustive
 SYNC = demo_cycles()[0]
 STATES = 400
 CULPRIT = "the stack"
-"""No disk lied, and no option allows a loss: what is left is what runs on the server."""
+"""The expected blame: no disk lied and no option allows a loss, so the server's software is to blame."""
 NONE = "clean"
 
 
 EXTENTS = {"allocate", "punch", "copy", "clone", "unlink"}
-"""What a worker does with a file that it has written."""
+"""Operations of a worker on a file that it has written."""
 
 
 def is_hidden(defect: str) -> bool:
-    """Return whether only a quiet ledger shows a defect, cut at its replies."""
+    """Return whether only cuts at the replies of a quiet ledger show a defect."""
     return defect in DEFECTS and DEFECTS[defect].hidden
 
 
 @dataclass(frozen=True)
 class Defective:
-    """Cycles of a server whose nfsd has a defect; what they show is not to fail the session's run."""
+    """Crash tests with a defective nfsd, in a separate run, so that their failures do not fail the session's run."""
 
     campaign: Campaign
 
     def cycle(self, defect: str) -> tuple[CrashTestRecord, int]:
-        """Carry out the demo's first row; return its record, and how often nfsd had broken the promise by the cut."""
+        """Execute the demo's first crash test; return its record and how often nfsd broke the promise."""
         places: Places = {}
 
         def plant(context: FaultContext, _places: Places) -> None:
@@ -79,7 +79,7 @@ def defective(campaign: Campaign) -> Iterator[Defective]:
 
 
 def with_module(topology: Topology) -> Topology:
-    """Return a lab whose server has the nfsd with the defects; its clients have the kernel's own modules."""
+    """Return a lab whose server has the defective nfsd; its clients have the kernel's original modules."""
     machines = []
     for machine in topology.machines:
         software = machine.software
@@ -93,12 +93,12 @@ def with_module(topology: Topology) -> Topology:
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     record, broken = defective.cycle(defect)
-    # Without a call that the defect concerns nothing was put to the test.
+    # The test proves nothing unless the ledger made a call that the defect affects.
     assert broken > 0, f"the ledger made no call that this concerns: {DEFECTS[defect].says}"
     if record.outcome is Outcome.FAIL:
         found = {plain(one.checker): one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     else:
-        # Of some kinds a quiet ledger does too few, or sends no COMMIT: nothing is claimed of those.
+        # A quiet ledger has too few operations of some kinds, or no COMMIT; the verdict on them is INCONCLUSIVE.
         assert record.outcome is Outcome.PASS or is_hidden(defect), all_said(record)
         explored = Explore(defective.campaign)(record, STATES, at_replies=is_hidden(defect))
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
@@ -109,7 +109,7 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
 
 
 def plain(checker: str) -> str:
-    """Return the name of a promise without where a loss was seen."""
+    """Return the name of a promise without the place where a loss was seen."""
     return checker.partition(",")[0]
 
 

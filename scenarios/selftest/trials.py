@@ -1,4 +1,4 @@
-"""Scenarios that must not pass, each because of something real. `test_every_end.py` runs them; pytest does not
+"""Scenarios that must not pass, each because of a real event. `test_every_end.py` runs them; pytest does not
 collect this file by itself."""
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_missing_tool(cycle: CrashTestRunner) -> None:
 
 
 def test_oops(lab: Lab) -> None:
-    # What the kernel's own code would say, at the level at which it would say it.
+    # The message of the kernel's own code, at its log level.
     lab.server.put("<0>BUG: unable to handle page fault\n", "/dev/kmsg")
 
 
@@ -59,7 +59,7 @@ def test_stuck_mount(cycle: CrashTestRunner, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("raidproof.run.crash_test.RESUME_DEADLINE_S", 2.0)
     monkeypatch.setattr("raidproof.run.crash_test.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
-    # Long enough for reports that the clients sent before the fault to arrive before the wait for a client begins.
+    # Reports that the clients sent before the fault must arrive before the wait for a client begins.
     cycle(stack_of(), fault=NfsdRestart(down_s=1.0)).must_keep_every_promise()
 
 

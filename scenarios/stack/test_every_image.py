@@ -1,4 +1,4 @@
-"""Every user space under the oldest and the newest kernel, and two machines of one lab that differ."""
+"""Every user space with the oldest and the newest kernel, and different software on two machines of one lab."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PAIRS = [(name, kernel) for name in image.names() for kernel in (OLDEST, NEWEST)
 
 
 def served(server: SoftwareSpec, client: SoftwareSpec) -> tuple[StackState, dict[str, str], dict[str, str]]:
-    """Share a file, and return what was built and the packages of server and client."""
+    """Write a file on the server and read it on a client; return the stack and the packages of both machines."""
     topology = server_and_clients(clients=1, platform=Platform(server=server, clients=client))
     with lab_of(topology) as lab:
         stack = Stack(stack_of(), lab.server, lab.clients)
@@ -33,7 +33,7 @@ def served(server: SoftwareSpec, client: SoftwareSpec) -> tuple[StackState, dict
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "kernel"), PAIRS)
-def test_image_serves_whatever_the_kernel(name: str, kernel: str) -> None:
+def test_image_works_with_oldest_and_newest_kernel(name: str, kernel: str) -> None:
     software = SoftwareSpec(image=name, kernel=kernel)
     _, server, client = served(software, software)
     assert server == client == image.get(software).packages
@@ -41,14 +41,14 @@ def test_image_serves_whatever_the_kernel(name: str, kernel: str) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("old", "new"), [(OLDEST, NEWEST), (NEWEST, OLDEST)], ids=["old-server", "new-server"])
-def test_old_and_new_understand_each_other(old: str, new: str) -> None:
+def test_old_and_new_software_work_together(old: str, new: str) -> None:
     _, server, client = served(SoftwareSpec(image=old), SoftwareSpec(image=new))
     assert server["nfs-kernel-server"] == image.get(old).packages["nfs-kernel-server"]
     assert client["nfs-common"] == image.get(new).packages["nfs-common"]
 
 
 @pytest.mark.exhaustive
-def test_a_file_system_has_nothing_that_its_kernel_does_not_know() -> None:
+def test_a_file_system_has_no_feature_unknown_to_its_kernel() -> None:
     software = SoftwareSpec(image=NEWEST, kernel=OLDEST)
     state, _, _ = served(software, SoftwareSpec())
     assert {"parent=0", "exchange=0", "nrext64=0"} <= set(state.filesystem.features)

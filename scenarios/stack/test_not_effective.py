@@ -1,4 +1,4 @@
-"""When the system accepts a request and does something else, the harness says so instead of measuring that."""
+"""If the system accepts a setting and applies another value, the harness reports an error instead of measuring."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import Stack
 
 
-def test_wsize_that_the_server_clamps_is_not_what_was_asked(lab: Lab) -> None:
+def test_wsize_clamped_by_the_server_is_reported(lab: Lab) -> None:
     stack = Stack(stack_of(export=ExportSpec(max_block_size=64 * KIB)), lab.server, lab.clients)
     stack.create()
     stack.activate()
@@ -19,7 +19,7 @@ def test_wsize_that_the_server_clamps_is_not_what_was_asked(lab: Lab) -> None:
     source = stack.mounts[client.name].source
     second = Mount(MountSpec(wsize=MIB), client, source, "/mnt/second")
     client.succeed(["mkdir", "--parents", second.directory])
-    # A mount of a server that the client has mounted already shares its superblock, sizes and all.
+    # A second mount from the same server shares the superblock of the first one, including rsize and wsize.
     stack.deactivate_clients()
     with pytest.raises(NotEffective, match=f"wsize: asked {MIB}, found {64 * KIB}"):
         second.activate()

@@ -1,4 +1,4 @@
-"""What no machine could carry out is refused with its reason, before any machine is touched: no lab is asked for."""
+"""Impossible requests are refused with a reason before any machine boots; these tests use no lab."""
 
 from collections.abc import Callable
 

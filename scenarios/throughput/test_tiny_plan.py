@@ -1,4 +1,4 @@
-"""A plan's cells as parameters of a test, and a plan from the command line to its verdict."""
+"""The cells of a plan as parameters of a test, and plans run from the command line to their verdicts."""
 
 import json
 from pathlib import Path
@@ -36,13 +36,13 @@ run = { repeats = 2, cut = "power", allow_cache = true }
 
 
 @pytest.mark.parametrize("cell", cells_of(PLANS / "tiny.toml", k="level=10"), ids=str)
-def test_each_cell_is_what_was_asked_and_can_be_measured(measure: Measure, cell: PlannedCell) -> None:
+def test_each_cell_is_configured_as_requested_and_measured(measure: Measure, cell: PlannedCell) -> None:
     measured = measure(cell).must_be_measured()
     assert measured.record.settings["export"] in measured.record.effective["export"]["options"]
 
 
 def carried_out(plan: Path, results: Path) -> tuple[int, Path, RunRecord]:
-    """Run a plan from the command line; return its status, and its record with where that is."""
+    """Run a plan from the command line; return exit status, path of the record, and record."""
     with unwinding_on_signals():
         status = main(["run", str(plan), "--results", str(results)])
     (path,) = results.glob(f"*-{plan.stem}/report.json")
@@ -73,7 +73,7 @@ def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert sync.lost.startswith("0 of ")
     assert fast.lost is not None
     assert not fast.lost.startswith("0 of ")
-    # Without mechanics it may well be this machine that limits both; then nothing is ranked, and that is said.
+    # Without simulated drives this machine may limit both cells; then no cell is ranked, and the output says so.
     assert fast.rank is None
     assert sync.rank == 1 or "of this machine" in (sync.why_not or "")
     assert status == (Status.PASS if sync.rank == 1 else Status.INCONCLUSIVE)

@@ -209,14 +209,14 @@ def test_a_dry_run_says_what_would_be_done(capsys: pytest.CaptureFixture[str], t
     assert [line.split() for line in said.splitlines() if re.match(r"\d ", line)] == [
         ["1", "5", "sync"], ["2", "5", "async"], ["3", "10", "sync"], ["4", "10", "async"]
     ]  # fmt: skip
-    assert "expected: 8 visits, about" in said
+    assert "expected: 8 repetitions, about" in said
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("_no_machines")
 def test_a_dry_run_of_some_cells(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", TINY, "--dry-run", "-k", "level=5", "--repeats", "5"]) == Status.PASS
-    assert "expected: 10 visits" in capsys.readouterr().out
+    assert "expected: 10 repetitions" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_no_machines")

@@ -56,6 +56,6 @@ def test_a_remedy_is_one_line_to_paste() -> None:
     assert "vagrant-libvirt" in install_list(VAGRANT).split()
 
 
-def test_a_program_that_is_not_there_comes_with_its_remedy() -> None:
+def test_the_error_about_a_missing_program_has_a_remedy() -> None:
     with pytest.raises(RequirementMissing, match="host tool not found: no-such-tool"):
         run(["no-such-tool"])

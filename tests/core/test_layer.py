@@ -114,7 +114,7 @@ def test_what_is_missing_is_named() -> None:
 
 
 class FakeMachine(FilesByCommands):
-    """Answers commands from a table, and remembers what it was asked; anything else ends with status 1."""
+    """A fake machine that answers commands from a table and records them; other commands end with status 1."""
 
     def __init__(self, answers: dict[str, str] | None = None) -> None:
         self.answers = answers or {}

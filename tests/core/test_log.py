@@ -43,7 +43,7 @@ def test_steps_replace_each_other_on_a_terminal(screen: io.StringIO) -> None:
     assert "\x1b[" in screen.getvalue()
 
 
-def test_what_a_step_waits_for_stands_beside_it(screen: io.StringIO) -> None:
+def test_a_step_is_shown_with_what_it_waits_for(screen: io.StringIO) -> None:
     log.step("boot")
     log.aside("waiting for SSH")
     assert screen.getvalue() == "boot\nwaiting for SSH\n"

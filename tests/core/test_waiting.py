@@ -21,7 +21,7 @@ def test_asks_at_least_once_even_if_the_time_is_up() -> None:
     assert wait_until(lambda: "there", Deadline(at_ns=0), "it") == "there"
 
 
-def test_what_waits_long_says_for_what_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("raidproof.core.waiting._listeners", [said.append])
     answers = iter([None, None, "there"])

@@ -1,4 +1,4 @@
-"""What a topology's disks are to the engine."""
+"""The engine's settings for the disks of a topology."""
 
 import pytest
 
@@ -60,5 +60,5 @@ def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
 
 
 def test_a_controller_must_exist() -> None:
-    with pytest.raises(ValueError, match="hangs on 'b', which is no controller"):
+    with pytest.raises(ValueError, match="there is no controller 'b'"):
         Topology(machines=server_and_clients().machines, disks=(DiskSpec(serial="a", size=MIB, controller="b"),))

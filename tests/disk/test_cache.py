@@ -1,4 +1,4 @@
-"""The cache of one member against a naive model: sectors in a list, every pending request kept apart."""
+"""The cache of one member, compared with a simple model: sectors in a list, and each pending request separately."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Steps: TypeAlias = list[tuple[str, tuple[int, int] | None, bool | None]]
 
 @dataclass
 class Request:
-    """One write or zeroing that no flush has covered, in sectors; the value 0 stands for zeroes."""
+    """One write or zeroing that no flush has covered, in sectors; the value 0 means zeros."""
 
     start: int
     count: int
@@ -33,7 +33,7 @@ class Request:
 
 @dataclass
 class Naive:
-    """What a disk is, written down as simply as can be."""
+    """A simple model of a disk."""
 
     mode: CacheMode
     durable: list[int] = field(default_factory=lambda: [0] * SECTORS)
@@ -88,7 +88,7 @@ def content(value: int, count: int) -> bytes:
 
 
 def sectors(data: bytes) -> list[int]:
-    """Read an image back as one value a sector; a sector that is not of one piece has the value -1."""
+    """Return one value for each sector of an image; -1 for a sector with mixed content."""
     found = []
     for at in range(0, len(data), SECTOR):
         piece = data[at : at + SECTOR]
@@ -228,7 +228,7 @@ def test_flushed_data_survives_a_volatile_disk_and_not_a_lying_one(steps: Steps,
     assert not any(read(liar))
 
 
-def test_model_says_no_to_an_old_write_over_a_durable_one() -> None:
+def test_the_model_finds_an_old_write_over_a_durable_one() -> None:
     naive = Naive(CacheMode.VOLATILE)
     naive.write(0, 2, 1, fua=False)
     naive.write(0, 1, 2, fua=True)
@@ -237,7 +237,7 @@ def test_model_says_no_to_an_old_write_over_a_durable_one() -> None:
     assert naive.dropped()[:2] == [2, 0]
 
 
-def test_model_says_no_to_a_lost_flush_and_to_a_torn_sector() -> None:
+def test_the_model_finds_a_lost_flush_and_a_torn_sector() -> None:
     naive = Naive(CacheMode.VOLATILE)
     naive.write(0, 4, 7, fua=False)
     naive.flush()

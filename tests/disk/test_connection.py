@@ -1,4 +1,4 @@
-"""What the write log says of when a request came and when it took effect."""
+"""The times at which the write log records the begin and the effect of a request."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ REQUESTS: dict[Kind, Request] = {
 
 
 class Clock:
-    """Stands still but for the time that a drive takes."""
+    """A clock that advances only by the service times of the drive."""
 
     def __init__(self) -> None:
         self.now = CAME
@@ -42,7 +42,7 @@ def only(log: Path, kind: Kind) -> Record:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_request_is_issued_when_it_comes_and_completed_when_it_took_effect(
+def test_a_request_is_logged_with_its_arrival_and_the_time_of_its_effect(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

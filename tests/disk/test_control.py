@@ -1,4 +1,4 @@
-"""The control socket: messages round trip, both sides over a real socket, and what goes wrong between them."""
+"""The control socket: round trips of messages over a real socket, and errors."""
 
 import socket
 import threading
@@ -173,7 +173,7 @@ def test_timing_and_use_over_the_socket(tmp_path: Path) -> None:
     assert all(one.busy_ns > 0 for one in (*after.members, *after.controllers))
 
 
-def test_a_refusal_is_told_in_the_engines_words(client: EngineClient) -> None:
+def test_a_refusal_has_the_message_of_the_engine(client: EngineClient) -> None:
     with pytest.raises(RigError, match="disk engine: only frozen disks can be resolved, the power is on"):
         client.resolve()
     with pytest.raises(RigError, match="disk engine: no member 'd7', there are d0, d1"):
@@ -189,19 +189,21 @@ def test_a_line_that_is_no_request_is_refused(engine: Engine, tmp_path: Path) ->
     assert server.answer(encode(Done(1))) == Refused("not a request: Done")
 
 
-def test_an_engine_that_breaks_says_how(engine: Engine, client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_engine_is_reported(
+    engine: Engine, client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "describe", lambda: 1 // 0)
     with pytest.raises(RigError, match="the disk engine failed: ZeroDivisionError"):
         client.describe()
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_a_missing_engine_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DeadlineExceeded, match="no disk engine listens"):
         EngineClient(tmp_path / "control", deadline_s=0.05)
 
 
 def listen(path: Path, answer: bytes | None) -> list[socket.socket]:
-    """Be an engine that says one thing and hangs up, or (None) says nothing for as long as the result is held."""
+    """Act as an engine that sends one reply and disconnects, or (None) sends nothing while the result is held."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(path))
     listener.listen()
@@ -229,7 +231,7 @@ def test_a_silent_engine_is_given_up(tmp_path: Path) -> None:
     assert len(held) == 1
 
 
-def test_a_request_that_nobody_takes_is_given_up(tmp_path: Path) -> None:
+def test_a_request_without_a_reply_is_given_up(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "control"))
     listener.listen()

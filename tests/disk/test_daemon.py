@@ -1,4 +1,4 @@
-"""Command lines of the daemons, and the real ones talking NBD."""
+"""Command lines of the daemons, and the real daemons serving NBD."""
 
 import shutil
 import subprocess

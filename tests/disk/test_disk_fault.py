@@ -1,4 +1,4 @@
-"""Faulty drives: every disk fault takes effect, is counted, and the write log says what the drive really did."""
+"""Every disk fault takes effect and is counted, and the write log has the actual effect on the drive."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,7 +70,7 @@ def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> li
     return list(fates)
 
 
-def test_a_failed_drive_answers_everything_with_an_error_and_the_other_goes_on(engine: Engine) -> None:
+def test_a_failed_drive_fails_all_requests_and_others_do_not(engine: Engine) -> None:
     port, other = engine.connect("d0"), engine.connect("d1")
     port.write(A, 0, True)
     set_disk_fault(engine, "d0", failed())
@@ -145,7 +145,7 @@ def test_of_a_drive_whose_flushes_are_slow_only_they_wait(engine: Engine, monkey
 
 
 class Effects:
-    """What is to take effect later, and when."""
+    """Collects actions that take effect later, with their times."""
 
     def __init__(self) -> None:
         self.after_s: list[float] = []
@@ -192,7 +192,7 @@ def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effe
 
 
 @pytest.mark.parametrize("us", [1, 2])
-def test_however_early_a_flush_is_told_it_is_counted(engine: Engine, effects: Effects, us: int) -> None:
+def test_early_acknowledgements_of_flushes_are_counted(engine: Engine, effects: Effects, us: int) -> None:
     set_disk_fault(engine, "d0", early_flushes(us))
     port = engine.connect("d0")
     port.write(A, 0, False)
@@ -424,7 +424,7 @@ disk_faults = st.one_of(
 
 
 @given(st.lists(disk_faults, max_size=4), st.integers(0, 999), st.sampled_from(list(CutPolicy)))
-def test_the_log_of_flawed_drives_replays_to_what_they_hold(
+def test_the_log_of_faulty_drives_replays_to_their_content(
     tmp_path_factory: pytest.TempPathFactory, wrong: list[DiskFault], seed: int, policy: CutPolicy
 ) -> None:
     rng, path = Random(seed), tmp_path_factory.mktemp("log") / "log"
@@ -454,7 +454,7 @@ def test_the_log_of_flawed_drives_replays_to_what_they_hold(
         assert bytes(told[drive.spec.serial].image().view(0, SIZE)) == bytes(drive.member.image().view(0, SIZE))
 
 
-def test_the_log_tells_of_every_harm(engine: Engine, tmp_path: Path) -> None:
+def test_the_log_has_every_effect_of_a_disk_fault(engine: Engine, tmp_path: Path) -> None:
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
     for disk_fault in (misdirected(4096), lost_writes(1), drop_flushes(1)):

@@ -1,4 +1,4 @@
-"""The engine: one lock, one instant for all members, and nobody hears of the power cut before the guest is dead."""
+"""The engine: one lock and one instant of the cut for all members, and no acknowledgement of later requests."""
 
 import errno
 import threading
@@ -33,7 +33,7 @@ def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
 
 
 class Caller(threading.Thread):
-    """Makes a request in a thread of its own and keeps what came of it."""
+    """Executes a request in a separate thread and stores the result."""
 
     def __init__(self, request: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -127,7 +127,7 @@ def test_power_changes_in_its_order_only(engine: Engine) -> None:
 
 
 def test_members_lose_power_at_one_instant(engine: Engine, tmp_path: Path) -> None:
-    """Two writers at full speed on two members: nothing in the log completes after the freeze."""
+    """After two writers at full speed on two members, no request in the log completes after the freeze."""
     engine.start_log(tmp_path / "log", data=False)
 
     def hammer(serial: str) -> None:

@@ -1,4 +1,4 @@
-"""Showing a write log on members: base + log, and back to the base, against bytes in memory."""
+"""Showing a write log on members: base plus log, and back to the base, compared with bytes in memory."""
 
 import tempfile
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def plain(disks: list[bytearray], patch: list[Piece]) -> None:
 
 
 def ask(engine: Engine, patch: list[Piece]) -> None:
-    """Be a guest, which also flushes and forces what it likes."""
+    """Write as a guest does, with flushes and forced writes."""
     for member, kind, start, sectors, value in patch:
         port = engine.connect(SERIALS[member])
         offset, length = start * SECTOR, sectors * SECTOR

@@ -1,4 +1,4 @@
-"""Disks that are full of old data when a recording begins: all that makes a disk of a log gives it too."""
+"""Disks with old data at the beginning of a recording: every reader of a write log starts from the old data."""
 
 import struct
 from functools import reduce
@@ -65,7 +65,7 @@ def test_what_is_durable_without_later_writes_is_seen_beside_the_cache() -> None
     assert member.image().content(0, SIZE) == durable
 
 
-def test_a_reset_says_who_is_old(tmp_path: Path) -> None:
+def test_a_reset_chooses_the_disks_with_old_data(tmp_path: Path) -> None:
     engine = Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
     server = ControlServer(engine, tmp_path / "control")
     assert isinstance(server.answer(encode(Reset(("d1",)))), Done)
@@ -95,7 +95,7 @@ def test_a_log_of_old_disks_gives_them_back(tmp_path: Path) -> None:
     assert [held(member) for member in replay(WriteLog(tmp_path / "log")).values()] == [OLD, bytes(SIZE)]
 
 
-def test_only_a_log_of_old_disks_is_closed_to_those_who_know_none(tmp_path: Path) -> None:
+def test_only_logs_of_disks_with_old_data_have_the_newer_format(tmp_path: Path) -> None:
     for old in (False, True):
         LogWriter(tmp_path / str(old), [MemberInfo("d0", SIZE, VOLATILE, VOLATILE, old)], 0).close(1)
         assert (tmp_path / str(old)).read_bytes()[8] == 1 + old

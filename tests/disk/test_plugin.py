@@ -1,4 +1,4 @@
-"""What nbdkit loads. It brings its own Python: that of the host, which has none of the harness's libraries."""
+"""The plug-in of nbdkit, which runs in the host's Python without the harness's libraries."""
 
 import importlib
 import os
@@ -51,7 +51,7 @@ def errors() -> list[int]:
 
 @pytest.fixture
 def plugin(errors: list[int], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The plug-in as nbdkit has it; ``errors`` notes what it makes of a request that failed."""
+    """The plug-in as nbdkit calls it; ``errors`` collects the error numbers of failed requests."""
     nbdkit = SimpleNamespace(FLAG_FUA=2, FUA_NONE=0, FUA_NATIVE=2, set_error=errors.append)
     monkeypatch.setitem(sys.modules, "nbdkit", nbdkit)
     monkeypatch.delitem(sys.modules, "raidproof.disk.plugin", raising=False)

@@ -1,4 +1,4 @@
-"""Profiles: what comes with the harness can be read, what no disk can be is refused."""
+"""Profiles: shipped profiles are valid, impossible drives are refused."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_all_are_shipped() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_each_says_where_it_comes_from(name: str) -> None:
+def test_each_profile_names_its_sources(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
     assert profile.source

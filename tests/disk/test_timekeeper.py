@@ -1,4 +1,4 @@
-"""Disks that take their time: requests wait on the real clock, or on one that the test moves."""
+"""Disks with latency: requests wait on the real clock, or on a clock that the test advances."""
 
 import threading
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SLOW = Profile(
 
 
 class Clock:
-    """Stands still unless it is moved."""
+    """A clock that stands still unless the test advances it."""
 
     def __init__(self) -> None:
         self.now_ns = 10**12
@@ -42,7 +42,7 @@ class Clock:
 
 
 class Caller(threading.Thread):
-    """Makes a request in a thread of its own and keeps what came of it."""
+    """Executes a request in a separate thread and stores the result."""
 
     def __init__(self, request: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -77,7 +77,7 @@ def read(port: Connection, offset: int = SIZE // 2) -> bytes:
 
 
 def waits(engine: Engine, count: int) -> None:
-    """Wait until so many requests wait for their disks."""
+    """Wait until this number of requests wait for their disks."""
     keeper = engine.timekeeper
     assert keeper is not None
     wait_until(lambda: len(keeper._waiting) == count, Deadline.after(DEADLINE_S), f"{count} requests to wait")
@@ -105,7 +105,7 @@ def test_timing_begins_under_power_only() -> None:
     engine.set_timing(False)
 
 
-def test_nothing_waits_before_timing_is_on_and_all_goes_on_when_it_is_off() -> None:
+def test_requests_wait_only_while_timing_is_on() -> None:
     engine = timed()
     port = engine.connect("d0")
     engine.set_timing(False)
@@ -230,7 +230,7 @@ def test_a_slow_flush_covers_only_what_came_before_it(mode: CacheMode) -> None:
     assert read(engine.connect("d0"), SIZE // 2) == bytes(4096)
 
 
-def test_a_reset_lets_everything_go_and_takes_no_more_time() -> None:
+def test_a_reset_releases_all_requests_and_ends_timing() -> None:
     engine = timed()
     port = engine.connect("d0")
     reader = Caller(lambda: read(port))

@@ -1,4 +1,4 @@
-"""The write log: what it says is what the engine holds, and it says when it is cut off or damaged."""
+"""The write log equals the content of the engine; a truncated or damaged log is detected."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SERIALS = ("d0", "d1")
 
 
 class Clock:
-    """Ticks by one whenever it is asked."""
+    """A clock that advances by one at each call."""
 
     def __init__(self) -> None:
         self.now = 1000
@@ -51,7 +51,7 @@ def images(engine: Engine) -> list[tuple[bytes, bytes]]:
 
 
 def act(engine: Engine, rng: Random) -> None:
-    """Do one thing that a guest or a harness may do."""
+    """Execute one action of a guest or of the harness."""
     port = engine.connect(rng.choice(SERIALS))
     start = rng.randrange(SIZE // SECTOR - 300) * SECTOR
     length = rng.choice([1, 8, 8, 8, 128, 300]) * SECTOR
@@ -147,7 +147,7 @@ def test_zeroes_take_no_room_and_anything_else_does(tmp_path: Path, at: int) -> 
     assert (tmp_path / "log").stat().st_size < 2048
 
 
-def test_without_data_it_tells_times_and_refuses_the_rest(tmp_path: Path) -> None:
+def test_a_log_without_data_has_times_and_refuses_content(tmp_path: Path) -> None:
     written(tmp_path / "log", data=False)
     log = WriteLog(tmp_path / "log")
     first = next(iter(log))
@@ -158,7 +158,7 @@ def test_without_data_it_tells_times_and_refuses_the_rest(tmp_path: Path) -> Non
         export_dm_log_writes(log, "d0", tmp_path / "out")
 
 
-def test_a_log_cut_off_anywhere_says_so_and_gives_what_is_whole(tmp_path: Path) -> None:
+def test_a_truncated_log_is_detected_and_gives_its_complete_records(tmp_path: Path) -> None:
     written(tmp_path / "log")
     whole = (tmp_path / "log").read_bytes()
     records = [(r.kind, bytes(r.data)) for r in WriteLog(tmp_path / "log")]
@@ -260,7 +260,7 @@ def test_a_log_begun_late_is_not_replayed(tmp_path: Path) -> None:
 
 
 def entries(path: Path) -> list[tuple[int, int, int, bytes]]:
-    """Read an export back: a reader of our own, written from the format's description."""
+    """Read an export with an independent reader, written from the description of the format."""
     data = path.read_bytes()
     magic, version, count, sector = struct.unpack_from("<QQQI", data)
     assert (magic, version, sector) == (MAGIC, 1, SECTOR)

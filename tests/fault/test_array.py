@@ -31,7 +31,7 @@ DONE = "md: md0: check done.\n"
 
 
 class FakeArray(Array):
-    """An array that is always what it should be."""
+    """A fake array that is always in the expected state."""
 
     def require_effective(self) -> Any:
         return SimpleNamespace(devices=[SimpleNamespace(device=md.device, degraded=1) for md in self.spec.devices])
@@ -70,7 +70,7 @@ def test_without_a_bitmap_all_of_a_member_is_rebuilt() -> None:
     assert where.stack.array.expected_deviation == ExpectedDeviation(renewed=frozenset({"disk1"}))
 
 
-def test_a_rebuild_is_throttled_before_it_begins_and_let_go_when_healed() -> None:
+def test_a_rebuild_is_throttled_until_the_fault_is_healed() -> None:
     machine = Typist(progress="recover")
     where, fault = context(machine), Rebuilding("disk2", kib_s=500)
     assert fault.inject(where).proof == "recover at sector 128 of 1,024, 500 KiB/s at most"
@@ -152,13 +152,13 @@ def test_what_lasted_is_proved(fault: Any, members: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [Degraded("disk1"), Rebuilding("disk1"), Reshaping()])
-def test_what_the_members_do_not_say_did_not_last(fault: Any) -> None:
+def test_a_condition_missing_in_the_members_metadata_did_not_last(fault: Any) -> None:
     with pytest.raises(RigError):
         fault.lasted(context(), examined("whole"), BUSY)
 
 
 @pytest.mark.parametrize("fault", [Rebuilding("disk1"), Reshaping(), Resyncing(), Scrubbing()])
-def test_what_the_kernel_said_is_done_did_not_last(fault: Any) -> None:
+def test_a_condition_that_the_kernel_reported_as_done_did_not_last(fault: Any) -> None:
     with pytest.raises(RigError, match="too late"):
         fault.lasted(context(), examined("rebuilding"), BUSY + DONE)
 

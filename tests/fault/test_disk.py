@@ -1,4 +1,4 @@
-"""Faults of member disks: how they prove themselves, against a machine that answers as a server's sysfs does."""
+"""Faults of member disks and the proofs of their effects, with a fake of the server's sysfs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ MEMBERS = ("d0", "d1", "d2", "d3")
 
 
 class FakeServer(FilesByCommands):
-    """A kernel with files in memory, that runs one request to each member for every write of its file system."""
+    """A fake kernel with files in memory that sends one request to each member for every write."""
 
     name = "server"
 
@@ -208,7 +208,7 @@ def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, serv
         (FlushesDropped("d2", 1), DiskFaultKind.DROP_FLUSHES, "1 flushes dropped so far"),
     ],
 )
-def test_a_flaw_must_have_struck(
+def test_a_disk_fault_without_effect_is_an_error(
     context: FaultContext, engine: Engine, fault: SlowMember | FlushesDropped, kind: DiskFaultKind, proof: str
 ) -> None:
     assert fault.inject(context).proof == proof

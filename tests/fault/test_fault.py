@@ -1,4 +1,4 @@
-"""A fault is one class: it is found by its name, declares its effects, and is judged by them."""
+"""A fault is one class: it is looked up by its name, declares its effects, and is judged by them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """What a test defines is forgotten again, and the toy is there."""
+    """Register the toy fault; afterwards remove all faults that the test has defined."""
     before = set(FAULTS) | {KernelWarns.name}
     yield
     for name in set(FAULTS) - before:
@@ -40,7 +40,7 @@ def registered() -> Iterator[None]:
 
 
 class Nothing(Fault):
-    """What faults here have in common."""
+    """Common base of the faults in this file."""
 
     def inject(self, context: FaultContext) -> FaultEvent:
         raise NotImplementedError
@@ -49,7 +49,7 @@ class Nothing(Fault):
         raise NotImplementedError
 
 
-def test_a_fault_that_does_not_say_what_it_does_is_refused() -> None:
+def test_a_fault_without_effects_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Silent: the fault 'silent' does not declare its effects: define effects"):
 
         class Silent(Nothing):
@@ -82,7 +82,7 @@ def test_a_variant_without_a_name_of_its_own_is_the_same_fault() -> None:
     assert Tampered(CutPolicy.KEEP).effects(stack_of()) == PowerCut(CutPolicy.KEEP).effects(stack_of())
 
 
-def test_effects_may_be_said_once_for_several_faults() -> None:
+def test_several_faults_may_inherit_effects() -> None:
     class Shared(Nothing):
         def effects(self, stack: StackSpec) -> FaultEffects:
             return FaultEffects(server_away=True)
@@ -109,7 +109,7 @@ def test_a_name_is_enough_where_policy_and_seed_are() -> None:
         FAULTS["member-fails"].by_name(CutPolicy.DROP, 1)
 
 
-def test_what_a_fault_needs_not_say_has_a_default() -> None:
+def test_optional_methods_of_a_fault_have_defaults() -> None:
     @dataclass(frozen=True)
     class Plain(Nothing):
         name: ClassVar[str] = "plain"
@@ -140,7 +140,7 @@ def test_a_toy_fault_is_asked_by_its_name_and_judged_by_its_effects(
 
 
 def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _run: Path) -> None:
-    """Enter what another crash test has seen, and a warning of the server's kernel."""
+    """Return a crash test with the observations of another one and a warning of the server's kernel."""
     before = RunStore(RECORDED).load().cycles[0]
     console = Path(_run, "console.log")
     console.write_text(f"{WORDS}\n")

@@ -14,7 +14,7 @@ from raidproof.storage.stack import Stack
 
 
 class FakeCommand:
-    """Notes what it is given."""
+    """A fake that records its arguments."""
 
     def __init__(self, done: list[str]) -> None:
         self.done = done
@@ -24,7 +24,7 @@ class FakeCommand:
 
 
 class FakeMachine:
-    """Notes what is done to it."""
+    """A fake that records the calls of its methods."""
 
     name = "server"
 
@@ -57,7 +57,7 @@ def fake(tmp_path: Path) -> FakeMachine:
 
 
 def context(fake: FakeMachine, client: object = None) -> FaultContext:
-    """A lab and a stack whose every part is the fake."""
+    """Return a context whose lab and stack consist of the fake."""
     lab = SimpleNamespace(server=fake, clients=(None, client))
     return FaultContext(cast("Lab", lab), cast("Stack", SimpleNamespace(export=fake)))
 
@@ -69,7 +69,7 @@ def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
     assert "torn" in injected.proof
 
 
-def test_a_clean_reboot_counts_what_was_told_until_the_machine_was_off(fake: FakeMachine) -> None:
+def test_a_clean_reboot_counts_acknowledgements_until_the_machine_was_off(fake: FakeMachine) -> None:
     begun = now_ns()
     assert CleanReboot().inject(context(fake)).at_ns >= begun
     assert fake.done == ["shutdown"]

@@ -13,7 +13,7 @@ from tests.guest_files import FilesByCommands
 
 
 class Server(FilesByCommands):
-    """A server with a clock of its own, that can be set or not."""
+    """A fake server whose clock can be set, or refuses to be."""
 
     name = "server"
 

@@ -23,7 +23,7 @@ def context(lab: Any, recovery: str = "hard") -> FaultContext:
 
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A lab whose ports note what is done to them."""
+    """A fake lab whose ports record all actions on them."""
     one: Any = Mock(spec=EnclosedLab)
     one.enclosure = Mock()
     one.server.name, one.clients = "server", (Mock(), Mock())
@@ -53,7 +53,7 @@ def test_a_lab_without_a_bridge_of_ours_lacks_a_requirement() -> None:
         NetworkCut().inject(context(SimpleNamespace(server=Mock())))
 
 
-def test_only_a_soft_mount_may_tell_of_errors() -> None:
+def test_only_a_soft_mount_may_report_errors() -> None:
     assert NetworkCut().effects(stack_of()).errors == frozenset()
     assert NetworkCut().effects(stack_of(mount=MountSpec(recovery="soft"))).errors == {EIO, ETIMEDOUT}
 
@@ -70,7 +70,7 @@ def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None
         LeaseExpiry().inject(context(labs))
 
 
-def test_the_grace_period_is_missed_when_the_server_says_that_it_is_over(labs: Any) -> None:
+def test_the_grace_period_is_missed_when_the_server_reports_its_end(labs: Any) -> None:
     there = context(labs)
     there.stack.export.grace_ended.side_effect = [False, True]  # type: ignore[attr-defined]
     assert "its grace period over" in MissedGrace().inject(there).proof

@@ -16,7 +16,7 @@ REFUSED = "fallocate: fallocate failed: No space left on device\n"
 
 
 class Server(FilesByCommands):
-    """A server whose filesystem has so much room, of which the last part is given to nobody."""
+    """A fake server whose file system has this free space, the last part of which is reserved."""
 
     name = "server"
 
@@ -60,7 +60,7 @@ def test_all_room_is_taken_and_more_is_refused() -> None:
     assert server.done[-1] == "rm /srv/x/.raidproof-filler"
 
 
-def test_what_is_given_beyond_what_was_said_to_be_free_is_taken_too() -> None:
+def test_space_beyond_the_reported_free_space_is_used_too() -> None:
     server = Server(reserved=0)
     said = server.bytes
     server.bytes += 3 << 20
@@ -106,5 +106,5 @@ def test_inodes_without_number_are_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", [FilesystemFull(), InodesExhausted()])
-def test_clients_may_be_told_that_there_is_no_room(fault: FilesystemFull | InodesExhausted) -> None:
+def test_clients_may_get_enospc(fault: FilesystemFull | InodesExhausted) -> None:
     assert fault.effects(stack_of()).errors == {ENOSPC}

@@ -11,12 +11,12 @@ from raidproof.storage.stack import Stack
 from tests.guest_files import FilesByCommands
 
 IGNORED = "Name:\tnfsd\nSigBlk:\t0000000000000000\nSigIgn:\tffffffffffffffff\nSigCgt:\t0000000000000000\n"
-"""Of nfsd on Linux 6.1.176."""
+"""Output of nfsd on Linux 6.1.176."""
 TAKEN = IGNORED.replace("SigIgn:\tffffffffffffffff", "SigIgn:\tfffffffffffffef8")
 
 
 class Machine(FilesByCommands):
-    """A server with so many nfsd threads, which end when they are asked to, or by a signal."""
+    """A fake server with this number of nfsd threads, which end by command or by a signal."""
 
     name = "server"
 

@@ -1,4 +1,4 @@
-"""A fault of one file, as somebody else may write one."""
+"""A complete fault in one file, as an example."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,17 +12,17 @@ WORDS = "WARNING: CPU: 0 PID: 1 at toy.c:1 toy+0x1/0x2"
 
 @dataclass(frozen=True)
 class KernelWarns(Fault):
-    """The server's kernel is made to print a warning."""
+    """Makes the server's kernel print a warning."""
 
     seed: int = 0
     name: ClassVar[str] = "kernel-warns"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return what it does."""
+        """Declare the warning."""
         return FaultEffects(kernel_messages=(r"WARNING: .* at toy\.c",))
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Print it."""
+        """Print the warning."""
         at_ns = now_ns()
         context.lab.server.put(f"{WORDS}\n", "/dev/kmsg")
         return FaultEvent(self.name, context.lab.server.name, at_ns, f"{WORDS}, {self.seed}")

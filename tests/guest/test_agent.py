@@ -1,4 +1,4 @@
-"""The agent as a program of this host, over two pipes."""
+"""The agent, run as a program on this host, over two pipes."""
 
 import os
 import signal
@@ -100,7 +100,7 @@ def test_a_command_is_run(agent: Running) -> None:
 
 
 @pytest.mark.parametrize("word", ["two words", "$HOME", "a'b\"c", "*", "", "é\n", "\udcff"])
-def test_a_word_arrives_as_it_is(agent: Running, word: str) -> None:
+def test_arguments_arrive_unchanged(agent: Running, word: str) -> None:
     assert agent.run("printf", "%s", word)[1] == word.encode("utf-8", "surrogateescape")
 
 
@@ -108,7 +108,7 @@ def test_a_signal_is_the_status(agent: Running) -> None:
     assert agent.run("sh", "-c", "kill -SEGV $$")[0] == -signal.SIGSEGV
 
 
-def test_a_command_of_the_shell_and_one_that_is_none(agent: Running) -> None:
+def test_a_shell_command_and_an_unknown_command(agent: Running) -> None:
     assert agent.run("command", "-v", "sh")[1].endswith(b"/sh\n")
     status, _, err = agent.run("no such program", "x")
     assert status == 127
@@ -150,7 +150,7 @@ def test_much_of_everything_at_once(agent: Running) -> None:
     assert [early + late for early, late in zip(streams, result["found"], strict=True)] == [0, size]
 
 
-def test_input_comes_back_while_it_goes_in(agent: Running) -> None:
+def test_output_is_read_while_input_is_written(agent: Running) -> None:
     data = bytes(range(256)) * (2 * MORE // 256)
     agent.send(frame({"id": 1, "steps": [{"run": ["cat"], "given": len(data)}]}, data))
     found = b""
@@ -159,7 +159,7 @@ def test_input_comes_back_while_it_goes_in(agent: Running) -> None:
     assert found + said[1] == data
 
 
-def test_input_that_nobody_reads(agent: Running) -> None:
+def test_unread_input_does_not_block(agent: Running) -> None:
     assert agent.run("sh", "-c", "exec <&-; exit 4", stdin=bytes(MORE)) == (4, b"", b"")
 
 

@@ -1,4 +1,4 @@
-"""The stages of one check, and the way back from each."""
+"""The stages of a check, and the clean-up after a failure in each stage."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ from raidproof.guest.check_agent import (
 )
 
 STATE_OF = check_agent.state_of
-"""Before anything stands in for it."""
+"""The original function, before the tests replace it."""
 
 ORDERS: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
@@ -42,7 +42,7 @@ FOUND = {"worker": [1, 2], "other": [3]}
 
 
 class Machine:
-    """Runs nothing; what is in ``fails`` fails."""
+    """A fake that runs no command; the commands in ``fails`` fail."""
 
     def __init__(self, *fails: str) -> None:
         self.fails = fails
@@ -96,7 +96,7 @@ def test_the_next_state_is_not_unmounted_for_the_last_one() -> None:
 
 
 @pytest.mark.parametrize("command", ["umount", "stop"])
-def test_what_is_left_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_reported(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_agent, "state_of", lambda _: "active")
     assert Machine(command).hand.check()["left"] == f"{command}: status 1: no"
 
@@ -114,7 +114,7 @@ def test_another_folder_can_be_looked_at_meanwhile() -> None:
     assert ORDERS["ledger"]["root"] == "/ledger"
 
 
-def test_nfsd_serves_it_too_if_asked_and_lets_go_before_it_is_unmounted() -> None:
+def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount() -> None:
     machine = Machine()
     assert machine.hand.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
     assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
@@ -122,7 +122,7 @@ def test_nfsd_serves_it_too_if_asked_and_lets_go_before_it_is_unmounted() -> Non
     assert machine.roots == ["/ledger", "/nfs/ledger"]
 
 
-def test_what_nfsd_gives_otherwise_is_told() -> None:
+def test_a_difference_through_nfsd_is_reported() -> None:
     machine = Machine()
     machine.by_nfs = {"worker": [1, 1], "other": [3]}
     answer = machine.hand.check(NFSD)
@@ -130,7 +130,7 @@ def test_what_nfsd_gives_otherwise_is_told() -> None:
     assert answer["found"] == FOUND
 
 
-def test_nfsd_that_gives_nothing_is_told() -> None:
+def test_an_nfsd_that_serves_nothing_is_reported() -> None:
     machine = Machine("mount nfs")
     answer = machine.hand.check(NFSD)
     assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
@@ -144,7 +144,7 @@ def test_what_is_not_mounted_is_not_served() -> None:
     assert "forget" not in machine.ran
 
 
-def test_an_nfs_mount_that_stays_is_told() -> None:
+def test_an_nfs_mount_that_cannot_be_unmounted_is_reported() -> None:
     machine = Machine("umount nfs")
     answer = machine.hand.check(NFSD)
     assert (answer["through_nfsd"], answer["left"]) == (SAME, "umount nfs: status 1: no")
@@ -172,7 +172,7 @@ def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
     assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
 
 
-def test_what_its_checker_says_is_told() -> None:
+def test_the_result_of_fsck_is_reported() -> None:
     assert Machine("fsck").hand.check(FSCK)["fsck"] == (1, "no")
 
 
@@ -184,7 +184,7 @@ def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
 
 
 @pytest.mark.parametrize(("fails", "end"), [((), READ), (("mount",), NOT_MOUNTED)])
-def test_an_array_that_goes_on_without_a_member_is_told(
+def test_a_degraded_array_is_reported(
     fails: tuple[str, ...], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
@@ -214,7 +214,7 @@ def test_which_workers_differ() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
 
 
-def test_nfsd_is_not_told_to_forget_twice_in_a_second(tmp_path: Path) -> None:
+def test_nfsds_caches_are_flushed_at_most_once_a_second(tmp_path: Path) -> None:
     clock = os.memfd_create("clock")
     before, long_ago = tmp_path / "before", tmp_path / "long-ago"
     last = kernel_ns(clock) // SECOND_NS
@@ -230,7 +230,7 @@ def test_freezing_what_has_no_resync_is_nothing() -> None:
     freeze("/nowhere/at/all")
 
 
-def test_a_command_and_what_it_said() -> None:
+def test_a_command_and_its_output() -> None:
     runner = Runner()
     assert runner.run(["true"]) == (0, "")
     assert runner.run(["expr", "1", "+", "1"]) == (0, "2")

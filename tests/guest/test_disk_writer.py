@@ -1,4 +1,4 @@
-"""The programs that run on the machine, each as it is run there."""
+"""The programs that write and read disks on a machine, run as on the machine."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_a_name_that_is_gone_is_an_error() -> None:
     assert run(writer.__file__, "0", "/nowhere", "8:16", "4096", "-", "00").returncode != 0
 
 
-def test_the_probe_says_who_it_is_or_that_it_may_not_look() -> None:
+def test_the_probe_reports_its_user_or_missing_permission() -> None:
     ended = run(probe.__file__, "/dev/null", "/nowhere")
     if ended.returncode != 0:
         assert "not root" in ended.stderr or "Permission" in ended.stderr

@@ -1,4 +1,4 @@
-"""Blocks say of themselves where they belong, and a scan says what is there."""
+"""Each block contains its place, and a scan returns the content of files and directories."""
 
 import errno
 import os
@@ -77,7 +77,7 @@ def test_a_directory_that_is_not_there_has_no_names(tmp_path: Path) -> None:
     assert names(str(tmp_path / "gone")) == {}
 
 
-def test_names_tell_what_a_file_holds(tmp_path: Path) -> None:
+def test_names_determine_the_kind_of_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"+" * 100)
     (tmp_path / "b").write_bytes(bytes(100))
     (tmp_path / "s").symlink_to("a")
@@ -134,7 +134,7 @@ def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monke
     pread = os.pread
 
     def sick(fd: int, size: int, position: int) -> bytes:
-        """As the kernel does: what comes before the bad page, and an error if that is nothing."""
+        """Read as the kernel does: return the bytes before the bad page, or an error if there are none."""
         if position <= 2 * BLOCK < position + size:
             if position == 2 * BLOCK:
                 raise OSError(errno.EIO, "sick")
@@ -145,7 +145,7 @@ def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monke
     assert read_blocks({"file": 1}, str(path), 0, 4, 7) == [3, 3, UNREADABLE, 3]
 
 
-def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
+def test_reading_back_covers_every_worker(tmp_path: Path) -> None:
     (tmp_path / "blocks").write_bytes(block(0, 0, 1, 7))
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed" / "f1").write_bytes(block(1, BLOCK, 1, 7))
@@ -170,9 +170,7 @@ def test_reading_back_tells_of_every_worker(tmp_path: Path) -> None:
     assert found["many"] == {"blocks": [1, ABSENT], "names": ["f0"]}
 
 
-def test_a_name_whose_file_cannot_be_read_is_told_with_the_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_reported_with_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"+")
 
     def sick(_fd: int, _size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What a worker writes, and what it reports."""
+"""The operations of a worker, and its reports."""
 
 import ctypes
 import errno
@@ -48,7 +48,7 @@ def test_what_is_written_past_the_cache_lies_in_aligned_memory_of_the_workers_ow
 
 
 def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) -> list[tuple[str, int, int]]:
-    """What a worker told (kind, place, error) whose second and third change of metadata found no room."""
+    """Reports (kind, place, error) of a worker whose second and third change of metadata fail with ENOSPC."""
     wrong = iter([0, errno.ENOSPC, errno.ENOSPC, 0, 0])
 
     def change() -> None:
@@ -71,7 +71,7 @@ def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) 
     return [(KINDS[code], index, error) for _, code, _, _, index, _, error, _ in told]
 
 
-def test_a_worker_goes_on_with_something_else_after_an_error_that_it_endures(
+def test_a_worker_continues_with_another_operation_after_an_allowed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = errno.ENOSPC

@@ -12,7 +12,7 @@ from raidproof.workload.metadata import MetadataSpec, MetadataState, metadata_co
 
 
 class Ticking(Clock):
-    """A clock that goes on by a tick at each look."""
+    """A clock that advances by one at each call."""
 
     def __init__(self, tick_s: float) -> None:
         self.now_s, self.tick_s = 0.0, tick_s
@@ -37,13 +37,13 @@ def done(state: MetadataState) -> list[int]:
     return [state.create.done, state.stat.done, state.remove.done]
 
 
-def test_what_is_counted_is_done_and_nothing_is_left(tmp_path: Path) -> None:
+def test_counted_operations_are_done_and_all_files_are_removed(tmp_path: Path) -> None:
     state = parse_metadata(ran(tmp_path, files=50, size=10, fsync_file=True, fsync_directory=True).stdout)
     assert done(state) == [50, 50, 50]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_files_are_dealt_out_in_turn_with_their_content(tmp_path: Path) -> None:
+def test_files_are_distributed_round_robin_with_their_content(tmp_path: Path) -> None:
     files = Files(orders(tmp_path, files=7, size=10))
     for number in range(7):
         files.create(number)
@@ -76,7 +76,9 @@ def test_stat_is_not_slowed_by_the_clock() -> None:
     assert len(acted) == metadata_agent.LOOK_EVERY["stat"]
 
 
-def test_time_bounds_all_phases_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_holds_for_all_phases_and_all_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metadata_agent, "Clock", lambda: Ticking(0.3))
     found = metadata_agent.main(orders(tmp_path, seconds=6))
     assert found["create"]["done"] == found["remove"]["done"] == 7

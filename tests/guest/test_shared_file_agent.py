@@ -48,7 +48,7 @@ def damage(path: Path, offset: int, data: bytes) -> None:
 
 
 AT = 2 * RECORD + 64
-"""In the second record of writer 0."""
+"""Offset in the second record of writer 0."""
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ AT = 2 * RECORD + 64
         (b"x", agent.MISPLACED),
     ],
 )
-def test_what_is_wrong_is_told_apart(written: Path, data: bytes, kind: str) -> None:
+def test_kinds_of_wrong_content_are_distinguished(written: Path, data: bytes, kind: str) -> None:
     damage(written, AT, data)
     found = agent.check(orders(written))
     assert (found["wrong"], found["first"]) == ({kind: 1}, [AT, kind])

@@ -58,7 +58,7 @@ def test_of_the_hosts_settings_only_those_of_downloads_are_kept() -> None:
         ("no-subuid", RequirementMissing, "no subordinate user ids .*usermod"),
     ],
 )
-def test_a_failed_build_is_told_in_one_line(name: str, kind: type[Exception], says: str) -> None:
+def test_a_failed_build_is_reported_in_one_line(name: str, kind: type[Exception], says: str) -> None:
     text = (DATA / "mmdebstrap" / f"{name}.txt").read_text()
     error = apt.explain(failed(text), "building", Path("/scratch"))
     assert type(error) is kind
@@ -78,7 +78,7 @@ def test_no_password_of_a_mirror_is_shown() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "something odd\n"])
-def test_what_nobody_foresaw_is_still_told(said: str) -> None:
+def test_an_unexpected_error_is_reported(said: str) -> None:
     error = apt.explain(failed(said), "building", Path("/scratch"))
     assert isinstance(error, RigError)
     assert (said.strip() or "status 1") in str(error)
@@ -91,7 +91,7 @@ def test_without_debians_keys_the_package_is_named(monkeypatch: pytest.MonkeyPat
 
 
 class FakeApt:
-    """Answers as apt does, and leaves the files that apt would."""
+    """A fake apt that answers and writes files as apt does."""
 
     def __init__(self, files: tuple[str, ...], fails_at: str = "") -> None:
         self.files = files
@@ -144,14 +144,14 @@ def test_a_broken_download_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("_keys")
-def test_a_package_that_did_not_come_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_was_not_installed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "run", FakeApt(()))
     with pytest.raises(RigError, match="0 files for libc6"):
         apt.download("sid", ["libc6"], tmp_path)
 
 
 @pytest.mark.usefixtures("_keys")
-def test_what_stands_behind_a_metapackage_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dependencies_of_a_metapackage_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeApt(("linux-image-7.2-cloud_7.2_amd64.deb", "linux-modules-7.2-cloud_7.2_amd64.deb"))
     monkeypatch.setattr(command, "run", fake)
     fake.depends = (

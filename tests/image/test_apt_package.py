@@ -44,7 +44,7 @@ def test_what_replaces_something_is_taken(one: Package) -> None:
     ("name", "says"),
     [("nfs-comon", "no package 'nfs-comon' .*did you mean 'nfs-common'"), ("postgresql", "none is called like it")],
 )
-def test_what_replaces_nothing_is_refused(name: str, says: str) -> None:
+def test_a_package_that_replaces_none_is_refused(name: str, says: str) -> None:
     with pytest.raises(RequestError, match=says):
         apt.refuse_strangers([a_package(name)], INSTALLED, "debian/bookworm")
 
@@ -59,7 +59,7 @@ def test_a_root_without_dpkg_can_have_nothing_replaced() -> None:
         apt.refuse_strangers([a_package("mdadm")], {}, "own/fedora")
 
 
-def test_a_package_says_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_and_version_are_read_from_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.deb").touch()
     text = (DATA / "field-nfs-common.txt").read_text()
     monkeypatch.setattr(command, "run", lambda argv: Completed(tuple(map(str, argv)), 0, text, ""))

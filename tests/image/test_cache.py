@@ -90,7 +90,9 @@ def test_the_scratch_folder_is_no_part_of_the_result(own_cache: Path, tmp_path: 
         (errno.EIO, RigError, "cannot be used"),
     ],
 )
-def test_a_failing_disk_is_told_in_one_line(own_cache: Path, number: int, kind: type[Exception], says: str) -> None:
+def test_a_failing_disk_is_reported_in_one_line(
+    own_cache: Path, number: int, kind: type[Exception], says: str
+) -> None:
     def builder(partial: Path) -> None:
         fill(partial)
         raise OSError(number, os.strerror(number))

@@ -39,7 +39,7 @@ def declared() -> ImageRecipe:
 
 
 class FakeTools:
-    """Builds no tree, but leaves what mmdebstrap and the script after it would, and can fail in either's place."""
+    """A fake that writes the files of mmdebstrap and of the following script; either can fail."""
 
     def __init__(self, fails: str = "", said: str = "I: success\n") -> None:
         self.fails = fails
@@ -139,7 +139,7 @@ def test_two_machines_with_other_packages_have_other_images(tmp_path: Path, monk
     assert ["mmdebstrap" in argv for argv in fake.ran] == [True, False, False]
 
 
-def test_a_package_that_replaces_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_replaces_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "follow", FakeTools())
     monkeypatch.setattr(apt, "read", lambda path: Package(path, "nfs-comon", "1", "other"))
     with pytest.raises(RequestError, match="'nfs-comon' that it could replace; did you mean 'nfs-common'"):
@@ -167,7 +167,7 @@ def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest
         image.get()
 
 
-def test_what_does_not_fit_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_for_the_image_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "mkfs.ext4: Could not allocate block in ext2 filesystem while populating file system\n"
     monkeypatch.setattr(command, "follow", FakeTools("assemble", said))
     with pytest.raises(RequestError, match=r"more than its size .*larger size"):
@@ -200,7 +200,7 @@ def test_others_build_where_their_subordinate_ids_can_reach(
     assert not script.parent.exists()
 
 
-def test_no_room_for_the_work_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_for_the_build_is_reported_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(origin, "ROOM_BYTES", 1 << 62)
     with pytest.raises(RequirementMissing, match="no room to build the guest image"):

@@ -75,7 +75,7 @@ def test_a_root_without_dpkg_has_no_packages_that_are_known(tmp_path: Path) -> N
         (b"\x28\xb5\x2f\xfd....", "zstd -d"),
     ],
 )
-def test_what_is_no_root_is_refused_and_nothing_is_kept(
+def test_an_archive_without_a_root_is_refused_and_removed(
     own_cache: Path, tmp_path: Path, content: bytes, says: str
 ) -> None:
     with pytest.raises(RequestError, match=says):

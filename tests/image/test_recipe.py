@@ -98,7 +98,7 @@ def test_what_goes_in_is_the_same_wherever_it_lies(tmp_path: Path) -> None:
         ("suite =", r"recipe\.toml: "),
     ],
 )
-def test_a_mistake_in_a_recipe_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+def test_an_error_in_a_recipe_is_reported_with_its_place(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "root.tar").touch()
     with pytest.raises(RequestError, match=says) as raised:
         written(tmp_path, text)

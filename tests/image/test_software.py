@@ -26,12 +26,12 @@ def test_what_is_not_installed_has_no_version() -> None:
     assert parse_software(text).packages == {"mdadm": "4.4-11"}
 
 
-def test_of_another_distribution_what_rpm_knows() -> None:
+def test_packages_of_other_distributions_are_read_from_rpm() -> None:
     text = "5.14.0-611.el9.x86_64\nrpm\ninstalled nfs-utils 1:2.5.4-38.el9\ninstalled mdadm 4.4-2.el9\nend\n"
     assert parse_software(text).packages == {"nfs-utils": "1:2.5.4-38.el9", "mdadm": "4.4-2.el9"}
 
 
-def test_where_nobody_knows_of_packages_none_is_invented() -> None:
+def test_a_system_without_a_package_manager_has_no_packages() -> None:
     assert parse_software("6.18.2\nnone\nend\n") == Software("6.18.2", {}, None)
 
 
@@ -41,7 +41,7 @@ def test_a_cut_off_answer_is_refused(length: int) -> None:
         parse_software(ANSWER[:length])
 
 
-def test_one_command_tells_all() -> None:
+def test_one_command_reads_all_versions() -> None:
     machine: Any = Mock()
     machine.name = "server"
     machine.run.return_value = Completed(("sh",), 0, ANSWER, "", "server")

@@ -73,7 +73,7 @@ def alarm(library: Path, turn: str) -> str:
     return ended.stdout.strip()
 
 
-def test_an_alarm_that_was_lost_comes_where_the_timer_stays_unset(tmp_path: Path) -> None:
+def test_a_lost_alarm_is_delivered_if_the_timer_is_unset(tmp_path: Path) -> None:
     path = tmp_path / "alarm.so"
     software.compile_library(recipe.VMS / "alarm.c", path)
     assert alarm(path, "asks") == "True 0 0 1"

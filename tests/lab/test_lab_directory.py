@@ -44,7 +44,7 @@ def test_a_lab_notes_its_maker_before_anybody_sees_it() -> None:
     assert all_labs() == []
 
 
-def test_a_kept_lab_notes_what_a_visitor_needs(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_kept_lab_stores_what_a_shell_needs(sleeper: subprocess.Popen[bytes]) -> None:
     made, keys, topology = LabDirectory.create(), LabKeys.generate(), server_and_clients(clients=1)
     made.register(sleeper.pid, topology)
     assert made.entry is not None
@@ -100,7 +100,7 @@ def test_an_odd_name_does_not_confuse_the_identity(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_an_entry_of_another_version_is_not_guessed_at() -> None:
+def test_an_entry_of_another_version_is_refused() -> None:
     made = LabDirectory.create()
     (made.path / ENTRY).write_text('{"harness": [1, 2.0]}')
     with pytest.raises(RigError, match="another version"):

@@ -122,7 +122,7 @@ def test_a_lab_of_another_version_is_left_alone() -> None:
     assert lab.path.exists()
 
 
-def test_what_cannot_be_removed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_that_cannot_be_removed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = LabDirectory.create()
     (lab.path / ENTRY).unlink()
     monkeypatch.setattr(LabDirectory, "remove", lambda _: None)
@@ -151,7 +151,7 @@ def test_identity_is_of_this_boot() -> None:
     assert ProcessIdentity.of(os.getpid()).boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def test_the_command_says_each_thing_or_that_there_was_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_each_removal_or_that_there_was_none(capsys: pytest.CaptureFixture[str]) -> None:
     lab = LabDirectory.create()
     (lab.path / ENTRY).unlink()
     gc()

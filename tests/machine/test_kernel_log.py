@@ -56,13 +56,13 @@ def test_without_a_console_the_ring_buffer_from_a_moment_on() -> None:
     assert said_since(machine(ring=later.partition("\n")[2]), since) == "<2>[   13.000000] BUG: soft lockup\n"
 
 
-def test_after_a_reboot_all_that_the_new_kernel_said() -> None:
+def test_after_a_reboot_all_messages_of_the_new_kernel_are_returned() -> None:
     since = moment(machine(ring=RING))
     assert said_since(machine(ring=RING, boot_id="b"), since) == RING
     assert said_since(machine(ring=RING, boot_id=None), since) == ""
 
 
-def test_a_line_without_a_stamp_tells_no_time() -> None:
+def test_a_line_without_a_time_stamp_has_no_time() -> None:
     assert stamp_us("continued") == 0
     assert stamp_us("[ 1234.000001] x") == 1_234_000_001
 

@@ -15,7 +15,7 @@ SAID = "301 D+ xlog_wait_on_iclog 00:00:01 mount /dev/md0 /srv/data"
 
 
 class Listing:
-    """A machine that lists its tasks, and may stop doing so."""
+    """A fake machine that lists its tasks, or fails to."""
 
     def __init__(self, *lists: str) -> None:
         self.lists = list(lists)
@@ -54,10 +54,10 @@ def test_what_has_gone_on_does_not_hang() -> None:
     assert stuck(HEAD + MOUNT, HEAD + IDLE) is None
 
 
-def test_of_a_machine_that_does_not_answer_nothing_is_known() -> None:
+def test_a_machine_that_does_not_answer_gives_no_result() -> None:
     assert stuck() is None
     assert stuck(HEAD + MOUNT) is None
 
 
-def test_disks_that_nobody_counts_prove_nothing() -> None:
+def test_disks_without_counters_prove_nothing() -> None:
     assert stuck_tasks(cast("Machine", Listing(HEAD + MOUNT, HEAD + MOUNT)), dict) is None

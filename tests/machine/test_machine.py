@@ -1,4 +1,4 @@
-"""A machine's own logic, over a switch and a connection that only pretend."""
+"""The logic of a machine, with a fake power switch and a fake connection."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Computer:
-    """Switch and connection of a computer that is scripted: what it says of itself at each boot."""
+    """A fake switch and connection of a machine with scripted console output of each boot."""
 
     def __init__(self, *boots: tuple[str, str]) -> None:
         self.boots = list(boots)
@@ -94,7 +94,7 @@ def test_a_machine_that_is_ready() -> None:
     assert (machine.name, machine.address) == ("server", "10.77.0.10")
 
 
-def test_what_went_wrong_in_its_start_up_is_said() -> None:
+def test_an_error_during_the_boot_is_reported() -> None:
     machine = machine_on(Computer(("one", "disk disk2 (virtio-uml.2) did not appear")))
     with pytest.raises(RigError, match=r"server: start-up failed: disk disk2 .* appear; see .*console\.2\.log"):
         machine.start()

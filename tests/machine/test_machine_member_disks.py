@@ -15,7 +15,7 @@ def test_a_cut_freezes_then_kills_then_resolves() -> None:
     assert cut.at_ns == 17
 
 
-def test_power_comes_back_once_after_a_cut_and_never_without_one() -> None:
+def test_power_is_restored_once_after_a_cut_and_never_without_a_cut() -> None:
     engine: Any = Mock()
     disks = MemberDisks(engine, Path("nbd"), ("disk0",))
     disks.power_on()

@@ -1,4 +1,4 @@
-"""Against a real SSH server on the loopback interface, in this process."""
+"""The transport, with a real SSH server on the loopback interface in this process."""
 
 import shlex
 import socket
@@ -23,13 +23,13 @@ from raidproof.machine.transport import Transport
 
 KEYS = LabKeys.generate()
 OPENED = 0
-"""paramiko's OPEN_SUCCEEDED, which its type stubs do not know."""
+"""paramiko's OPEN_SUCCEEDED, which its type stubs lack."""
 PLENTY = 3 << 20
-"""More than a channel's window (2 MiB): a stream that nobody drains stops its command."""
+"""More bytes than a channel's window (2 MiB): a command stops if its output is not read."""
 
 
 class Login(paramiko.ServerInterface):
-    """Lets the lab's user in and runs what is asked for on this host."""
+    """An SSH server that accepts the lab's user and runs requested commands on this host."""
 
     def __init__(self, *, has_python: bool) -> None:
         self.silent = threading.Event()
@@ -93,7 +93,7 @@ def feed(channel: paramiko.Channel, stream: Any) -> None:
 
 
 def redirected(there: tuple[str, int]) -> socket.socket:
-    """Return a socket that goes there, wherever it is told to go."""
+    """Return a socket that is connected to the server for every address."""
 
     class Redirected(socket.socket):
         def connect(self, address: object) -> None:
@@ -103,7 +103,7 @@ def redirected(there: tuple[str, int]) -> socket.socket:
 
 
 class Server:
-    """Listens until it is closed."""
+    """A socket that listens until it is closed."""
 
     def __init__(self, host_key: KeyPair) -> None:
         self.host_key = host_key.for_paramiko()
@@ -134,7 +134,7 @@ class Server:
             transport.close()
 
     def socket(self) -> socket.socket:
-        """Return a socket that comes here."""
+        """Return a socket that is connected to this server."""
         return redirected(self.address)
 
 
@@ -172,31 +172,31 @@ def run(transport: Transport, *argv: str, stdin: bytes = b"", deadline_s: float 
     return transport.run(argv, deadline, stdin)
 
 
-def test_a_command_says_and_ends(transport: Transport) -> None:
+def test_a_command_gives_output_and_status(transport: Transport) -> None:
     completed = run(transport, "sh", "-c", "echo out; echo error >&2; exit 3")
     assert (completed.status, completed.stdout, completed.stderr) == (3, "out\n", "error\n")
     assert completed.where == "server"
 
 
 @pytest.mark.parametrize("word", ["two words", "$HOME", "a'b\"c", "*", "", ";", "é\n"])
-def test_a_word_arrives_as_it_is(transport: Transport, word: str) -> None:
+def test_arguments_arrive_unchanged(transport: Transport, word: str) -> None:
     assert run(transport, "printf", "%s", word).stdout == word
 
 
 @pytest.mark.parametrize(
     "order", ["head -c {0} /dev/zero >&2; head -c {0} /dev/zero", "head -c {0} /dev/zero; head -c {0} /dev/zero >&2"]
 )
-def test_both_streams_are_drained_whichever_comes_first(transport: Transport, order: str) -> None:
+def test_both_output_streams_are_read_in_any_order(transport: Transport, order: str) -> None:
     completed = run(transport, "sh", "-c", order.format(PLENTY))
     assert (len(completed.stdout), len(completed.stderr)) == (PLENTY, PLENTY)
 
 
-def test_input_goes_in_while_output_comes_out(transport: Transport) -> None:
+def test_input_is_written_while_output_is_read(transport: Transport) -> None:
     data = bytes(range(ord("a"), ord("z"))) * (PLENTY // 25)
     assert run(transport, "cat", stdin=data).stdout.encode() == data
 
 
-def test_input_that_nobody_reads_does_not_block(transport: Transport) -> None:
+def test_unread_input_does_not_block(transport: Transport) -> None:
     assert run(transport, "sh", "-c", "exec <&-; exit 4", stdin=bytes(PLENTY)).status == 4
 
 
@@ -255,7 +255,7 @@ def test_commands_run_side_by_side(transport: Transport) -> None:
     assert not slow.ended
 
 
-def test_a_command_that_was_killed_says_so(agent: Transport) -> None:
+def test_a_killed_command_is_reported_as_killed(agent: Transport) -> None:
     assert run(agent, "sh", "-c", "kill -9 $$").status == 137
 
 
@@ -291,7 +291,7 @@ def test_an_agent_that_ends_is_named_and_another_one_started(agent: Transport) -
     assert run(agent, "true").ok
 
 
-def test_a_machine_that_never_says_that_it_has_begun(server: Server) -> None:
+def test_a_machine_without_a_greeting_is_reported(server: Server) -> None:
     server.has_python = False
     transport = transport_to(server)
     transport.connect(Deadline.after(20))
@@ -324,13 +324,13 @@ def test_a_wrong_host_key_is_refused(server: Server) -> None:
         transport_to(server, stranger).connect(Deadline.after(20))
 
 
-def test_a_user_who_is_not_let_in(server: Server) -> None:
+def test_a_rejected_user_is_reported(server: Server) -> None:
     stranger = LabKeys(user=KeyPair.generate(), host=KEYS.host)
     with pytest.raises(RigError, match="answers, but not as the machine that it should be"):
         transport_to(server, stranger).connect(Deadline.after(20))
 
 
-def test_nobody_answers(server: Server) -> None:
+def test_a_machine_without_an_ssh_server_is_reported(server: Server) -> None:
     server.close()
     with pytest.raises(DeadlineExceeded, match="gave up waiting for SSH on server"):
         transport_to(server).connect(Deadline.after(0.1))

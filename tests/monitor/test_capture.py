@@ -1,4 +1,4 @@
-"""The capture's commands, what its program says, and where there can be none."""
+"""The capture's commands, the output of its program, and hosts where capturing is impossible."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_lost_packets_are_counted() -> None:
     assert dropped(SAID.replace("/0 (", "/17 (", 1)) == 17
 
 
-def test_program_that_says_nothing_is_refused() -> None:
+def test_a_capture_program_without_output_is_refused() -> None:
     with pytest.raises(RigError, match="without a count"):
         dropped("Capturing on 'lab'\n")
 

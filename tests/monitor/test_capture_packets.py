@@ -1,4 +1,4 @@
-"""Real output of tshark, read."""
+"""Parsing of real output of tshark."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_calls_have_their_replies() -> None:
     ]
 
 
-def test_fields_of_a_call_and_of_its_reply_are_told_apart() -> None:
+def test_fields_of_a_call_and_of_its_reply_are_distinguished() -> None:
     exchanges = parse_packets(read("writes.json"))
     (_, write), *_ = operations_of(exchanges, "WRITE")
     assert write.number("nfs.offset4") == 0
@@ -104,7 +104,7 @@ def test_call_that_is_sent_again_has_the_reply_at_its_last_time() -> None:
 
 
 def written(pairs: object) -> str:
-    """Write what was read, its repeated keys too."""
+    """Write the parsed document again, including repeated keys."""
     if isinstance(pairs, list) and pairs and all(isinstance(one, tuple) for one in pairs):
         return "{" + ",".join(f"{json.dumps(name)}:{written(value)}" for name, value in pairs) + "}"
     if isinstance(pairs, list):

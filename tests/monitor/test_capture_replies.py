@@ -1,4 +1,4 @@
-"""Replies as tshark prints them: whose they are, and when they crossed the bridge on the monotonic clock."""
+"""Replies in tshark's output: their senders, and when they crossed the bridge on the monotonic clock."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_a_reply_has_the_group_and_the_instant_of_its_call() -> None:
     assert parsed(call(5, "0x1", "20003,0"), reply(9, "0x1")) == [Reply(CLIENT, 9, 5, 20003)]
 
 
-def test_several_messages_in_a_packet_are_told_apart() -> None:
+def test_several_messages_in_a_packet_are_distinguished() -> None:
     seen = parsed(call(5, "0x1,0x2", "20003,0,20004,0"), reply(8, "0x2"), reply(9, "0x1"))
     assert [(one.replied_ns, one.group) for one in seen] == [(8, 20004), (9, 20003)]
     seen = parsed(call(5, "0x1", "20003"), call(6, "0x2", "20004"), reply(9, "0x1,0x2"))
@@ -55,7 +55,7 @@ def test_several_messages_in_a_packet_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("groups", ["", "20003,0,20004", "20003,0,20004,7"])
-def test_groups_that_cannot_be_divided_among_the_calls_are_nobodys(groups: str) -> None:
+def test_replies_that_cannot_be_assigned_to_calls_have_no_owner(groups: str) -> None:
     seen = parsed(call(5, "0x1,0x2", groups), reply(9, "0x1,0x2"))
     assert [one.group for one in seen] == [None, None]
 
@@ -65,7 +65,7 @@ def test_an_xid_counts_within_its_connection() -> None:
     assert seen == [Reply(CLIENT, 9, 6, 20004)]
 
 
-def test_a_reply_whose_call_was_not_seen_is_kept_as_nobodys() -> None:
+def test_a_reply_without_a_captured_call_has_no_owner() -> None:
     assert parsed(reply(9, "0x1")) == [Reply(CLIENT, 9, None, None)]
 
 

@@ -20,7 +20,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def file_of(path: str, recording: str = "linux-6.12-server-write.txt") -> str:
-    """Return the last of a file's looks."""
+    """Return the last reading of a file."""
     text = (DATA / "monitor" / recording).read_text()
     begin = list(re.finditer(rf"^= {path} (\d+)\n", text, re.MULTILINE))[-1]
     return text[begin.end() : begin.end() + int(begin.group(1))]

@@ -180,7 +180,7 @@ def test_a_sync_mount_waits_for_data_and_journal() -> None:
     assert expect("0", 4, Access(size=4 * KIB), mount={"sync": True}, export={"sync": False}).mb_s > 100 * found.mb_s
 
 
-def test_reading_before_writing_costs_one_turn() -> None:
+def test_a_read_before_a_write_costs_one_revolution() -> None:
     found = expect("5", 4, local(8 * KIB))
     assert found.limit == "disks"
     assert found.iops == pytest.approx(1000 / (60_000 / 7200), rel=0.05)

@@ -32,7 +32,7 @@ class Command:
 
 
 class Watched(Machine):
-    """A machine whose agent says what a real one has said."""
+    """A fake machine whose agent gives the output of a real one."""
 
     def __init__(self, name: str, output: str, status: int = 0) -> None:
         self.name = name
@@ -78,7 +78,7 @@ def test_it_is_installed_once_a_boot() -> None:
     ("output", "status", "reason"),
     [("", 1, "it broke"), (SERVER[:3000], 0, "cut off"), ("", 0, "cut off")],
 )
-def test_a_machine_that_cannot_be_watched_is_unknown_and_the_workload_goes_on(
+def test_a_machine_without_monitor_is_unknown_and_the_workload_continues(
     output: str, status: int, reason: str
 ) -> None:
     monitor = Monitor(Watched("server", output, status), [Watched("client1", CLIENT)])
@@ -90,7 +90,7 @@ def test_a_machine_that_cannot_be_watched_is_unknown_and_the_workload_goes_on(
     assert reason in monitor.failures["server"]
 
 
-def test_an_agent_that_does_not_start_is_told_to_end() -> None:
+def test_an_agent_that_does_not_start_is_ended() -> None:
     server = Watched("server", "", 1)
     server.command.ended = True
     monitor = Monitor(server, [])

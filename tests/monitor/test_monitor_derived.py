@@ -101,7 +101,7 @@ def test_synchronous_small_writes() -> None:
     assert derived.writes.waiting == pytest.approx(0.76, abs=0.01)
 
 
-def test_without_the_server_nothing_is_derived() -> None:
+def test_without_counters_of_the_server_no_value_is_derived() -> None:
     assert derive("server", {"client1": recordings("write")["client1"]}, {"server": "off"}) is None
 
 
@@ -115,7 +115,7 @@ def test_a_client_that_was_not_watched_leaves_the_sums_unknown() -> None:
     assert derived.unknown == {"client2": "it lost its power", "mounts": "could not be read"}
 
 
-def test_a_workload_on_the_server_says_itself_what_it_wrote() -> None:
+def test_the_bytes_of_a_workload_on_the_server_come_from_its_tool() -> None:
     seen = {"server": recordings("write")["server"]}
     derived = derive("server", seen, application=Application(read_bytes=0, written_bytes=209715200, requests=200))
     assert derived is not None

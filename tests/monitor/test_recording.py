@@ -1,4 +1,4 @@
-"""What a client counted, read from real output."""
+"""Counters of a client, parsed from real output."""
 
 from pathlib import Path
 

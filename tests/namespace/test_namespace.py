@@ -1,4 +1,4 @@
-"""Real namespaces and no machine: what of a lab can outlive whom."""
+"""Real namespaces without machines: what survives the end of a process of the lab."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ def soon(condition: Callable[[], bool], what: str) -> None:
 
 
 def processes_naming(word: str) -> list[str]:
-    """Return the host's process ids whose command line has this word in it."""
+    """Return the host's process ids whose command line contains this word."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -127,7 +127,7 @@ while True:
     except BlockingIOError:
         time.sleep(0.01)
 """
-"""A machine's side of a tap: it shouts, and takes in whatever comes."""
+"""A machine's side of a tap: it broadcasts frames and receives all frames."""
 
 
 @needs_tap
@@ -140,14 +140,14 @@ def test_a_gate_shuts_one_way_or_both_and_opens_again(
     enclosure.spawn([sys.executable, "-c", GUEST, "tap-one"], output=tmp_path / "guest")
 
     def passes() -> tuple[bool, bool]:
-        """Whether frames get to the machine, and from it to the bridge's own address."""
+        """Return whether frames reach the machine, and from the machine the bridge's own address."""
         port, bridge = enclosure.traffic("tap-one"), enclosure.traffic("lab")
         soon(lambda: enclosure.traffic("tap-one").come > port.come + 3, "the machine to shout")
         soon(lambda: offered(port), "a frame for the machine")
         return enclosure.traffic("tap-one").to > port.to, enclosure.traffic("lab").come > bridge.come + 2
 
     def offered(before: Traffic) -> bool:
-        """Let the bridge ask for the machine's address; return whether a frame has passed or stopped at the gate."""
+        """Make the bridge resolve the machine's address; return whether a frame passed or was stopped."""
         with enclosure.socket() as one, contextlib.suppress(OSError):
             one.settimeout(0.2)
             one.connect(("10.99.0.2", 9))
@@ -209,7 +209,7 @@ def test_what_is_kept_outlives_its_owner_and_can_be_entered(owner: subprocess.Po
         visitor.attach()
 
 
-def test_without_namespaces_the_cause_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_for_missing_namespaces_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     fake = bin_directory / "unshare"

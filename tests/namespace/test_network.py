@@ -24,7 +24,7 @@ BEFORE = Traffic(7, 7, 0)
 
 
 def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
-    """A port of a machine that gives this answer, and whose frames are counted so, one time after the other."""
+    """A fake port of a machine with this answer and these successive counts of frames."""
     enclosure: Any = Mock()
     enclosure.traffic.side_effect = traffic
     enclosure.socket.return_value.__enter__ = lambda one: one
@@ -41,7 +41,7 @@ def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
         (Way.FROM, False, True, Traffic(8, 9, 0)),
     ],
 )
-def test_a_cut_is_proved_by_silence_and_by_what_became_of_the_frames(
+def test_a_cut_is_proved_by_missing_replies_and_counts_of_frames(
     way: Way, deaf: bool, mute: bool, after: Traffic
 ) -> None:
     enclosure, one = port(TimeoutError, *still(way), BEFORE, after)
@@ -50,7 +50,7 @@ def test_a_cut_is_proved_by_silence_and_by_what_became_of_the_frames(
 
 
 def still(way: Way) -> tuple[Traffic, ...]:
-    """What is counted until nothing that was on its way is left."""
+    """Return the counts until no frame is in transit."""
     return () if way is Way.FROM else (BEFORE, BEFORE)
 
 
@@ -70,7 +70,7 @@ def test_what_was_on_its_way_as_the_gate_shut_does_not_count() -> None:
         (Way.FROM, TimeoutError, Traffic(8, 7, 0)),
     ],
 )
-def test_a_cut_that_lets_frames_pass_or_cannot_be_seen_is_the_rigs_fault(
+def test_a_cut_that_passes_frames_or_has_no_proof_is_an_error_of_the_rig(
     way: Way, answer: type[OSError], after: Traffic
 ) -> None:
     enclosure, one = port(answer, *still(way), BEFORE, after)

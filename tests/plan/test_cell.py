@@ -14,7 +14,7 @@ from raidproof.storage.stack import StackSpec
 from tests.plan.conftest import Make, plan_of
 
 
-def test_a_cell_is_the_stack_that_its_name_says(make: Make) -> None:
+def test_the_stack_of_a_cell_has_the_settings_in_its_name(make: Make) -> None:
     matrix = make({"level": [5, 10], "chunk": ["64KiB"], "wsize": ["32KiB", "1MiB"], "export": ["async"]})
     assert [cell.name for cell in matrix.cells] == [
         "level=5 chunk=64KiB wsize=32KiB export=async",
@@ -35,7 +35,7 @@ def test_the_network_of_the_hardware_is_in_the_stack(make: Make) -> None:
     assert {cell.stack.link.rate for cell in matrix.cells} == {10**9}
 
 
-def test_lease_and_grace_are_short_unless_a_plan_says_otherwise(make: Make) -> None:
+def test_lease_and_grace_are_short_by_default(make: Make) -> None:
     def periods(**fixed: Any) -> tuple[int | None, int | None]:
         export = make(fixed=fixed).cells[0].stack.export
         return export.lease_s, export.grace_s
@@ -50,7 +50,7 @@ def test_lease_and_grace_are_short_unless_a_plan_says_otherwise(make: Make) -> N
             make(fixed={"lease": odd})
 
 
-def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) -> None:
+def test_an_axis_that_does_not_apply_is_left_out_and_reported_once(make: Make) -> None:
     matrix = make({"level": [5, 1], "chunk": ["16KiB", "64KiB", "256KiB"]})
     assert [cell.name for cell in matrix.cells] == [
         "level=5 chunk=16KiB",
@@ -58,7 +58,7 @@ def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) 
         "level=5 chunk=256KiB",
         "level=1",
     ]
-    assert matrix.without == ("chunk is left out where level is 1: it keeps whole copies, not stripes",)
+    assert matrix.without == ("chunk is left out where level is 1: this level has no stripes",)
     assert matrix.merged == 2
     assert not matrix.impossible
 
@@ -69,8 +69,8 @@ def test_what_means_nothing_is_left_out_said_once_and_measured_once(make: Make) 
         ({"level": [5, 6]}, {"hardware": {"disks": {"count": 3}}}, "RAID6 needs at least 4 members, not 3"),
         ({"block_size": ["4KiB", "8KiB"]}, {}, "page size"),
         ({"consistency_policy": ["resync", "ppl"]}, {"fixed": {"level": 6}}, "ppl"),
-        ({"members": [4, 5]}, {}, "5 member disks asked, and 4 left"),
-        ({"clients": [1, 2]}, {}, "2 clients asked of 1"),
+        ({"members": [4, 5]}, {}, "5 member disks requested, and only 4 left"),
+        ({"clients": [1, 2]}, {}, "2 clients requested, the hardware has 1"),
         ({"level": [0, 1]}, {"hardware": {"disks": {"size": "256MiB"}}}, "too small for xfs"),
     ],
 )
@@ -107,7 +107,7 @@ def test_spares_and_journal_take_what_the_members_leave(make: Make) -> None:
     assert (array.members, array.spares, array.journal) == (tuple(f"disk{n}" for n in range(4)), ("disk4",), "disk5")
 
 
-def test_several_workloads_are_told_apart(make: Make) -> None:
+def test_several_workloads_have_different_names(make: Make) -> None:
     matrix = make({"level": [5, 10]}, workload=[{"tool": "dd"}, {"tool": "hdparm", "name": "random"}])
     assert [cell.name for cell in matrix.cells] == [
         "level=5 workload=dd",

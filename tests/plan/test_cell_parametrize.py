@@ -16,7 +16,7 @@ def test_some_can_be_selected() -> None:
     assert [str(cell) for cell in cells_of(TINY, k="level=5 and not async")] == ["level=5 export=sync"]
 
 
-def test_a_cell_knows_its_plan() -> None:
+def test_a_cell_has_its_plan() -> None:
     (cell,) = cells_of(TINY, k="level=5 and not async")
     assert cell.path == TINY
     assert cell.matrix.plan.name == "tiny"

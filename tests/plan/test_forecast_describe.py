@@ -15,7 +15,7 @@ def told(make: Make, **other: Any) -> str:
     return console.export_text()
 
 
-def test_all_is_told_that_one_decides_by(make: Make) -> None:
+def test_the_description_has_all_relevant_facts(make: Make) -> None:
     text = told(
         make,
         hardware={"disks": {"count": 3}, "network": {"rate": "1Gbit"}},
@@ -24,18 +24,18 @@ def test_all_is_told_that_one_decides_by(make: Make) -> None:
     )
     assert "hardware: 3 x none, 1GiB each, spread; network 1Gbit; 1 client" in text
     assert "fixed: export=async" in text
-    assert "NFS lease 10 s, grace period 10 s (the kernel's are 90 s)" in text
+    assert "NFS lease 10 s, grace period 10 s (the kernel's default: 90 s)" in text
     assert "cells: 6 of 12 combinations, 2 times each, seed 1" in text
     assert "first resync: skipped (assume_clean); power cut: once in each cell, after two controls" in text
     assert "chunk is left out where level is 1" in text
     assert text.count("impossible: RAID6 needs at least 4 members, not 3") == 1
     assert "  level=6 chunk=16KiB wsize=32KiB" in text
     assert "  and 1 more" in text
-    assert "expected: 12 visits, about" in text
+    assert "expected: 12 repetitions, about" in text
     assert "needs 1.5 GiB of memory" in text
 
 
-def test_what_is_not_the_case_is_not_told(make: Make) -> None:
+def test_the_description_omits_what_does_not_apply(make: Make) -> None:
     text = told(make)
     assert "impossible" not in text
     assert "fixed" not in text

@@ -7,7 +7,7 @@ from tests.plan.conftest import Make
 def test_repeats_and_cuts_take_their_time(make: Make) -> None:
     axes = {"level": [5, 10], "export": ["sync", "async"]}
     once, thrice = (expect(make(axes, run={"repeats": times})) for times in (1, 3))
-    assert (once.visits, thrice.visits) == (4, 12)
+    assert (once.repetitions, thrice.repetitions) == (4, 12)
     assert thrice.timed_s == 3 * once.timed_s
     assert thrice.overhead_s > once.overhead_s
     assert once.cut_s == 0
@@ -24,9 +24,9 @@ def test_a_cut_under_nfs_4_0_lasts_longer_by_its_grace_period(make: Make) -> Non
     assert (waiting - usual, longer - usual) == (10, 90)
 
 
-def test_one_visit_is_no_visits(make: Make) -> None:
-    assert str(expect(make(run={"repeats": 1}))).startswith("1 visit, about")
-    assert str(expect(make(run={"repeats": 2}))).startswith("2 visits, about")
+def test_the_singular_is_used_for_one_repetition(make: Make) -> None:
+    assert str(expect(make(run={"repeats": 1}))).startswith("1 repetition, about")
+    assert str(expect(make(run={"repeats": 2}))).startswith("2 repetitions, about")
 
 
 def test_rebuilding_less_takes_less(make: Make) -> None:
@@ -35,19 +35,18 @@ def test_rebuilding_less_takes_less(make: Make) -> None:
     assert exports.overhead_s < arrays.overhead_s
 
 
-def test_where_only_the_work_is_known_the_duration_is_assumed_and_said(make: Make) -> None:
+def test_an_unknown_duration_is_assumed_and_reported(make: Make) -> None:
     expected = expect(make(run={"repeats": 1}))
     assert expected.open_ended
     assert expected.timed_s == ASSUMED_S
-    assert "a workload says no duration" in str(expected)
+    assert "the duration of a workload is unknown" in str(expected)
     assert expect(make(run={"repeats": 1, "max_seconds": 60})).timed_s == 60
 
 
 def test_needs(make: Make) -> None:
     hardware = {"clients": 2, "memory": {"server": "1GiB", "client": "512MiB"}, "disks": {"count": 4}}
-    assert (
-        expect(make(hardware=hardware)).needs == "2.0 GiB of memory, and what is written to the disks, at most 4.0 GiB"
-    )
+    needs = expect(make(hardware=hardware)).needs
+    assert needs == "2.0 GiB of memory for the machines, and up to 4.0 GiB for the data on the disks"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.plan.cell import Cell, matrix_of
-from raidproof.plan.forecast import LAYERS, layer_keys, shared_layers, visits_of
+from raidproof.plan.forecast import LAYERS, layer_keys, repetitions_of, shared_layers
 from tests.plan.conftest import plan_of
 
 CELLS = matrix_of(
@@ -25,13 +25,13 @@ repeats = st.integers(1, 4)
 
 
 @given(subsets, repeats, seeds)
-def test_each_round_visits_each_cell_once(cells: list[Cell], times: int, seed: int) -> None:
-    visits = visits_of(cells, times, seed)
-    assert len(visits) == times * len(cells)
+def test_each_round_has_one_repetition_of_each_cell(cells: list[Cell], times: int, seed: int) -> None:
+    planned = repetitions_of(cells, times, seed)
+    assert len(planned) == times * len(cells)
     for number in range(1, times + 1):
-        names = [cell.name for round_, cell in visits if round_ == number]
+        names = [cell.name for round_, cell in planned if round_ == number]
         assert sorted(names) == sorted(cell.name for cell in cells)
-    assert [visit.round for visit in visits] == sorted(visit.round for visit in visits)
+    assert [one.round for one in planned] == sorted(one.round for one in planned)
 
 
 @given(st.data(), subsets, repeats, seeds)
@@ -39,20 +39,20 @@ def test_the_order_follows_from_cells_and_seed_alone(
     data: st.DataObject, cells: list[Cell], times: int, seed: int
 ) -> None:
     mixed = data.draw(st.permutations(cells))
-    assert visits_of(cells, times, seed) == visits_of(mixed, times, seed)
+    assert repetitions_of(cells, times, seed) == repetitions_of(mixed, times, seed)
 
 
 @given(subsets, seeds)
 def test_cells_that_share_layers_are_neighbours(cells: list[Cell], seed: int) -> None:
-    keys = [layer_keys(visit.cell) for visit in visits_of(cells, 1, seed)]
+    keys = [layer_keys(one.cell) for one in repetitions_of(cells, 1, seed)]
     for depth in range(1, len(LAYERS) + 1):
         runs = [key for key, _ in groupby(keys, key=lambda layers: layers[:depth])]
         assert len(runs) == len(set(runs))
 
 
-def test_chance_has_a_say_in_each_round_and_each_seed() -> None:
+def test_the_order_differs_between_rounds_and_seeds() -> None:
     def names(seed: int, number: int) -> list[str]:
-        return [cell.name for round_, cell in visits_of(CELLS, 2, seed) if round_ == number]
+        return [cell.name for round_, cell in repetitions_of(CELLS, 2, seed) if round_ == number]
 
     assert names(1, 1) != names(1, 2)
     assert names(1, 1) != names(2, 1)

@@ -9,7 +9,7 @@ def hardware(**asked: Any) -> Hardware:
     return Hardware.model_validate(asked)
 
 
-def test_members_hang_on_controllers_in_turn_or_grouped() -> None:
+def test_disks_are_assigned_to_controllers_round_robin_or_grouped() -> None:
     def order(how: str) -> list[str | None]:
         made = hardware(disks={"count": 4}, controller={"count": 2, "order": how, "bandwidth": "160MB/s"})
         return [disk.controller for disk in made.topology().disks]

@@ -25,8 +25,8 @@ def test_a_workload_runs_where_its_tool_can(table: dict[str, str], place: str) -
     [
         ({"tool": "dd", "on": "array"}, "dd works on files"),
         ({"tool": "postmark", "on": "disk0"}, "postmark works on files"),
-        ({"tool": "hdparm", "on": "clients"}, "hdparm reads a device"),
-        ({"tool": "fio", "on": "disk7"}, "no such thing as 'disk7'"),
+        ({"tool": "hdparm", "on": "clients"}, "hdparm reads a block device"),
+        ({"tool": "fio", "on": "disk7"}, "unknown value 'disk7'"),
     ],
 )
 def test_a_workload_does_not_run_where_its_tool_would_measure_something_else(table: dict[str, str], why: str) -> None:

@@ -28,7 +28,7 @@ def test_auto_takes_the_fastest_that_runs(
     assert says in choice.reason
 
 
-def test_where_nothing_runs_both_reasons_are_told() -> None:
+def test_if_no_provider_runs_both_reasons_are_reported() -> None:
     with pytest.raises(RequirementMissing, match=f"{NO_UML}.*{NO_QEMU}.*qemu-system-x86 qemu-utils"):
         choose(qemu_lacks=NO_QEMU, uml_lacks=NO_UML, answer=None)
 

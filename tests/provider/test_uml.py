@@ -37,7 +37,7 @@ def test_members_are_given_in_their_order() -> None:
     assert devices == ["virtio_uml.device=/lab/b:2", "virtio_uml.device=/lab/a:2"]
 
 
-def test_the_kernels_own_arguments_come_last() -> None:
+def test_arguments_of_user_mode_linux_are_last() -> None:
     assert command_of("/lab/a")[-1] == "seccomp=on"
 
 
@@ -57,7 +57,7 @@ def test_memory_goes_where_there_is_room(tmp_path: Path) -> None:
     assert memory_folder(MIB, [tmp_path / "no", tmp_path]) == tmp_path
 
 
-def test_no_room_for_memory_is_said_before_a_kernel_dies_of_it(tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_before_the_boot(tmp_path: Path) -> None:
     more_than_there_is = shutil.disk_usage(tmp_path).free + MIB
     with pytest.raises(RequirementMissing, match=rf"no room for the memory .* in {tmp_path} \(.*--shm-size"):
         memory_folder(more_than_there_is, [tmp_path])

@@ -1,4 +1,4 @@
-"""What may be claimed of a measured cell: each claim holds, fails, or says that it cannot tell."""
+"""Assertions about a measured cell: each passes, fails, or is INCONCLUSIVE."""
 
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,12 @@ def test_a_share_of_what_was_expected() -> None:
     one.must_reach(0.8)
     with pytest.raises(ProductError, match="80% of what the hardware should give"):
         one.must_reach(0.9)
-    with pytest.raises(Inconclusive, match="nobody knows"):
+    with pytest.raises(Inconclusive, match="no formula gives the expected value"):
         measured("a", 80).must_reach(0.1)
 
 
 @pytest.mark.parametrize("limit", ["host cpu", "engine"])
-def test_what_this_machine_limited_tells_nothing(limit: str) -> None:
+def test_a_value_limited_by_this_machine_is_inconclusive(limit: str) -> None:
     one = measured("a", 80, limit=limit, expected={"value": 100.0})
     with pytest.raises(Inconclusive, match=f"limited by the {limit}"):
         one.must_reach(0.1)
@@ -56,7 +56,7 @@ def test_what_this_machine_limited_tells_nothing(limit: str) -> None:
         measured("b", 800).must_be_faster_than(one)
 
 
-def test_faster_in_every_visit() -> None:
+def test_faster_in_every_repetition() -> None:
     slow, fast = measured("slow", 10, 12), measured("fast", 20, 24)
     fast.must_be_faster_than(slow, by=0.5)
     with pytest.raises(Inconclusive, match="overlap"):

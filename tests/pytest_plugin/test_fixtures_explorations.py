@@ -1,4 +1,4 @@
-"""What may be claimed of an explored cycle."""
+"""Assertions about an exploration."""
 
 from pathlib import Path
 from typing import cast
@@ -37,16 +37,16 @@ def test_the_first_where_none_came_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("failures", [(), (one(promise="write + fsync", damage="stale"),), (one(confirmed=0),)])
-def test_what_was_not_found_or_did_not_come_again(failures: tuple[FailureRecord, ...]) -> None:
-    with pytest.raises(Inconclusive, match="nothing like 'metadata' was found"):
+def test_a_failure_not_found_or_not_reproduced_is_inconclusive(failures: tuple[FailureRecord, ...]) -> None:
+    with pytest.raises(Inconclusive, match="no failure with 'metadata' was found and reproduced"):
         explored(*failures).must_find("metadata")
 
 
-def test_somebody_else_is_to_blame() -> None:
+def test_another_blame_is_a_failure() -> None:
     with pytest.raises(ProductError, match="metadata is blamed on the stack"):
         explored(one()).must_find("metadata", blame=Culprit.DISKS)
 
 
-def test_nothing_is_claimed_of_a_rig_that_failed() -> None:
+def test_an_error_of_the_rig_is_an_error() -> None:
     with pytest.raises(RigError):
         explored(one(), outcome=Outcome.ERROR).must_find("metadata")

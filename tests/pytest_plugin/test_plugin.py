@@ -29,7 +29,7 @@ def ended(pytester: pytest.Pytester) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-v", "--junitxml=junit.xml")
 
 
-def test_each_end_has_its_word(ended: pytest.RunResult) -> None:
+def test_each_outcome_has_its_word(ended: pytest.RunResult) -> None:
     words = ["FAILED", "ERROR", "SKIPPED*no such tool*", "INVALID", "INCONCLUSIVE", "FAILED", "PASSED"]
     names = ["fail", "error", "skip", "invalid", "inconclusive", "plain", "pass"]
     ended.stdout.fnmatch_lines([f"*::test_{name} {word}*" for name, word in zip(names, words, strict=True)])

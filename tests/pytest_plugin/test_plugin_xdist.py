@@ -55,12 +55,12 @@ def test_what_takes_long_begins_and_a_file_that_measures_is_the_last(pytester: p
     )
 
 
-def test_without_workers_nobody_waits(pytester: pytest.Pytester) -> None:
+def test_without_workers_no_scenario_waits(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCENARIOS)
     pytester.runpytest_subprocess().assert_outcomes(passed=9)
 
 
-def test_ends_of_the_workers_runs_are_told(pytester: pytest.Pytester) -> None:
+def test_outcomes_of_the_workers_runs_are_printed(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
 import pytest
 from raidproof.pytest_plugin import plugin
@@ -77,7 +77,7 @@ def pytest_configure(config):
     ended.stdout.fnmatch_lines_random(["report: results/gw0/report.html", "report: results/gw1/report.html"])
 
 
-def test_ends_keep_their_words(pytester: pytest.Pytester) -> None:
+def test_outcomes_keep_their_words(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
 from raidproof.core.errors import Inconclusive, RequirementMissing
 

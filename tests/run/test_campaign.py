@@ -1,4 +1,4 @@
-"""What a run does with its lab when a cycle in it goes wrong."""
+"""What a run does with its lab after a crash test with an error."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from raidproof.run.demo import demo_cycles
 
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch) -> list[MagicMock]:
-    """The labs that are begun: each is a stand-in."""
+    """Return the fake labs that the run has started."""
     begun: list[MagicMock] = []
 
     def lab_of(*_: Any, **__: Any) -> MagicMock:

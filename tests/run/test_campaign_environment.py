@@ -14,12 +14,12 @@ def test_the_kernels_lists_are_counted(ranges: str, count: int) -> None:
     assert count_of(ranges) == count
 
 
-def test_what_all_machines_have_is_said_once() -> None:
+def test_common_software_is_listed_once() -> None:
     assert by_role({("server", "6.12"), ("client", "6.12")}) == "6.12"
     assert by_role({("server", "7.2"), ("client", "6.1")}) == "server 7.2, client 6.1"
 
 
-def test_where_nothing_can_be_captured_it_is_said_what_that_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_capture_the_consequence_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     of_others, ours = create_autospec(Lab, instance=True), create_autospec(EnclosedLab, instance=True)
     monkeypatch.setattr(capture, "which", lambda program: f"/usr/bin/{program}")
     assert unseen_replies(ours) == []

@@ -1,4 +1,4 @@
-"""Two sides of one plan: what they are asked to run, in which order they are visited, what ends both."""
+"""The two sides of a comparison: their settings, the order of their repetitions, and errors that end both."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,19 +24,19 @@ from raidproof.run.plan_runner import PlanRunner
 PLAN = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"
 
 
-def test_a_word_is_said_of_all_machines_or_of_a_role() -> None:
+def test_a_setting_is_for_all_machines_or_for_a_role() -> None:
     common = Platform(server=SoftwareSpec(image="debian/trixie"), clients=SoftwareSpec(kernel="debian/bookworm"))
     side = side_of(["kernel=debian/sid", "clients.image=debian/bookworm", "server.nfs-utils=a.b.deb"], common)
     assert side.server == SoftwareSpec(kernel="debian/sid", image="debian/trixie", packages=("a.b.deb",))
     assert side.clients == SoftwareSpec(kernel="debian/sid", image="debian/bookworm")
 
 
-def test_a_role_has_the_last_word() -> None:
+def test_a_setting_of_a_role_overrides_a_common_one() -> None:
     side = side_of(["server.kernel=debian/sid", "kernel=debian/trixie"], Platform())
     assert (side.server.kernel, side.clients.kernel) == ("debian/sid", "debian/trixie")
 
 
-def test_what_a_side_does_not_say_is_common() -> None:
+def test_settings_that_a_side_omits_are_common() -> None:
     common = Platform(provider="qemu", server=SoftwareSpec(kernel="debian/sid", packages=("a.deb",)))
     assert side_of([], common) == common
     assert side_of(["mdadm=b.deb"], common).server.packages == ("a.deb", "b.deb")
@@ -88,7 +88,7 @@ def test_both_sides_and_what_they_take_are_announced() -> None:
         (["--base=kernel=debian/sid", "--new=kernel=debian/sid"], Status.PASS, "an A/A run"),
     ],
 )
-def test_the_command_says_what_it_would_do(
+def test_a_dry_run_prints_the_plan(
     words: list[str], status: Status, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unwinding_on_signals():
@@ -99,7 +99,7 @@ def test_the_command_says_what_it_would_do(
 
 @dataclass
 class FakeExecution:
-    """Boots nothing, and tells what it was asked to do."""
+    """A fake that boots nothing and records its requests."""
 
     side: str
     told: list[str]
@@ -147,7 +147,7 @@ def executions(*, kernels: tuple[str, str] = ("6.1", "6.12")) -> tuple[list[Fake
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_both_sides_make_a_visit_before_the_next() -> None:
+def test_both_sides_make_a_repetition_before_the_next() -> None:
     sides, told = executions()
     measure(cast("list[PlanRunner]", sides))
     assert told == [
@@ -159,7 +159,7 @@ def test_both_sides_make_a_visit_before_the_next() -> None:
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_nothing_is_measured_where_both_run_the_same() -> None:
+def test_equal_sides_are_not_measured() -> None:
     sides, told = executions(kernels=("6.1", "6.1"))
     measure(cast("list[PlanRunner]", sides))
     assert told == ["base begins", "new begins"]

@@ -1,4 +1,4 @@
-"""The order of a cycle's steps after a fault, and what differs from one cycle to the next."""
+"""The order of the steps of a crash test after a fault, and what differs between crash tests."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +19,7 @@ class Stop(Exception):
 
 
 class Fake:
-    """A lab, its stack and its ledger, of which everything is noted."""
+    """A fake lab with stack and ledger that records all calls."""
 
     def __init__(self) -> None:
         self.did: list[str] = []

@@ -16,7 +16,7 @@ from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 
 class Ends:
-    """Ends an exploration with an error at one look of those that come after all states were judged."""
+    """Raises an error at one of the calls that follow after all states were judged."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks: int | None = None
@@ -82,7 +82,7 @@ def test_what_an_interruption_leaves_of_shrinking_is_kept(tmp_path: Path, ends: 
     assert failure == whole.failures[0].model_copy(update={"replay": failure.replay})
 
 
-def test_an_interruption_tells_what_there_is(
+def test_an_interruption_reports_the_results_so_far(
     tmp_path: Path, ends: Ends, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []

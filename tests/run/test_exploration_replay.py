@@ -23,12 +23,12 @@ def record(source: OnFakes) -> ExplorationRecord:
     return explore_cycle(source, Options(Budget(None), checkers=1))[0]
 
 
-def test_an_exploration_of_a_stored_cycle_finds_who_lied(record: ExplorationRecord) -> None:
+def test_an_exploration_of_a_stored_cycle_blames_the_lying_disk(record: ExplorationRecord) -> None:
     assert record.outcome is Outcome.FAIL
     assert str(record.failures[0].blame) == "the disks: disk0 acknowledged flushes and kept nothing"
 
 
-def test_an_exploration_of_a_control_says_that_it_is_one(tmp_path: Path) -> None:
+def test_an_exploration_of_a_control_is_reported_as_a_control(tmp_path: Path) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     source = OnFakes.of(source_of(store_run(tmp_path / "control", control=control)))
     record, page = explore_cycle(source, Options(Budget(None), checkers=1))
@@ -73,7 +73,7 @@ def test_a_state_is_judged_as_often_as_it_is_shown(source: OnFakes, record: Expl
     assert "shell server" not in said
 
 
-def test_a_kept_state_says_what_can_be_done_with_it(source: OnFakes, tmp_path: Path) -> None:
+def test_a_kept_state_prints_its_commands(source: OnFakes, tmp_path: Path) -> None:
     said = replay(source, CrashState(source.first), tmp_path, keep=True).lines
     assert said[-4:] == (
         "  ./raidproof shell server --lab a9e7f033",

@@ -54,7 +54,7 @@ def test_of_several_cycles_one_is_to_be_named(tmp_path: Path) -> None:
         source_of(store_run(tmp_path / "run", "a", "b"))
 
 
-def test_of_several_the_only_one_that_can_be_explored_is_taken(tmp_path: Path) -> None:
+def test_the_only_cycle_that_can_be_explored_is_chosen(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run", "a", "b")
     (tmp_path / "run" / "a" / "write.log").unlink()
     assert source_of(store).cycle.name == "b"
@@ -78,7 +78,7 @@ def test_an_unknown_cycle_names_the_nearest(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", [None, CYCLE])
-def test_what_cannot_be_explored_says_why(
+def test_the_reason_against_an_exploration_is_reported(
     tmp_path: Path, changes: dict[str, Any], reason: str, name: str | None
 ) -> None:
     with pytest.raises(RequestError, match=reason) as refused:

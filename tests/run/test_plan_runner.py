@@ -1,4 +1,4 @@
-"""A plan carried out: what is visited, what is left out, what an error ends. Visits themselves are faked."""
+"""Running a plan: repetitions, left-out cells, and errors that end a run. The repetitions are faked."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +45,7 @@ class FakeDeployer:
 
 
 class FakeCampaign:
-    """Boots nothing, and remembers what it was asked for."""
+    """A fake that boots nothing and records its requests."""
 
     def __init__(self, path: Path, record: RunRecord) -> None:
         self.store, self.record = RunStore(path), record
@@ -90,7 +90,7 @@ def tiny(workloads: int = 1, **run: Any) -> Matrix:
 
 
 class House:
-    """Executions of one plan in one directory, one after the other."""
+    """Runs of one plan in one directory, one after the other."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = directory / "run"
@@ -98,19 +98,19 @@ class House:
         self.plan = directory / "here.toml"
         self.plan.write_text("the plan's own words")
         self.happens: Happens = lambda _cell, _repeat: None
-        self.visited: list[str] = []
+        self.measured: list[str] = []
         self.saved: list[int] = []
-        monkeypatch.setattr("raidproof.run.plan_runner.visit", self._visit)
+        monkeypatch.setattr("raidproof.run.plan_runner.run_repetition", self._repeat)
         monkeypatch.setattr("raidproof.run.plan_runner.StackDeployer", FakeDeployer)
         monkeypatch.setattr("raidproof.run.plan_runner.step", lambda _said: None)
 
-    def _visit(
+    def _repeat(
         self, _deployer: object, _plan: object, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
     ) -> None:
         assert directory.is_dir()
         # What is on disk now is what a killed run would leave.
         self.saved.append(sum(len(one.repeats) for one in RunStore(self.path).load().cells))
-        self.visited.append(cell.name)
+        self.measured.append(cell.name)
         repeat.value, repeat.timed_s, record.unit = 100.0, 2.0, "write_mb_s"
         self.happens(cell, repeat)
 
@@ -139,31 +139,31 @@ def plan_of(campaign: FakeCampaign) -> PlanRecord:
     return campaign.record.plan
 
 
-def test_every_cell_is_visited_once_in_each_round(house: House) -> None:
+def test_every_cell_is_measured_once_in_each_round(house: House) -> None:
     campaign = house.run(tiny(workloads=2, repeats=3))
-    assert house.visited == [name for _, name in plan_of(campaign).order]
+    assert house.measured == [name for _, name in plan_of(campaign).order]
     for begin in (0, 4, 8):
-        assert len(set(house.visited[begin : begin + 4])) == 4
+        assert len(set(house.measured[begin : begin + 4])) == 4
     assert campaign.boots == 1
     assert plan_of(campaign).timed_s == 12 * 2.0
 
 
-def test_each_visit_is_saved_before_the_next(house: House) -> None:
+def test_each_repetition_is_saved_before_the_next(house: House) -> None:
     campaign = house.run(tiny(repeats=3))
     assert house.saved == [0, 1, 2, 3, 4, 5]
     assert house.execution(tiny(repeats=3))[1].record.model_dump() == campaign.record.model_dump()
 
 
-def test_what_was_visited_is_not_visited_again(house: House) -> None:
+def test_a_resumed_run_does_not_repeat_repetitions(house: House) -> None:
     house.run(tiny(repeats=2))
     again = house.run(tiny(repeats=2))
-    assert len(house.visited) == 4
+    assert len(house.measured) == 4
     assert again.boots == 0
 
 
-def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
+def test_an_interrupted_run_continues(house: House) -> None:
     def interrupt(_cell: Cell, _repeat: Repetition) -> None:
-        if len(house.visited) == 3:
+        if len(house.measured) == 3:
             raise KeyboardInterrupt
 
     house.happens = interrupt
@@ -172,8 +172,8 @@ def test_an_interrupted_run_goes_on_where_it_was(house: House) -> None:
     assert house.saved == [0, 1, 2]
     house.happens = lambda _cell, _repeat: None
     campaign = house.run(tiny(repeats=2))
-    # The third visit was made twice, nothing else.
-    assert house.visited == [name for _, name in plan_of(campaign).order[:3] + plan_of(campaign).order[2:]]
+    # The third repetition was made twice, nothing else.
+    assert house.measured == [name for _, name in plan_of(campaign).order[:3] + plan_of(campaign).order[2:]]
     assert [len(cell.measured) for cell in campaign.record.cells] == [2, 2]
 
 
@@ -189,8 +189,8 @@ def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> 
 
     house.happens = fail
     campaign = house.run(tiny(repeats=2))
-    assert len(house.visited) == 4
-    # The last lab ends with the run, if the last visit was to the cell that works.
+    assert len(house.measured) == 4
+    # The last lab ends with the run, if the last repetition was of the cell that works.
     assert campaign.boots >= 2
     failed, good = campaign.record.cells
     assert [one.rig_error is not None for one in failed.repeats] == [True, True]
@@ -207,7 +207,7 @@ def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: Ho
     house.happens = fail
     matrix = tiny(repeats=GIVE_UP_AFTER + 2)
     house.run(matrix)
-    assert len(house.visited) == 2 * GIVE_UP_AFTER
+    assert len(house.measured) == 2 * GIVE_UP_AFTER
     house.happens = lambda _cell, _repeat: None
     campaign = house.run(matrix)
     assert [len(cell.measured) for cell in campaign.record.cells] == [GIVE_UP_AFTER + 2] * 2
@@ -229,7 +229,7 @@ def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: Ho
     assert refused.not_effective == "wsize: found 64 KiB"
     assert (len(refused.repeats), len(good.repeats)) == (1, 3)
     house.run(tiny(repeats=3))
-    assert len(house.visited) == 4
+    assert len(house.measured) == 4
 
 
 def test_an_error_of_the_harness_ends_the_run(house: House) -> None:
@@ -255,14 +255,14 @@ def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
     assert RunStore(house.path).load().plan is not None
 
 
-def test_missing_programs_are_found_before_the_first_visit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_found_before_the_first_repetition(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeDeployer, "missing", {"dd"})
     with pytest.raises(RequirementMissing, match="client1 has no dd"):
         house.run(tiny())
-    assert house.visited == []
+    assert house.measured == []
 
 
-def test_a_visit_that_was_too_short_is_flagged(house: House) -> None:
+def test_a_repetition_that_was_too_short_is_flagged(house: House) -> None:
     campaign = house.run(tiny(repeats=1, min_seconds=3))
     conclude_run(campaign.record)
     assert {cell.flag for cell in campaign.record.cells} == {"ran 2 s, less than 3"}
@@ -313,7 +313,7 @@ def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monke
     assert [cell.rankable for cell in campaign.record.cells] == [False, True]
 
 
-def test_controls_come_once_and_before_any_cut(house: House) -> None:
+def test_controls_run_once_and_before_any_cut(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
     campaign = house.run(matrix)
     assert campaign.cut[:2] == CONTROLS
@@ -348,7 +348,7 @@ def test_a_control_that_misbehaves_makes_the_run_invalid(house: House) -> None:
     assert {(cell.outcome, cell.rank) for cell in campaign.record.cells} == {(Outcome.INVALID, None)}
 
 
-def test_a_control_that_these_disks_cannot_show_is_said(house: House) -> None:
+def test_a_control_that_the_disks_cannot_execute_is_reported(house: House) -> None:
     execution, campaign = house.execution(tiny(repeats=1, cut="power"))
     campaign.control_ends = Outcome.SKIP
     execution.run()
@@ -385,13 +385,13 @@ def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypat
     assert execution.forecast.left_s == 0
     assert "left)" not in said[0]
     assert [line.partition(" (")[0] for line in said[1:] if line.endswith(" left)")] == [
-        "visit 2 of 2: level=10" if "level=5" in said[0] else "visit 2 of 2: level=5",
+        "repetition 2 of 2: level=10" if "level=5" in said[0] else "repetition 2 of 2: level=5",
         *("control: lying disks", "control: clean reboot", "power cut: level=5", "power cut: level=10"),
     ]
     assert house.execution(tiny(repeats=1, cut="power"))[0].forecast.left_s == 0
 
 
-def test_nothing_is_cut_unless_asked(house: House) -> None:
+def test_power_is_cut_only_on_request(house: House) -> None:
     assert house.run(tiny(repeats=1)).cut == []
 
 

@@ -35,7 +35,7 @@ def stored(path: Path, matrix: Matrix | None = None) -> RunStore:
     return store
 
 
-def test_the_record_holds_the_plans_own_words() -> None:
+def test_the_record_has_the_text_of_the_plan() -> None:
     record = record_of(tiny(repeats=5, seed=7, cut="power"), PLAN)
     assert record.text == PLAN.read_text()
     assert (record.path, record.repeats, record.seed, record.cut) == (str(PLAN), 5, 7, "power")
@@ -50,7 +50,7 @@ def test_the_record_holds_what_cannot_be(tmp_path: Path) -> None:
     assert impossible[0] == "level=6 members=3"
 
 
-def test_a_run_goes_on_with_its_own_plan(tmp_path: Path) -> None:
+def test_a_resumed_run_uses_its_stored_plan(tmp_path: Path) -> None:
     require_same(stored(tmp_path / "a", tiny()), tiny(), TOPOLOGY)
 
 

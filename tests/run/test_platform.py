@@ -6,7 +6,7 @@ from raidproof.plan.plan import RunSpec
 from raidproof.run.platform import platform_for, platform_of, refuse_unknown, words_of
 
 
-def test_what_is_asked_comes_before_what_is_planned() -> None:
+def test_the_command_line_overrides_the_plan() -> None:
     planned = Platform(provider="qemu", server=SoftwareSpec(kernel="debian/trixie", image="debian/sid"))
     asked = platform_of({"kernel": "debian/bookworm", "server": ["image=debian/bookworm", "nfs-utils=a.deb"]}, planned)
     assert asked.provider == "qemu"
@@ -25,7 +25,7 @@ def test_another_kernel_has_not_the_modules_of_the_planned_one() -> None:
 
 
 @pytest.mark.parametrize("word", ["kernel", "kernel=", "=x", "kernl=debian/sid", "nfs-utils=2.8"])
-def test_words_that_say_nothing_are_refused(word: str) -> None:
+def test_malformed_words_are_refused(word: str) -> None:
     with pytest.raises(RequestError):
         platform_of({"server": [word]})
 
@@ -59,7 +59,7 @@ def test_unknown_names_are_refused_with_the_nearest(platform: Platform, said: st
         refuse_unknown(platform)
 
 
-def test_the_words_of_a_topology_ask_for_it_again() -> None:
+def test_the_options_of_a_topology_recreate_it() -> None:
     platform = Platform(server=SoftwareSpec(kernel="debian/sid", packages=("a.deb",)), clients=SoftwareSpec())
     words = words_of(server_and_clients(platform=platform))
     assert words == ["--provider=uml", "--server=kernel=debian/sid", "--server=package=a.deb"]

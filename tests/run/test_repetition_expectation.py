@@ -33,5 +33,5 @@ def test_a_value_has_its_unit_and_its_formula() -> None:
     ],
     ids=["no mechanics", "no formula", "a disk"],
 )
-def test_where_nothing_is_known_nothing_is_said(unit: str, changes: dict[str, Any]) -> None:
+def test_without_a_formula_no_value_is_expected(unit: str, changes: dict[str, Any]) -> None:
     assert expected(unit, **changes) is None

@@ -1,4 +1,4 @@
-"""Which of the server's replies acknowledged which operation. A stamp may be late and never early."""
+"""Matching the server's replies with operations. A time stamp may be too late and is never too early."""
 
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_the_clients_own_stamp_dates_what_was_received_together_and_ends_nothing
     assert replied([late, following], [A], ADDRESSES, [reply(500), reply(950)]) == {(0, 0): 950, (0, 1): 950}
 
 
-def test_the_summary_says_how_many_and_how_much_later_the_reports_came() -> None:
+def test_the_summary_has_the_number_and_delay_of_the_reports() -> None:
     operations = [operation(ended=1_000_000), operation(sequence=1, ended=5_000_000), operation(sequence=2)]
     said = summary(operations, {(0, 0): 500_000, (0, 1): 1_000_000})
     assert (said.dated, said.of) == (2, 3)
@@ -195,9 +195,7 @@ def test_a_capture_that_does_not_begin_is_ended_and_clients_work(
     assert (watch.found, watch.seen, tap.discarded) == (None, RepliesSeen(why_not="no ring"), True)
 
 
-def test_what_goes_wrong_meanwhile_is_told_and_the_capture_ends(
-    watch: ReplyWatch, tap: FakeTap, tmp_path: Path
-) -> None:
+def test_an_error_during_the_capture_is_reported_and_ends_it(watch: ReplyWatch, tap: FakeTap, tmp_path: Path) -> None:
     with pytest.raises(RigError, match="a client hung"), watch.watching(tmp_path / "history"):
         raise RigError("a client hung")
     watch.finish()

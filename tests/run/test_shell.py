@@ -85,7 +85,7 @@ def test_a_lab_that_does_not_answer() -> None:
 
 
 class Channel:
-    """The far end: a thread that hears what is typed, says things, and ends."""
+    """The remote end: a thread that reads typed input, writes output, and ends."""
 
     def __init__(self, behave: Callable[["Channel"], None]) -> None:
         self.reading, self.writing = os.pipe()
@@ -173,7 +173,7 @@ def converse(channel: Channel, resized: int | None = None) -> int:
     return shell._converse(far_end, "server", resized)
 
 
-def test_a_script_goes_in_and_what_it_says_comes_out(
+def test_a_script_is_executed_and_its_output_is_printed(
     standard_input: Callable[[bytes], None], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     script, answer = b"x" * 70_000, b"y" * 3_000_000
@@ -192,7 +192,7 @@ def test_a_script_goes_in_and_what_it_says_comes_out(
     assert channel.heard == script
 
 
-def test_a_connection_that_breaks_is_said(standard_input: Callable[[bytes], None]) -> None:
+def test_a_broken_connection_is_reported(standard_input: Callable[[bytes], None]) -> None:
     standard_input(b"")
     with pytest.raises(RigError, match="server: the connection broke"):
         converse(Channel(lambda channel: channel.end(None)))

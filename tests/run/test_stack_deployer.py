@@ -1,4 +1,4 @@
-"""What is built anew from one configuration to the next. Stack and lab are faked; scenarios build real ones."""
+"""What is rebuilt between two configurations. Stack and lab are faked; scenarios build real ones."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,12 +40,12 @@ def test_the_lowest_layer_that_differs(changes: dict[str, Any], lowest: str) -> 
     assert lowest_difference(stack(**changes), stack()) == lowest
 
 
-def test_where_nothing_stands_all_is_built() -> None:
+def test_the_first_configuration_is_built_completely() -> None:
     assert lowest_difference(None, stack()) == "array"
 
 
 class FakeStack:
-    """Remembers what was done to which of the stacks."""
+    """A fake that records the actions on each stack."""
 
     done: list[str]
     made = 0
@@ -112,7 +112,7 @@ def test_what_has_to_be_put_back_is_remembered(deployer: StackDeployer) -> None:
     assert deployer.stack.tuning is not first.tuning
 
 
-def test_what_fell_does_not_stand(deployer: StackDeployer) -> None:
+def test_a_removed_stack_is_rebuilt(deployer: StackDeployer) -> None:
     deployer.deploy(stack())
     deployer.teardown()
     assert deployer.deploy(stack())[1] == "array"

@@ -115,7 +115,7 @@ def test_qdiscs_of_something_else(text: str) -> None:
 
 
 class Tools(FilesByCommands):
-    """A machine whose tc and ip say what a test lets them say."""
+    """A fake machine with scripted output of tc and ip."""
 
     name = "client1"
     address = "10.77.0.21"
@@ -160,7 +160,7 @@ def test_deactivation_leaves_nothing() -> None:
     assert tools.ran[1][1] == "link set dev lab0 gso_max_segs 65535\n"
 
 
-def test_a_kernel_that_refuses_is_told() -> None:
+def test_a_refusal_by_the_kernel_is_reported() -> None:
     with pytest.raises(CommandFailed):
         Link(FULL_SPEC, Tools(FULL, FULL_INTERFACE, refuses="tc -batch -")).activate()
 
@@ -176,21 +176,21 @@ def test_a_kernel_that_refuses_is_told() -> None:
         ({"loss": 0}, "single frames: asked False, found True"),
     ],
 )
-def test_what_is_not_as_asked_is_told(change: dict[str, Any], said_of: str) -> None:
+def test_a_value_that_is_not_as_requested_is_reported(change: dict[str, Any], said_of: str) -> None:
     spec = LinkSpec.model_validate({**FULL_SPEC.model_dump(), **change})
     with pytest.raises(NotEffective, match=said_of):
         Link(spec, Tools(FULL, FULL_INTERFACE)).require_effective()
 
 
 @pytest.mark.parametrize("line", [1, 2])
-def test_conditions_that_would_hit_the_harness_are_told(line: int) -> None:
+def test_conditions_on_the_harness_traffic_are_reported(line: int) -> None:
     lines = FULL.splitlines()
     lines[line] = json.dumps([one for one in json.loads(lines[line]) if "match" not in one.get("options", {})])
     with pytest.raises(NotEffective, match="harness passes: asked True, found False"):
         Link(FULL_SPEC, Tools("\n".join(lines), FULL_INTERFACE)).require_effective()
 
 
-def test_arrivals_that_pass_the_port_by_are_told() -> None:
+def test_frames_that_bypass_the_port_are_reported() -> None:
     lines = FULL.splitlines()
     lines[2] = json.dumps([one for one in json.loads(lines[2]) if "actions" not in one.get("options", {})])
     with pytest.raises(NotEffective, match="harness passes"):

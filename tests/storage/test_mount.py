@@ -25,7 +25,7 @@ def stats(version: str) -> str:
     [
         ({"vers": "4"}, "4.0, 4.1 or 4.2"),
         ({"vers": "4.3"}, "did you mean '4.2'|did you mean '4"),
-        ({"vers": 2}, "NFS version: no such thing as '2'"),
+        ({"vers": 2}, "NFS version: unknown value '2'"),
         ({"wsize": "2MiB"}, "clamp it to 1MiB"),
         ({"rsize": "2MiB"}, "rsize 2MiB"),
         ({"wsize": 512}, "less than 1KiB"),
@@ -56,7 +56,7 @@ def test_a_version_may_be_written_as_people_do(vers: object) -> None:
 
 
 def kernel_rounds(size: int) -> int:
-    """What Linux makes of rsize and wsize over TCP (nfs_io_size, since 6.0)."""
+    """The values that Linux uses for rsize and wsize over TCP (nfs_io_size, since 6.0)."""
     if size < KIB:
         return 4 * KIB
     if size >= MIB:
@@ -124,7 +124,7 @@ def test_what_is_mounted_elsewhere_is_not_taken_for_ours() -> None:
 
 
 class Client(FilesByCommands):
-    """A machine that has mounted what the real output says."""
+    """A fake machine with the mounts of the real output."""
 
     name = "client1"
     address = "10.77.0.21"
@@ -178,6 +178,6 @@ def test_attribute_times_are_compared_as_one() -> None:
     Mount(MountSpec(actimeo=7), Client(text), SOURCE).activate()
 
 
-def test_layouts_that_nobody_asked_for_are_told() -> None:
+def test_unrequested_layouts_are_reported() -> None:
     text = stats("4.2").replace("pnfs=not configured", "pnfs=LAYOUT_BLOCK_VOLUME")
     assert parse_mountstats(text).pnfs == "LAYOUT_BLOCK_VOLUME"

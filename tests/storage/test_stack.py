@@ -80,7 +80,7 @@ def test_a_record_of_a_request_reads_back() -> None:
 
 
 class Silent(FilesByCommands):
-    """A machine on which every command succeeds, or fails where a test says so, and nothing is said."""
+    """A fake machine on which every command succeeds without output, or fails if a test requests it."""
 
     def __init__(self, name: str, address: str, ran: list[tuple[str, str]], failing: frozenset[str] = frozenset()):
         self.name = name
@@ -129,7 +129,7 @@ def test_the_order_is_reversed(make_stack: MakeStack) -> None:
     ]
 
 
-def test_every_step_down_is_tried_and_every_failure_told(make_stack: MakeStack) -> None:
+def test_every_step_of_the_removal_is_tried_and_every_failure_reported(make_stack: MakeStack) -> None:
     stack, ran = make_stack(frozenset({"umount", "rpc.nfsd", "mdadm"}))
     with pytest.raises(ExceptionGroup) as caught:
         stack.deactivate()

@@ -89,7 +89,7 @@ def test_what_is_written() -> None:
     assert dirty_values(SPEC, "server") == {}
 
 
-def test_nothing_is_written_that_was_not_asked() -> None:
+def test_only_requested_settings_are_written() -> None:
     assert queue_values(TuningSpec(), ["vda"]) == md_values(TuningSpec(), ["md0"]) == {}
 
 
@@ -137,7 +137,7 @@ def test_what_was_before_is_put_back() -> None:
 
 
 class Kernel(FilesByCommands):
-    """A machine whose files can be written, but for those that a test makes stubborn."""
+    """A fake machine whose files can be written, except for files that a test makes read-only."""
 
     name = "server"
     address = "10.77.0.10"
@@ -245,12 +245,12 @@ def test_a_client_is_tuned_and_put_back() -> None:
         ("dirty_expire_centisecs", "write-back of server .* dirty_expire_s: asked 1.0, found 30.0"),
     ],
 )
-def test_a_kernel_that_does_something_else_is_told(stubborn: str, said: str) -> None:
+def test_a_setting_with_another_effective_value_is_reported(stubborn: str, said: str) -> None:
     asked = SPEC.model_copy(update={"server_dirty_expire_s": 1.0})
     with pytest.raises(NotEffective, match=said):
         ServerTuning(asked, Kernel(stubborn), [DISK], ["/dev/md0"]).activate()
 
 
-def test_memory_that_is_something_else_is_told() -> None:
+def test_another_effective_memory_setting_is_reported() -> None:
     with pytest.raises(NotEffective, match=r"memory of server .* dirty_bytes: asked 16777216, found 0"):
         ClientTuning(SPEC, Kernel("dirty_bytes")).activate()

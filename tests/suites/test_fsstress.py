@@ -1,4 +1,4 @@
-"""fsstress: out of Debian's source of btrfs-progs, and the comparison of the tree that it leaves."""
+"""fsstress from Debian's source of btrfs-progs, and the comparison of the tree that fsstress leaves."""
 
 import io
 import tarfile

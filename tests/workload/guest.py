@@ -1,4 +1,4 @@
-"""A machine without a computer: it notes what it is told to run, and answers what it was given."""
+"""A fake machine that records its commands and gives prepared answers."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ def said(
 
 
 class Guest(FilesByCommands):
-    """Answers what ``answer`` says, and where it says nothing, nothing."""
+    """A fake machine that answers as ``answer`` does, with nothing by default."""
 
     def __init__(self, name: str = "client1", answer: Answer = lambda _: None) -> None:
         self.name = name
@@ -38,5 +38,5 @@ class Guest(FilesByCommands):
 
     @property
     def programs(self) -> list[str]:
-        """What it ran, by the first word that matters."""
+        """The programs that were run, without wrappers."""
         return [words[5] if words[0] == "env" else words[0] for words in self.ran]

@@ -81,7 +81,7 @@ def test_no_result(text: str) -> None:
         ("below-ram.txt", "status 1: File size should be double RAM"),
     ],
 )
-def test_a_failure_says_what_bonnie_said(name: str, reason: str) -> None:
+def test_a_failure_has_bonnies_output(name: str, reason: str) -> None:
     with pytest.raises(RigError, match=reason) as caught:
         Bonnie(BonnieSpec()).run(Place([guest("", (DATA / name).read_text(), 1)], "/mnt"))
     assert "usage" not in str(caught.value)
@@ -133,6 +133,6 @@ def test_impossible(asked: dict[str, Any]) -> None:
         BonnieSpec.model_validate(asked)
 
 
-def test_bonnie_checks_its_ram_only_if_told_to() -> None:
+def test_bonnie_checks_its_ram_only_on_request() -> None:
     assert BonnieSpec(size=100 * MIB, ram=0).ram == 0
     assert "-r" not in bonnie_command(BonnieSpec(), "/x")

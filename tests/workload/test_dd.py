@@ -31,7 +31,7 @@ def test_every_number_is_read(size: int, seconds: float) -> None:
     assert parse_dd(f"{size} bytes copied, {seconds:g} s, 1 MB/s").seconds == pytest.approx(seconds, rel=1e-5)
 
 
-def test_a_full_file_system_is_what_dd_says() -> None:
+def test_a_full_file_system_is_reported_with_dds_output() -> None:
     with pytest.raises(RigError, match=r"error writing '/mnt/raidproof/full': No space left on device"):
         parse_dd(told("enospc"))
 

@@ -1,4 +1,4 @@
-"""What the ledger's agent calls before it reports an operation as done, and what the harness makes of its reports."""
+"""The system calls of the ledger's agent before it reports an operation as done, and the parsing of its reports."""
 
 import errno
 import mmap
@@ -22,7 +22,7 @@ from raidproof.workload.ledger import LedgerSpec
 FIELDS = len(FRAME.unpack(bytes(FRAME.size)))
 OPERATIONS = 40
 WANTING = {"clone", "o_direct", "setxattr"} & {*KINDS}
-"""What the file system below a temporary folder may not have."""
+"""Operations that the file system of a temporary folder may lack."""
 
 
 class Call(NamedTuple):
@@ -31,11 +31,11 @@ class Call(NamedTuple):
     name: str
     fd: int
     flags: int = 0
-    """With which its file was opened."""
+    """The flags with which the file was opened."""
 
 
 class Calls:
-    """Notes the calls of each operation, while it is under way."""
+    """Records the system calls of each operation."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operations: list[tuple[str, list[Call]]] = []
@@ -107,7 +107,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Let the agent work in a folder, all in this process."""
+    """Run the agent in a folder, in this process."""
     # Nothing is read of standard input, by which the harness ends it.
     monkeypatch.setattr("raidproof.guest.ledger_writer.select.select", lambda *_: ([], [], []))
     root = folder / "root"
@@ -224,17 +224,17 @@ def test_a_report_that_arrives_in_halves_arrived_with_its_second(half: int, tmp_
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """What a worker that changes names has left."""
+    """Return the names that a worker of names has left."""
     return run(tmp_path, spec_of("metadata"), monkeypatch)
 
 
 def first(ran: Ran, name: str) -> Path:
-    """Return a name in the first directory that has it; a link may point to nothing."""
+    """Return a name in the first directory that has it; a symbolic link may be dangling."""
     found = (directory / name for directory in ran.root.glob("*/d*"))
     return min(path for path in found if path.is_symlink() or path.exists())
 
 
-def test_nothing_is_lost_of_what_was_done_and_nothing_invented(tree: Ran) -> None:
+def test_the_report_has_exactly_the_executed_operations(tree: Ran) -> None:
     evidence = tree.build_evidence()
     assert (evidence.lost_total, evidence.invented, evidence.acknowledged_total) == (0, [], OPERATIONS)
 

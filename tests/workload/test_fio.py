@@ -43,7 +43,7 @@ def test_a_file_is_written_several_times_in_sequence() -> None:
     ]
 
 
-def test_times_are_told_in_milliseconds() -> None:
+def test_times_are_reported_in_milliseconds() -> None:
     words = fio_in_directory(FioSpec(runtime_s=2.5, ramp_s=1), "/mnt/d")
     assert {"--runtime=2500ms", "--time_based=1", "--ramp_time=1000ms", "--directory=/mnt/d"} <= {*words}
     assert "--time_based=0" in fio_in_directory(FioSpec(runtime_s=2.5, time_based=False), "/mnt/d")
@@ -173,7 +173,7 @@ def test_what_is_read_again_is_read_before_and_not_forgotten() -> None:
     assert guest.programs == ["rm", "mkdir", "fio", "sync", "sysctl", "fio", "fio"]
 
 
-def test_a_layout_that_fails_says_why() -> None:
+def test_a_failed_layout_is_reported_with_its_cause() -> None:
     guest = Guest("client1", lambda argv: said(argv, told("enospc"), status=1) if "fio" in argv else None)
     with pytest.raises(RigError, match="No space left on device"):
         Fio(FioSpec(rw="read")).prepare(Place([guest], "/mnt"))

@@ -94,7 +94,7 @@ def test_a_warning_before_the_json() -> None:
         ("typo", "fio gave no report; it said: .*failed parsing rw=wriet"),
     ],
 )
-def test_what_fio_said_is_in_the_error(name: str, why: str) -> None:
+def test_the_error_has_fios_output(name: str, why: str) -> None:
     with pytest.raises(RigError, match=f"(?s){why}"):
         parse_fio(told(name))
 

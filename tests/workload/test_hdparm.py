@@ -36,7 +36,7 @@ def test_direct() -> None:
     assert found.disk.mb_s == pytest.approx(2082.15 * 1.048576)
 
 
-def test_a_slow_device_is_told_in_kb() -> None:
+def test_the_rate_of_a_slow_device_is_in_kb() -> None:
     # By hdparm.c: below 1 MB/sec it prints kB/sec.
     found = parse_hdparm("\n/dev/sda:\n Timing buffered disk reads:   2 MB in  4.00 seconds = 512.00 kB/sec\n")
     assert found.disk is not None
@@ -50,7 +50,7 @@ def test_no_truncated_output_is_read(cut: int) -> None:
             parse_hdparm(told(name).rstrip()[:-cut])
 
 
-def test_what_hdparm_says_of_a_device_that_is_not_there() -> None:
+def test_hdparms_error_about_a_missing_device_is_reported() -> None:
     with pytest.raises(RigError, match=r"status 2: /dev/md77: No such file or directory"):
         read_ended(HdparmSpec(), said(["hdparm"], stderr=told("absent"), status=2))
 

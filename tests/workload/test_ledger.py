@@ -1,4 +1,4 @@
-"""The agent, for real, on a directory of this host: what it tells, what it leaves, and what judgement makes of it."""
+"""The real agent on a directory of this host: its reports, its files, and the verdict on them."""
 
 import json
 import os
@@ -40,9 +40,9 @@ from raidproof.workload.ledger import (
 
 OPERATIONS = 40
 OMIT = ("clone", "o_direct", "setxattr")
-"""What the file system below a temporary folder may not have."""
+"""Operations that the file system of a temporary folder may lack."""
 CLOCKS_DIFFER_NS = 50_000
-"""Between two readings of the real-time and the monotonic clock a process may be interrupted."""
+"""Tolerance: a process may be interrupted between its readings of the real-time and the monotonic clock."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ def copy_with_links(source: Path, target: Path) -> Callable[[str, str], str]:
     return copy
 
 
-def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
+def test_every_operation_is_reported_and_kept(ran: Ran) -> None:
     evidence = ran.build_evidence()
     assert all(one.ended is Ended.OK for one in ran.history.operations)
     assert evidence.acknowledged_total == OPERATIONS * len(ran.workers)
@@ -126,7 +126,7 @@ def test_everything_is_told_and_everything_is_there(ran: Ran) -> None:
     assert evidence.first_lost_ns is None
 
 
-def test_what_was_told_after_the_cut_does_not_bind(ran: Ran) -> None:
+def test_acknowledgements_after_the_cut_do_not_count(ran: Ran) -> None:
     middle = ran.history.operations[len(ran.history.operations) // 2].issued_ns
     shutil.rmtree(ran.root)
     ran.root.mkdir()
@@ -156,7 +156,7 @@ def test_an_old_generation_is_stale(ran: Ran) -> None:
     assert evidence.lost == {"o_sync": 2}  # generations 2 and 3 of block 0
 
 
-def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
+def test_garbage_and_misplaced_blocks_are_distinguished(ran: Ran) -> None:
     worker = next(one for one in ran.workers if one.kind == "fsync")
     with ran.path("fsync").open("r+b") as file:
         file.write(b"x" * agent.BLOCK)
@@ -166,7 +166,7 @@ def test_garbage_and_misplaced_blocks_are_told_apart(ran: Ran) -> None:
     assert evidence.blocks[BlockClass.MISPLACED] == 1
 
 
-def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
+def test_a_block_without_an_operation_is_invented(ran: Ran) -> None:
     newer = agent.block(0, 0, 99, 1)
     with ran.path("fsync").open("r+b") as file:
         file.write(newer)
@@ -174,12 +174,12 @@ def test_a_block_that_nobody_wrote_is_invented(ran: Ran) -> None:
 
 
 @pytest.mark.parametrize("name", ["d9999", "d0/x", "x"])
-def test_a_name_that_nobody_made_is_invented(ran: Ran, name: str) -> None:
+def test_a_name_without_an_operation_is_invented(ran: Ran, name: str) -> None:
     (ran.path("metadata") / name).mkdir()
     assert any(name in one for one in ran.build_evidence().invented)
 
 
-def test_a_small_file_that_nobody_wrote_is_invented(ran: Ran) -> None:
+def test_a_small_file_without_an_operation_is_invented(ran: Ran) -> None:
     (ran.path("close") / "f77").touch()
     assert ran.build_evidence().invented
 
@@ -218,7 +218,7 @@ IN_A_ROUND_WITH = {"append": "truncate", "create": "setattr", "mkdir": "setattr"
 
 
 def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
-    """Return a directory that was taken through all of a round in which there is an operation of a kind."""
+    """Return a directory that has been through a complete round with an operation of a kind."""
     steps = next(one for one in worker.rounds if IN_A_ROUND_WITH.get(kind, kind) in one)
     done = Counter(one.place for one in ran.history.of_worker(worker.number))
     place = next(one for one in done if worker.rounds[one % len(worker.rounds)] == steps and done[one] == len(steps))
@@ -277,7 +277,7 @@ def frame(what: int, kind: str = "fsync", worker: int = 0) -> bytes:
     return agent.FRAME.pack(what, agent.KINDS.index(kind), worker, 0, 0, 1, 0, 0)
 
 
-def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
+def test_work_continues_until_each_kind_was_done_often_enough(tmp_path: Path) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(
         LedgerSpec(kinds=("fsync", "o_sync")), [client], cast("AckListener", None), "/root", tmp_path / "history"
@@ -300,7 +300,7 @@ def test_work_goes_on_until_each_kind_was_done_often_enough(tmp_path: Path) -> N
         receiver.stop()
 
 
-def test_work_ends_though_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("AckListener", None), "/root", tmp_path / "history")
     ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
@@ -363,7 +363,7 @@ def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[
 
 
 class Client:
-    """A client that is this host: its memory is a folder, its commands are processes of their own."""
+    """A fake client that is this host: its memory is a folder, its commands are processes."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -405,7 +405,7 @@ class Process:
 
 
 class Host:
-    """The harness hears its clients on this host."""
+    """Receive the reports of the clients on this host."""
 
     def listen(self) -> socket.socket:
         return socket.create_server(("127.0.0.1", 0))
@@ -436,7 +436,7 @@ def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp
     assert {one.ended for one in history.operations} == {Ended.OK}
 
 
-def test_an_agent_that_fails_is_told_in_its_words(tmp_path: Path) -> None:
+def test_a_failed_agent_is_reported_with_its_output(tmp_path: Path) -> None:
     clients = cast("list[Machine]", [Client("client1", tmp_path / "client1")])
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, Host(), "/root", tmp_path / "history")
     ledger.config = lambda *_: "no orders"  # type: ignore[method-assign]

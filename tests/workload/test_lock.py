@@ -1,4 +1,4 @@
-"""The lock agent, run for real on this machine, and the hand that leads it."""
+"""The lock agent, run on this machine, and the class that controls it."""
 
 import fcntl
 import socket

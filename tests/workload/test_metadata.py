@@ -86,7 +86,7 @@ def test_machines_add_up_what_all_of_them_measured() -> None:
     assert set(metadata_sample({"a": state, "b": quick}, 0, {}).values) == {"creates_s", "removes_s"}
 
 
-def test_the_program_comes_through_standard_input_and_is_ended_in_its_machine() -> None:
+def test_the_program_is_sent_by_standard_input_and_ended_in_its_machine() -> None:
     machine = guest()
     metadata = Metadata(MetadataSpec(deadline_s=30))
     place = Place([machine], "/mnt")
@@ -98,7 +98,7 @@ def test_the_program_comes_through_standard_input_and_is_ended_in_its_machine() 
     assert machine.ran[-1] == ("rm", "-rf", "/mnt/metadata-client1")
 
 
-def test_a_failure_says_what_the_agent_said() -> None:
+def test_a_failure_has_the_agents_output() -> None:
     with pytest.raises(RigError, match="No space left on device"):
         Metadata(MetadataSpec()).run(Place([guest("", (DATA / "no-room.txt").read_text(), 1)], "/mnt"))
     with pytest.raises(DeadlineExceeded):

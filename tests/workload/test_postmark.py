@@ -1,4 +1,4 @@
-"""postmark: its orders, its real reports, and the ends that are not results."""
+"""postmark: its commands, its real reports, and errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ SPEC = PostmarkSpec(number=1000, transactions=20_000)
 
 
 class Guest(FilesByCommands):
-    """A machine that says what it is told to say."""
+    """A fake machine with scripted output."""
 
     address = "10.0.0.1"
 

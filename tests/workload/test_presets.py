@@ -81,7 +81,7 @@ def test_a_path_that_is_not_there() -> None:
         FioSpec(job_file="nothere.fio")
 
 
-def test_what_its_author_said_comes_after_what_the_harness_says() -> None:
+def test_settings_of_the_harness_precede_those_of_the_job_file() -> None:
     content = with_settings(CONTENT, {"directory": "/mnt", "randseed": "3"})
     assert content.splitlines()[:4] == ["[global]", "directory=/mnt", "randseed=3", "; a comment"]
     assert content.endswith(CONTENT)

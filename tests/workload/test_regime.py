@@ -94,12 +94,12 @@ def test_the_server_holds_what_all_clients_touch_and_each_client_its_own() -> No
     assert regime_of(small, LAB, replace(NFS, machines=9)).cache == "client cache"
 
 
-def test_the_reason_says_what_fits_into_what() -> None:
+def test_the_reason_names_the_working_set_and_the_cache() -> None:
     assert regime_of(AGAIN, LAB, NFS).reason == "reads of 100MiB fit into the client cache of 512MiB"
     assert "writes of 100MiB pass through" in regime_of(SYNCED, LAB, NFS).reason
 
 
-def test_what_nobody_knows_is_not_refused() -> None:
+def test_an_unknown_working_set_is_not_refused() -> None:
     found = regime_of(replace(AGAIN, working_set=None), LAB, NFS)
     assert (found.cache, found.accepted) == (None, True)
     assert "not known in advance" in found.reason

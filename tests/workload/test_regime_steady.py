@@ -29,7 +29,7 @@ def test_little_noise_is_steady(level: float, noise: list[float]) -> None:
 
 
 @given(st.lists(LEVEL, max_size=WINDOW - 1))
-def test_too_few_points_say_nothing(values: list[float]) -> None:
+def test_too_few_points_give_no_result(values: list[float]) -> None:
     found = find_steady(series(values))
     assert (found.steady, found.since_s, found.excursion) == (None, None, None)
     assert "fewer than a window of 5" in found.reason

@@ -84,7 +84,7 @@ def test_wrong_content_is_the_products_fault() -> None:
         SharedFile(SPEC).run(Place(clients, "/mnt"))
 
 
-def test_wrong_content_names_who_wrote_and_who_read() -> None:
+def test_wrong_content_names_the_writer_and_the_reader() -> None:
     with pytest.raises(WrongContent, match=r"client2 reads zeroes .* which client1 wrote .* 128 x zeroes"):
         require_content(parse_said(CheckState, ZEROED), SPEC, "client1", "client2")
     require_content(parse_said(CheckState, CHECKED), SPEC, "client1", "client2")

@@ -14,7 +14,7 @@ def test_our_tools_are_found_in_their_folder() -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_each_tool_says_what_it_needs_and_does(tool: str) -> None:
+def test_each_tool_declares_its_programs_and_work(tool: str) -> None:
     asked = _adapter.validate_python({"tool": tool})
     assert type(asked) is WORKLOADS[tool]
     workload = asked.workload()

@@ -1,4 +1,4 @@
-"""The blame for a broken promise: which part of the system, and how."""
+"""The blame for a broken promise: the part of the system that broke it, and how."""
 
 from enum import StrEnum
 from typing import Any
@@ -34,16 +34,16 @@ class Cause(StrEnum):
 
 
 class Blame(BaseModel):
-    """Which part broke a promise, how, and which of its members."""
+    """The part of the system that broke a promise, the cause, and the disks or machines concerned."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     culprit: Culprit
     cause: Cause | None = None
     members: tuple[str, ...] = ()
-    """Serials of the disks or names of the machines to blame, if only some are."""
+    """Serial numbers of the disks or names of the machines to blame; empty: all of this part."""
     detail: str = ""
-    """A sentence for a reader; nothing depends on it. Without one, the cause is shown."""
+    """A sentence for users, which no program reads; if empty, the cause is shown."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +61,7 @@ class Blame(BaseModel):
 
 
 def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
-    """Return whether a blame has the expected culprit or cause; None expects nothing in particular."""
+    """Return whether a blame has the expected culprit or cause; if ``expected`` is None, any blame matches."""
     return expected is None or (blame is not None and expected in (blame.culprit, blame.cause))
 
 

@@ -1,4 +1,4 @@
-"""Programs on this host: argument lists, deadlines, streamed output, one report of a failure."""
+"""Run programs on this host: argument lists, deadlines, streamed output, and the error of a failed command."""
 
 import os
 import shlex
@@ -22,7 +22,8 @@ trap 'trap "" TERM; kill -TERM 0; wait "$child"; exit 143' TERM
 child=$!
 wait "$child"
 """
-"""Runs a program and forwards SIGTERM to its process group, as mmdebstrap would wait for its children."""
+"""Shell script that runs a program and forwards SIGTERM to the process group: mmdebstrap alone would wait for its
+children and not end them."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def run(
     """Run a program to its end, whatever its status.
 
     Raises:
-        RequirementMissing: there is no such program.
-        DeadlineExceeded: it ran too long and was ended.
+        RequirementMissing: the program is not installed.
+        DeadlineExceeded: the program exceeded ``deadline_s`` seconds and was ended.
     """
     words = tuple(map(str, argv))
     try:
@@ -95,7 +96,7 @@ def succeed(
     """Run a program that must end with status 0, and return its standard output.
 
     Raises:
-        CommandFailed: it ended otherwise; also everything that `run` raises.
+        CommandFailed: the program ended with another status. All errors of `run` are raised too.
     """
     completed = run(argv, stdin=stdin, environment=environment, deadline_s=deadline_s)
     if not completed.ok:
@@ -116,13 +117,13 @@ def follow(
     If this process is interrupted or dies, the program gets SIGTERM and time to clean up.
 
     Raises:
-        RequirementMissing: there is no such program.
-        DeadlineExceeded: it ran too long and was ended.
+        RequirementMissing: the program is not installed.
+        DeadlineExceeded: the program exceeded ``deadline_s`` seconds and was ended.
     """
     program = tuple(map(str, argv))
     words = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", _GROUP, "sh", *program)
     try:
-        # A session of its own: Ctrl-C reaches only us, and we pass it on once, as SIGTERM.
+        # In a session of its own: Ctrl-C reaches only this process, which sends the program one SIGTERM.
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,

@@ -49,7 +49,7 @@ class NotRecovered(ProductError):
 
 
 class Inconclusive(RaidproofError):
-    """The expected observation was neither made nor contradicted. A scenario ends INCONCLUSIVE."""
+    """The test neither showed the expected result nor disproved it. A scenario ends INCONCLUSIVE."""
 
 
 class ControlFailed(RaidproofError):
@@ -57,7 +57,7 @@ class ControlFailed(RaidproofError):
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return the end of a message about a typo: the nearest valid word, then all valid words."""
+    """Return the last part of a message about an unknown word: the nearest valid word, then all valid words."""
     known = sorted(valid)
     close = get_close_matches(word, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

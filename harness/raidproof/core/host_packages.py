@@ -1,4 +1,4 @@
-"""The packages that this host needs of its distribution (lists in vms/), and the line that installs them."""
+"""The packages of the distribution that this host needs (lists in vms/), and the command that installs them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ HOST, WIRE, QEMU, VAGRANT, KERNEL = (
     FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant", "-kernel")
 )
 INSTALL = "as root: apt-get update && apt-get install --yes --no-install-recommends"
-"""The launcher's own command. Elsewhere than on Debian and Ubuntu, the same packages by their names there."""
+"""The launcher's command, for Debian and Ubuntu. Other distributions have these packages under other names."""
 
 
 @dataclass(frozen=True)
 class HostPackage:
-    """A line of a list: the packages any of which will do, the command they provide, and what it is for."""
+    """A line of a list: alternative packages, the command that each of them provides, and the reason."""
 
     names: tuple[str, ...]
     command: str | None
@@ -24,7 +24,7 @@ class HostPackage:
 
 
 def parse_host_packages(text: str) -> list[HostPackage]:
-    """Read lines of the form ``package|alternative  command  # why``; a command ``-`` is none.
+    """Return the packages in lines of the form ``package|alternative  command  # why``; ``-`` means no command.
 
     Raises:
         RigError: a line has another form.
@@ -38,27 +38,27 @@ def parse_host_packages(text: str) -> list[HostPackage]:
             case [names, command]:
                 packages.append(HostPackage(tuple(names.split("|")), None if command == "-" else command, why.strip()))
             case _:
-                raise RigError(f"{HOST.name}:{number}: not a package and a command: {line!r}")
+                raise RigError(f"{HOST.name}:{number}: should be a package and a command: {line!r}")
     return packages
 
 
 def install_line(packages: Iterable[HostPackage]) -> str:
-    """Return the line to paste that installs packages: of alternatives all, for any release has a use for one only."""
+    """Return the shell command that installs packages; it names all alternatives, as each release has only one."""
     return install_named(name for package in packages for name in package.names)
 
 
 def install_named(names: Iterable[str]) -> str:
-    """Return the line to paste that installs packages of these names."""
+    """Return the shell command that installs packages of these names."""
     return " ".join([INSTALL, *dict.fromkeys(names)])
 
 
 def install_list(path: Path) -> str:
-    """Return the line to paste that installs all packages of a list."""
+    """Return the shell command that installs all packages of a list."""
     return install_line(parse_host_packages(path.read_text()))
 
 
 def remedy_for(program: str) -> str:
-    """Return the command that installs a program; if no list has the program, a hint to the doctor."""
+    """Return the shell command that installs a program; if no list has the program, a hint to ``raidproof doctor``."""
     for path in (HOST, QEMU, WIRE, VAGRANT, KERNEL):
         found = [one for one in parse_host_packages(path.read_text()) if one.command == program]
         if found:

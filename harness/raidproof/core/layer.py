@@ -18,9 +18,9 @@ Value = str | int | float | bool | tuple[str, ...] | None
 
 Word = TypeVar("Word")
 HOMEHOST = "raidproof"
-"""Homehost of our arrays (mdadm --homehost), a prefix of the array's name in each member's superblock."""
+"""Homehost of the harness's arrays (mdadm --homehost): the prefix of the array's name in each member's superblock."""
 UUID_PREFIX = "72616964-7072-6f6f-66"
-"""Prefix of the UUIDs of our external logs and journals: ``raidproof`` in ASCII."""
+"""Prefix of the UUIDs of the harness's external logs and journals: ``raidproof`` in ASCII."""
 
 
 class Machine(Protocol):
@@ -65,7 +65,7 @@ class Machine(Protocol):
 
 
 class Spec(BaseModel):
-    """Base of specifications: frozen, without unknown fields; an invalid one raises RequestError with the reason."""
+    """Base of specifications: frozen, without unknown fields; invalid values raise RequestError with the reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -111,18 +111,18 @@ def require_effective(layer: str, asked: Mapping[str, Value], found: Mapping[str
         NotEffective: values differ; the message names each field.
     """
     if different := differences(asked, found):
-        raise NotEffective(f"{layer} is not as asked: {'; '.join(map(str, different))}")
+        raise NotEffective(f"{layer} is not as requested: {'; '.join(map(str, different))}")
 
 
 def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
     """Return the word if it is valid.
 
     Raises:
-        RequestError: the word is invalid; the message names the nearest valid one.
+        RequestError: the word is invalid; the message names the nearest valid word.
     """
     known = list(valid)
     if word not in known:
-        raise RequestError(f"{what}: no such thing as {str(word)!r}; {nearest(str(word), map(str, known))}")
+        raise RequestError(f"{what}: unknown value {str(word)!r}; {nearest(str(word), map(str, known))}")
     return word
 
 
@@ -143,7 +143,7 @@ def found_in(pattern: str, text: str, what: str) -> str:
 
 
 def whole_number(text: str, what: str) -> int:
-    """Read a number that a tool or the kernel printed.
+    """Return the whole number that a tool or the kernel printed.
 
     Raises:
         RigError: the text is no number.
@@ -154,10 +154,10 @@ def whole_number(text: str, what: str) -> int:
 
 
 def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
-    """Execute every step even if others fail.
+    """Execute every step, even if earlier steps fail.
 
     Raises:
-        ExceptionGroup: the errors of the steps.
+        ExceptionGroup: the errors of all steps that failed.
     """
     failed: list[Exception] = []
     for step in steps:
@@ -170,10 +170,10 @@ def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
 
 
 def read_files(machine: Machine, paths: Iterable[str]) -> dict[str, str]:
-    """Read small files of a machine; files that are not there are left out.
+    """Return the content of small files of a machine by path; files that do not exist are left out.
 
     Raises:
-        RigError: none of them could be read.
+        RigError: none of the files could be read.
     """
     wanted = list(paths)
     if content := machine.read_files(wanted):
@@ -192,21 +192,21 @@ def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:
             field = model.model_fields.get(last)
             words = _words(field.annotation) if field else []
             hint = nearest(str(detail["input"]), words) if words else f"valid: {context.get('expected')}"
-            return f"{where}: no such thing as {detail['input']!r}; {hint}"
+            return f"{where}: unknown value {detail['input']!r}; {hint}"
         case "union_tag_invalid":
             tags = str(context["expected_tags"]).replace("'", "").split(", ")
-            return f"{where}: no such thing as {context['tag']!r}; {nearest(str(context['tag']), tags)}"
+            return f"{where}: unknown value {context['tag']!r}; {nearest(str(context['tag']), tags)}"
         case _:
             return f"{where}: {detail['msg']}"
 
 
 def _words(annotation: Any) -> list[str]:
-    """Return all words of a Literal, also inside of an Optional."""
+    """Return all words of a Literal, or of a Literal inside an Optional."""
     arguments = get_args(annotation)
     return [word for part in arguments for word in ([str(part)] if isinstance(part, str | int) else _words(part))]
 
 
 def uuid_of(text: str) -> str:
-    """Return a UUID with our prefix, always the same for the same text."""
+    """Return a UUID with ``UUID_PREFIX``, always the same for the same text."""
     digits = sha256(text.encode()).hexdigest()
     return f"{UUID_PREFIX}{digits[:2]}-{digits[2:14]}"

@@ -36,7 +36,7 @@ def shown_on(stream: TextIO, width: int) -> Iterator[None]:
 
 @contextmanager
 def to_file(path: Path) -> Iterator[None]:
-    """Write every message, also those not shown, to a file while the body runs."""
+    """Write every message to a file while the body runs, including messages that the screen does not show."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
@@ -56,7 +56,7 @@ def say(message: str) -> None:
 
 
 def step(message: str) -> None:
-    """Show the current step: it replaces the last step on a terminal, and is a separate line elsewhere."""
+    """Show the current step; on a terminal it replaces the previous step, elsewhere it is a line of its own."""
     global _step  # noqa: PLW0603  there is one screen
     _step = message
     logger.info(message)
@@ -67,7 +67,7 @@ def step(message: str) -> None:
 
 
 def aside(message: str) -> None:
-    """Show what the current step waits for: beside the step on a terminal, a separate line elsewhere."""
+    """Show what the current step waits for: after the step on a terminal, on a line of its own elsewhere."""
     logger.info(message)
     if _status is not None:
         _status.update(f"{_step}; {message}")
@@ -80,7 +80,7 @@ tell_long_waits(aside)
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """Show a spinner with the current step while the body runs, on a terminal."""
+    """On a terminal, show a spinner with the current step while the body runs."""
     global _status, _step  # noqa: PLW0603  there is one terminal
     if _status is not None or not console.is_terminal:
         step(message)

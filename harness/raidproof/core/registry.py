@@ -1,7 +1,7 @@
 """Registries of kinds: file systems, servers, faults, workloads, providers. A kind is one file.
 
-The registry finds our kinds as modules of a folder, and kinds of other distributions by entry points of the registry's
-group (`importlib.metadata`). Kinds are listed nowhere else.
+A registry imports the kinds of raidproof as modules of a folder, and the kinds of other Python distributions by entry
+points of the registry's group (`importlib.metadata`). There is no other list of kinds.
 """
 
 import importlib
@@ -21,8 +21,9 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The kinds of one family by name.
 
-    ``what`` is the family in words, ``folder`` the package whose modules hold our own kinds, ``group`` the group of
-    entry points of other distributions, each of which names a module or an object whose import registers kinds.
+    ``what`` is the name of the family in messages. ``folder`` is the package whose modules contain the kinds of
+    raidproof. ``group`` is the group of entry points of other distributions; importing what an entry point names must
+    register the kinds.
     """
 
     def __init__(self, what: str, folder: str, group: str) -> None:
@@ -42,14 +43,14 @@ class Registry(Generic[T]):
             raise RequestError(f"two kinds of {self.what} are named {name!r}: {self._kinds[name]!r} and {kind!r}")
 
     def remove(self, name: str) -> None:
-        """Forget a kind; for tests."""
+        """Remove a kind; for tests."""
         self._kinds.pop(name, None)
 
     def __getitem__(self, name: str) -> T:
         """Return the kind of this name.
 
         Raises:
-            RequestError: there is none; the message names the nearest.
+            RequestError: no kind has this name; the message names the nearest one.
         """
         self.load()
         if name not in self._kinds:
@@ -65,7 +66,7 @@ class Registry(Generic[T]):
         return iter(sorted(self._kinds))
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """Return names and kinds, sorted by name."""
+        """Return pairs of name and kind, sorted by name."""
         return ((name, self[name]) for name in self)
 
     def load(self) -> None:
@@ -76,7 +77,7 @@ class Registry(Generic[T]):
         """
         if self._loaded:
             return
-        # Set first, since a module of the folder may ask for a kind while it is imported.
+        # Set first, as a module of the folder may look up a kind during its import.
         self._loaded = True
         try:
             home = importlib.import_module(self.folder)
@@ -85,7 +86,7 @@ class Registry(Generic[T]):
             for point in entry_points(group=self.group):
                 _load(point)
         except BaseException:
-            # Otherwise later requests would go on without the kinds that are missing.
+            # Otherwise later look-ups would silently lack the kinds that were not imported.
             self._loaded = False
             raise
 
@@ -99,9 +100,9 @@ def _load(point: EntryPoint) -> None:
 
 
 class OneOf:
-    """Annotation of a pydantic field that holds a model of any kind in a registry; ``key`` is the field with its name.
+    """Annotation of a pydantic field that holds a model of any kind in a registry.
 
-    Where a mapping leaves the key out, ``default`` is the kind.
+    ``key`` is the field of the model with the kind's name. ``default`` is the kind of a mapping without this key.
     """
 
     def __init__(self, registry: Registry[Any], key: str = "type", default: str | None = None) -> None:
@@ -123,5 +124,5 @@ class OneOf:
                 raise RequestError(f"a {self.registry.what} needs {self.key!r}, which is missing; valid: {valid}")
             return self.registry[str(name)].model_validate(value)
 
-        # Without a schema of its own a value is dumped by its actual type.
+        # A serializer without a schema dumps a value by its actual type.
         return core_schema.no_info_plain_validator_function(parse)

@@ -11,46 +11,46 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.units import MIB, Size
 
 SUBNET = "10.77.0"
-"""The lab's network. It exists only inside the lab's own namespace, so every lab may use the same one."""
+"""The lab's network. It exists only in the lab's network namespace, so all labs can use the same addresses."""
 
 
 LONGEST_NAME = 11
-"""Characters of a machine's name: with ``tap-`` before it, it names an interface of the host (15 at most)."""
+"""Greatest length of a machine's name: ``tap-`` and the name are a network interface of the host (15 at most)."""
 NO_MECHANICS = "none"
 """The profile of a disk without simulated latency."""
 LONGEST_SERIAL = 20
-"""Characters of a disk's serial number, as virtio-blk has them."""
+"""Greatest length of a disk's serial number (virtio-blk)."""
 
 
 class Role(StrEnum):
-    """What a machine is for."""
+    """The role of a machine in the lab."""
 
     SERVER = "server"
     CLIENT = "client"
 
 
 class SoftwareSpec(BaseModel):
-    """The requested software of a machine; None is the default. Kernel and user space are independent."""
+    """The requested software of a machine; None means the default. Kernel and user space are independent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernel: str | None = None
-    """A name as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or of a bzImage."""
+    """A name such as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or a bzImage."""
     modules: str | None = None
-    """The folder of the modules of a bzImage; on ``uml`` of those that take the place of the kernel's own."""
+    """The folder with the modules of a bzImage; on ``uml`` with modules that replace those of the kernel."""
     image: str | None = None
-    """A recipe's name as ``debian/trixie``, or the folder of a recipe."""
+    """The name of a recipe, for example ``debian/trixie``, or the folder of a recipe."""
     packages: tuple[str, ...] = ()
-    """Paths of .deb files that take the place of the image's own packages."""
+    """Paths of .deb files that replace packages of the image."""
 
     @classmethod
     def read(cls, words: Iterable[str]) -> Self:
-        """Read ``kernel=debian/sid image=debian/trixie nfs-utils=path.deb``, as the command line has it.
+        """Return the software in words such as ``kernel=debian/sid image=debian/trixie nfs-utils=path.deb``.
 
-        Any other key than a field's name is that of a package, binary or source.
+        A key is ``kernel``, ``modules``, ``image``, or the name of a binary or source package.
 
         Raises:
-            RequestError: a word has another form, or two have the same key.
+            RequestError: a word has another form, or two words have the same key.
         """
         fields: dict[str, str] = {}
         packages: list[str] = []
@@ -74,7 +74,7 @@ class SoftwareSpec(BaseModel):
         """Return this specification with unset fields taken from the other."""
         return SoftwareSpec(
             kernel=self.kernel or other.kernel,
-            # They belong to one kernel.
+            # The modules belong to one kernel.
             modules=self.modules if self.kernel else self.modules or other.modules,
             image=self.image or other.image,
             packages=(*other.packages, *self.packages),
@@ -98,7 +98,7 @@ class Platform(BaseModel):
 
 
 class MachineSpec(BaseModel):
-    """One computer that is asked for."""
+    """The specification of one machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -124,35 +124,35 @@ class ControllerSpec(BaseModel):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     bandwidth_mb_s: float | None = Field(default=None, gt=0)
-    """10^6 bytes a second, both directions together; None is no limit."""
+    """10^6 bytes per second, reads and writes together; None means no limit."""
     commands_per_s: float | None = Field(default=None, gt=0)
     cache: Size = 0
-    """Bytes of write cache; 0 is none."""
+    """Bytes of write cache; 0 means no cache."""
     battery: Literal["good", "failed", "unnoticed"] = "good"
     """Failed: the controller writes through. Unnoticed: it keeps caching writes, and a cut loses its cache."""
 
 
 class DiskSpec(BaseModel):
-    """One member disk that is asked for."""
+    """The specification of one member disk."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
     size: Size
     profile: str | None = None
-    """The simulated drive: a name in disk/profiles or the path of a TOML file; None: no latency."""
+    """The simulated drive: a name in disk/profiles or the path of a TOML file; None means no latency."""
     placement: Literal["spread", "outer"] = "spread"
-    """Whether its addresses are spread over the whole drive, or are the first of it."""
+    """Which part of the real drive the disk occupies: spread over all of it, or its first (outer) addresses."""
     controller: str | None = None
     old_data: bool = True
-    """Whether unwritten places read as old data, if the array permits this; else as zeros.
+    """Whether unwritten blocks read as old data, if the array permits this; else they read as zeros.
 
     Old data makes it visible if a file exposes blocks that were never written.
     """
 
 
 class Topology(BaseModel):
-    """Everything that a lab is made of, before anything exists."""
+    """The specification of a lab: machines, disks, controllers and provider."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -160,7 +160,7 @@ class Topology(BaseModel):
     disks: tuple[DiskSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """Slow-motion factor: seconds of wall time per second of the disks; reduces the effect of host overhead."""
+    """Slow-motion factor: seconds of wall time per simulated second; reduces the effect of host overhead."""
     provider: str = "uml"
     inventory: str | None = None
 
@@ -176,15 +176,15 @@ class Topology(BaseModel):
             if twice := next((value for value in values if values.count(value) > 1), None):
                 raise ValueError(f"{what} used twice: {twice}")
         if [machine.role for machine in self.machines].count(Role.SERVER) != 1:
-            raise ValueError("a lab has one server")
+            raise ValueError("a lab has exactly one server")
         for disk in self.disks:
             if disk.controller is not None and disk.controller not in named["controller"]:
-                raise ValueError(f"disk {disk.serial} hangs on {disk.controller!r}, which is no controller")
+                raise ValueError(f"disk {disk.serial}: there is no controller {disk.controller!r}")
         return self
 
     @property
     def timed(self) -> bool:
-        """Whether its disks have mechanics."""
+        """Whether the disks simulate the latency of drives."""
         return any(disk.profile not in {None, NO_MECHANICS} for disk in self.disks)
 
     @property
@@ -199,7 +199,7 @@ class Topology(BaseModel):
 
 
 GATEWAY = IPv4Interface(f"{SUBNET}.1/24")
-"""The bridge's address: where the harness itself is reached from the machines."""
+"""The bridge's address, at which the machines reach the harness."""
 
 
 def server_and_clients(

@@ -17,7 +17,7 @@ _byte_size = TypeAdapter(ByteSize)
 
 
 def parse_size(text: str | int) -> int:
-    """Read ``"64KiB"``, ``"1MiB"`` or a plain number of bytes.
+    """Return a size in bytes, written as ``"64KiB"``, ``"1MiB"`` or a plain number of bytes.
 
     Raises:
         RequestError: the text is no size.
@@ -29,7 +29,7 @@ def parse_size(text: str | int) -> int:
 
 
 def format_size(size_bytes: int) -> str:
-    """Write a size in the largest binary unit that divides it exactly."""
+    """Return a size as text in the largest binary unit that divides it exactly."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size_bytes and size_bytes % unit == 0:
             return f"{size_bytes // unit}{name}"
@@ -45,7 +45,7 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "\N{MICRO SIGN}s": 10**3, "ms": 10**6, "s"
 
 
 def _scaled(text: str, factors: dict[str, int]) -> int | None:
-    """Read a number and its unit into a whole number of the smallest one; None if it is none."""
+    """Return a number with a unit as a whole number of the smallest unit; None if the text is no such number."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\S+)", text.strip())
     if match is None or (factor := factors.get(match.group(2).lower())) is None:
         return None
@@ -54,7 +54,7 @@ def _scaled(text: str, factors: dict[str, int]) -> int | None:
 
 
 def _number(value: object, smallest: str, factors: dict[str, int]) -> int | None:
-    """Read a whole number of the smallest unit, or text with a unit; None for all else that TOML can hold."""
+    """Return a plain number or text with a unit as a whole number of the smallest unit; None for other values."""
     if isinstance(value, str):
         return _scaled(f"{value}{smallest}" if value.isdecimal() else value, factors)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -64,7 +64,7 @@ _RATES = {prefix + unit: factor * bits for prefix, factor in _PREFIXES.items() f
 
 
 def parse_rate(text: str | int) -> int:
-    """Read ``"1Gbit"``, ``"100Mbit/s"``, ``"300MB/s"`` or a plain number into bits per second.
+    """Return a rate in bits per second, written as ``"1Gbit"``, ``"100Mbit/s"``, ``"300MB/s"`` or a plain number.
 
     Raises:
         RequestError: the text is no rate.
@@ -76,7 +76,7 @@ def parse_rate(text: str | int) -> int:
 
 
 def format_rate(bits_per_s: int) -> str:
-    """Write a rate in the largest decimal unit that divides it exactly."""
+    """Return a rate as text in the largest decimal unit that divides it exactly."""
     for unit, name in ((10**9, "Gbit"), (10**6, "Mbit"), (10**3, "kbit")):
         if bits_per_s and bits_per_s % unit == 0:
             return f"{bits_per_s // unit}{name}"
@@ -88,7 +88,7 @@ Rate = Annotated[int, BeforeValidator(parse_rate)]
 
 
 def parse_duration(text: str | int) -> int:
-    """Read ``"100us"``, ``"5ms"``, ``"1.5s"`` or a plain number of nanoseconds.
+    """Return a duration in nanoseconds, written as ``"100us"``, ``"5ms"``, ``"1.5s"`` or a plain number.
 
     Raises:
         RequestError: the text is no duration.
@@ -100,7 +100,7 @@ def parse_duration(text: str | int) -> int:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """Write a duration in the largest unit that divides it exactly."""
+    """Return a duration as text in the largest unit that divides it exactly."""
     for unit, name in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
         if nanoseconds and nanoseconds % unit == 0:
             return f"{nanoseconds // unit}{name}"

@@ -1,4 +1,4 @@
-"""Waiting with deadlines, and the signals that end it: SIGINT and SIGTERM unwind what is open."""
+"""Clocks, waiting with deadlines, and signals: SIGINT, SIGTERM and SIGHUP interrupt a run, which then cleans up."""
 
 import os
 import signal
@@ -21,32 +21,32 @@ _listeners: list[Callable[[str], object]] = []
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
-"""The signal of this number ends the unwinding too; what is left is then for ``raidproof gc``."""
+"""After this number of signals the clean-up is interrupted too; ``raidproof gc`` removes what remains."""
 _received = 0
 
 
 def now_ns() -> int:
-    """Nanoseconds on the host's monotonic clock."""
+    """Return the time in nanoseconds on the host's monotonic clock."""
     return time.monotonic_ns()
 
 
 def realtime_ahead_ns() -> int:
-    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of the monotonic one now."""
+    """Return the real-time clock, which stamps packets, minus the monotonic clock, in nanoseconds."""
     ahead = []
     for _ in range(3):
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         ahead.append((after - before, real - (before + after) // 2))
-    # Of the try that nothing interrupted.
+    # The shortest of the attempts is the one that was interrupted least.
     return min(ahead)[1]
 
 
 def cpu_time_ns() -> int:
-    """Nanoseconds of CPU time that this process has used."""
+    """Return the CPU time that this process has used, in nanoseconds."""
     return time.process_time_ns()
 
 
 def wall_clock() -> datetime:
-    """The date and time in UTC, for names and records; never for durations."""
+    """Return the date and time in UTC, for names and records; not to be used for durations."""
     return datetime.now(UTC)
 
 
@@ -58,7 +58,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """Return the deadline that lies this far ahead."""
+        """Return the deadline this many seconds from now."""
         return cls(now_ns() + int(seconds * 1e9))
 
     @property
@@ -68,12 +68,12 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is up."""
+        """Whether the deadline has passed."""
         return now_ns() >= self.at_ns
 
 
 def tell_long_waits(listener: Callable[[str], object]) -> None:
-    """Register a listener for messages about long waits. The disk engine registers none."""
+    """Register a listener for messages about long waits."""
     _listeners.append(listener)
 
 
@@ -85,7 +85,7 @@ class LongWait:
         self._from = Deadline.after(LONG_S)
 
     def goes_on(self) -> None:
-        """Report the wait if it is long; to be called repeatedly while waiting."""
+        """Report the wait if it exceeds ``LONG_S``; to be called repeatedly while waiting."""
         if self._what is not None and self._from.passed:
             for listener in _listeners:
                 listener(f"waiting for {self._what}")
@@ -98,10 +98,10 @@ def wait_until(
     what: str,
     interval_s: float = 0.01,
 ) -> T:
-    """Call ``condition`` until it returns a true value, and return this value.
+    """Call ``condition`` repeatedly until it returns a true value, and return this value.
 
     Raises:
-        DeadlineExceeded: no true value in time; the message has ``what``.
+        DeadlineExceeded: the deadline passed without a true value; the message contains ``what``.
     """
     wait = LongWait(what)
     while True:
@@ -115,7 +115,7 @@ def wait_until(
 
 @contextmanager
 def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[None]:
-    """Execute an action, which must end the body, in another thread if the body runs past the deadline."""
+    """Execute an action in another thread if the body runs past the deadline; the action must end the body."""
     timer = threading.Timer(deadline.remaining_s, action)
     timer.daemon = True
     timer.start()
@@ -126,7 +126,7 @@ def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[No
 
 
 def pause(seconds: float) -> None:
-    """Sleep for the duration of a workload or an interval; never to guess when something is ready."""
+    """Sleep, for the duration of a workload or between two polls; not to be used in place of a condition."""
     time.sleep(seconds)
 
 
@@ -140,12 +140,12 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 def interrupted() -> bool:
-    """Whether a signal came since ``unwind_on_signals``, even if something else has caught its exception."""
+    """Return whether a signal came since ``unwind_on_signals``, even if its KeyboardInterrupt was caught."""
     return _received > 0
 
 
 def unwind_on_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, once: a second one must not cut the clean-up short."""
+    """Make the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt; the second does not interrupt the clean-up."""
     global _received  # noqa: PLW0603
     _received = 0
     for number in SIGNALS:

@@ -1,4 +1,4 @@
-"""The axes that a plan may vary: under which name, what each goes to, how it reads, and where it means nothing."""
+"""The axes that a plan may vary: name, field of the stack, parser, formatter, and where the axis applies."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -28,10 +28,10 @@ from raidproof.storage.filesystem import FILESYSTEMS, FilesystemSpec
 from raidproof.storage.server import SERVERS
 
 Settings = Mapping[str, Value]
-"""Values by the name of their axis; what is not in it is left to the layer's default."""
+"""Values by the name of their axis; for an axis without a value, the default of the layer applies."""
 
 WORKLOAD = "workload."
-"""Begins the name of an axis that is a setting of the workload itself: ``workload.block_size``."""
+"""Prefix of the name of an axis that is a setting of the workload: ``workload.block_size``."""
 USUAL_FILESYSTEM = "xfs"
 """The default file system of a plan."""
 
@@ -41,12 +41,12 @@ class Where(NamedTuple):
 
     holds: Callable[[Settings], bool]
     text: str
-    """Where it has none, and why; ``{}`` stands for the levels of `levels`."""
+    """Where the axis does not apply, and why; ``{}`` stands for the levels of `levels`."""
     levels: Callable[[type[Level]], bool] | None = None
 
     @property
     def unless(self) -> str:
-        """Where it has none, and why."""
+        """Where the axis does not apply, and why."""
         return self.text if self.levels is None else self.text.format(listed(self.levels, "or"))
 
 
@@ -55,7 +55,7 @@ class Axis(NamedTuple):
 
     name: str
     field: str
-    """Where it goes: ``layer.field`` of the stack; empty where it chooses disks or clients."""
+    """The field that the axis sets: ``layer.field`` of the stack; empty if the axis chooses disks or clients."""
     help: str
     read: Callable[[Any], Value] = read_text
     write: Callable[[Value], str] = write_plain
@@ -67,44 +67,44 @@ class Axis(NamedTuple):
 
 
 def level_of(settings: Settings) -> type[Level]:
-    """The level that these settings ask for."""
+    """Return the RAID level in these settings, or the default level."""
     return LEVELS[str(settings.get("level", DEFAULT))]
 
 
 STRIPED = Where(
     lambda its: level_of(its).chunked,
-    "level is {}: it keeps whole copies, not stripes",
+    "level is {}: this level has no stripes",
     lambda kind: not kind.chunked,
 )
 REDUNDANT = Where(
     lambda its: level_of(its).redundant,
-    "level is {}: it has no redundancy to keep consistent",
+    "level is {}: this level has no redundancy",
     lambda kind: not kind.redundant,
 )
 BITMAPPED = Where(
     lambda its: (
         level_of(its).redundant and its.get("bitmap") != "none" and its.get("consistency_policy", "bitmap") == "bitmap"
     ),
-    "there is no bitmap: level is {}, or bitmap is none, or consistency_policy is another",
+    "the array has no bitmap: level is {}, bitmap is none, or consistency_policy is not bitmap",
     lambda kind: not kind.redundant,
 )
 PARITY = Where(
     lambda its: level_of(its).parity > 0,
-    "level is not {}: no other has a stripe cache",
+    "level is not {}: only these levels have a stripe cache",
     lambda kind: kind.parity > 0,
 )
 LAID_OUT = Where(
     lambda its: level_of(its).default_layout is not None,
-    "level is not {}: no other has one",
+    "level is not {}: only these levels have a layout",
     lambda kind: kind.default_layout is not None,
 )
 NESTED = Where(
     lambda its: level_of(its).parts is not None,
-    "level is not {}: no other has legs",
+    "level is not {}: only these levels have legs",
     lambda kind: kind.parts is not None,
 )
 ON_SYNC = Where(
-    lambda its: its.get("export", True) is True, "export is async: wdelay has no effect there (exports(5))"
+    lambda its: its.get("export", True) is True, "export is async: wdelay has no effect with async (exports(5))"
 )
 
 
@@ -141,78 +141,130 @@ def _write_duration(value: Value) -> str:
 
 
 _ARRAY = (
-    _number("members", "", "disks in the array; all that are not needed beside it, if not said"),
-    _number("spares", "", "disks kept as spares"),
-    _size("chunk", "array.chunk_size", "bytes on one member before the next", STRIPED),
-    Axis("layout", "array.layout", "left-symmetric, n2, f2, ...", where=LAID_OUT),
-    _number("legs", "array.legs", "arrays that a nested array is made of", NESTED),
+    _number("members", "", "member disks of the array; default: all disks without another use"),
+    _number("spares", "", "spare disks of the array"),
+    _size("chunk", "array.chunk_size", "chunk size of the array", STRIPED),
+    Axis("layout", "array.layout", "layout of the array: left-symmetric, n2, f2, ... (md(4))", where=LAID_OUT),
+    _number("legs", "array.legs", "number of inner arrays of a nested array", NESTED),
     Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
-    _size("bitmap_chunk", "array.bitmap_chunk", "bytes that one bit of the bitmap stands for", BITMAPPED),
+    _size("bitmap_chunk", "array.bitmap_chunk", "bytes of the array for each bit of the bitmap", BITMAPPED),
     Axis(
         "consistency_policy",
         "array.consistency_policy",
-        "how a write that a crash cut short is made good",
+        "how md makes the array consistent after a crash",
         word_of("resync", "bitmap", "journal", "ppl"),
         where=REDUNDANT,
     ),
 )
 _FILESYSTEM = (
-    _size("block_size", "filesystem.block_size", "block size of the filesystem"),
-    _size("su", "filesystem.su", "stripe unit of the file system, in place of the array's own"),
-    _number("sw", "filesystem.sw", "stripe units in a stripe of the file system"),
+    _size("block_size", "filesystem.block_size", "block size of the file system"),
+    _size("su", "filesystem.su", "stripe unit of the file system; default: that of the array"),
+    _number("sw", "filesystem.sw", "stripe width of the file system, in stripe units"),
     Axis(
         "aligned",
         "filesystem.aligned",
-        "whether the filesystem knows the stripes",
+        "whether the file system is aligned to the array's stripes",
         read_switch,
         write_plain,
         STRIPED,
     ),
-    Axis("log", "", "where the log (XFS) or journal (ext4) is", word_of("internal", "external")),
-    _size("log_size", "filesystem.log_size", "bytes of the log or journal"),
-    Axis("mount_options", "filesystem.mount_options", 'what the server mounts with, as "sync,noatime"'),
+    Axis(
+        "log",
+        "",
+        "log (XFS) or journal (ext4): inside the file system or on a disk of its own",
+        word_of("internal", "external"),
+    ),
+    _size("log_size", "filesystem.log_size", "size of the log or journal"),
+    Axis(
+        "mount_options",
+        "filesystem.mount_options",
+        'mount options of the file system on the server, for example "sync,noatime"',
+    ),
 )
 _ABOVE = (
-    Axis("export", "export.sync", "whether the server has it on disk when it answers", read_sync, write_sync),
-    Axis("wdelay", "export.wdelay", "whether nfsd waits for more to write", read_switch, write_plain, ON_SYNC),
-    _number("threads", "export.threads", "threads of nfsd"),
-    _size("max_block_size", "export.max_block_size", "the most that the server takes in one READ or WRITE"),
-    _seconds("lease", "export.lease_s", "how long a silent client keeps opens and locks; 10 s, if not said"),
-    _seconds("grace", "export.grace_s", "how long a restarted server waits for reclaims; the lease, if not said"),
-    Axis("delegations", "export.delegations", "whether NFSv4 lends files to clients", read_switch),
-    Axis("mount", "mount.sync", "whether the client sends each write at once", read_sync, write_sync),
+    Axis(
+        "export",
+        "export.sync",
+        "export option sync or async: whether the server replies after the data are on disk (exports(5))",
+        read_sync,
+        write_sync,
+    ),
+    Axis(
+        "wdelay",
+        "export.wdelay",
+        "whether nfsd delays a write to gather it with others (exports(5))",
+        read_switch,
+        write_plain,
+        ON_SYNC,
+    ),
+    _number("threads", "export.threads", "number of nfsd threads"),
+    _size("max_block_size", "export.max_block_size", "largest READ or WRITE that the server accepts"),
+    _seconds(
+        "lease",
+        "export.lease_s",
+        "time for which the server keeps the opens and locks of a client that does not renew them; default: 10 s",
+    ),
+    _seconds(
+        "grace",
+        "export.grace_s",
+        "time for which a restarted server accepts only reclaims of opens and locks; default: the lease",
+    ),
+    Axis("delegations", "export.delegations", "whether the server grants NFSv4 delegations", read_switch),
+    Axis(
+        "mount",
+        "mount.sync",
+        "mount option sync or async: whether a client sends each write at once (nfs(5))",
+        read_sync,
+        write_sync,
+    ),
     Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
-    _size("rsize", "mount.rsize", "the most that a READ asks for"),
-    _size("wsize", "mount.wsize", "the most that a WRITE carries"),
-    _number("nconnect", "mount.nconnect", "connections of a client"),
+    _size("rsize", "mount.rsize", "largest READ that a client sends (nfs(5))"),
+    _size("wsize", "mount.wsize", "largest WRITE that a client sends (nfs(5))"),
+    _number("nconnect", "mount.nconnect", "TCP connections of each client (nfs(5))"),
     Axis(
         "scheduler",
         "tuning.scheduler",
         "I/O scheduler of the members",
         word_of("none", "mq-deadline", "kyber", "bfq"),
     ),
-    _number("nr_requests", "tuning.nr_requests", "requests that may wait at each member"),
-    _size("max_request", "tuning.max_request", "the largest request that a member is given"),
+    _number("nr_requests", "tuning.nr_requests", "queue length of each member, in requests"),
+    _size("max_request", "tuning.max_request", "largest request to a member"),
     _size("read_ahead", "tuning.read_ahead", "read-ahead of each member"),
     _size("array_read_ahead", "tuning.array_read_ahead", "read-ahead of the array"),
-    _number("stripe_cache_size", "tuning.stripe_cache_size", "stripes that md keeps in memory", PARITY),
-    _number("md_threads", "tuning.md_threads", "threads that help md with stripes", PARITY),
-    _size("server_dirty_bytes", "tuning.server_dirty_bytes", "dirty pages beyond which the server's writers wait"),
-    _size("server_dirty_background_bytes", "tuning.server_dirty_background_bytes", "... and it begins to write"),
-    _size("client_dirty_bytes", "tuning.client_dirty_bytes", "dirty pages beyond which a client's writers wait"),
-    _size("client_dirty_background_bytes", "tuning.client_dirty_background_bytes", "... and it begins to send"),
-    Axis("rate", "link.rate", "rate of each machine's link", _read_rate, _write_rate),
-    Axis("delay", "link.delay", "delay of what a machine sends", _read_duration, _write_duration),
-    Axis("jitter", "link.jitter", "how much the delay varies", _read_duration, _write_duration),
-    _number("clients", "", "clients that work at the same time; all of them, if not said"),
+    _number("stripe_cache_size", "tuning.stripe_cache_size", "size of md's stripe cache, in stripes", PARITY),
+    _number("md_threads", "tuning.md_threads", "number of md's additional threads for stripes", PARITY),
+    _size(
+        "server_dirty_bytes",
+        "tuning.server_dirty_bytes",
+        "bytes of dirty pages from which the server's writers wait (vm.dirty_bytes)",
+    ),
+    _size(
+        "server_dirty_background_bytes",
+        "tuning.server_dirty_background_bytes",
+        "bytes of dirty pages from which the server writes back (vm.dirty_background_bytes)",
+    ),
+    _size(
+        "client_dirty_bytes",
+        "tuning.client_dirty_bytes",
+        "bytes of dirty pages from which a client's writers wait (vm.dirty_bytes)",
+    ),
+    _size(
+        "client_dirty_background_bytes",
+        "tuning.client_dirty_background_bytes",
+        "bytes of dirty pages from which a client writes back (vm.dirty_background_bytes)",
+    ),
+    Axis("rate", "link.rate", "rate of each machine's network link", _read_rate, _write_rate),
+    Axis("delay", "link.delay", "delay of each packet that a machine sends", _read_duration, _write_duration),
+    Axis("jitter", "link.jitter", "variation of the delay", _read_duration, _write_duration),
+    _number("clients", "", "number of clients that run the workload at the same time; default: all"),
 )
 
 
 def axes() -> dict[str, Axis]:
-    """Return all axes by name, the lowest layer first: those of every stack, and those of single file systems.
+    """Return all axes by name, the lowest layer first, including the axes of single file systems.
 
     Raises:
-        RigError: a file system calls an axis of its own like another one.
+        RigError: an axis of a file system has the name of another axis.
     """
     return _axes(tuple(level_names()), tuple(FILESYSTEMS.items()), tuple(SERVERS))
 
@@ -229,12 +281,12 @@ def _axes(
     above = {axis.name: axis for axis in (server, *_ABOVE)}
     own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
     if twice := sorted(own.keys() & (common.keys() | above.keys())):
-        raise RigError(f"file systems have axes of their own that are named like another: {', '.join(twice)}")
+        raise RigError(f"axes of file systems have the names of other axes: {', '.join(twice)}")
     return {**common, **own, **above}
 
 
 def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
-    """Return the axis of a field that not every file system has."""
+    """Return the axis of a field that only some file systems have."""
     fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
     read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
     where = Where(
@@ -250,7 +302,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def _how(parts: list[Any]) -> tuple[Callable[[Any], Value], Callable[[Value], str]]:
-    """Return how a field of a spec is read and written, by the parts of its annotation."""
+    """Return the parser and the formatter of a field of a specification, chosen by the parts of its annotation."""
     if words := [word for part in parts if get_origin(part) is Literal for word in get_args(part)]:
         return word_of(*dict.fromkeys(words)), write_plain
     if BeforeValidator(parse_size) in parts:
@@ -264,7 +316,7 @@ def axis_of(name: str) -> Axis:
     """Return the axis of this name.
 
     Raises:
-        RequestError: there is none; the message names the nearest.
+        RequestError: no axis has this name; the message names the nearest one.
     """
     if name.startswith(WORKLOAD):
         return Axis(name, "", "a setting of the workload", read=_read_any)
@@ -274,10 +326,10 @@ def axis_of(name: str) -> Axis:
 
 
 def read_value(name: str, value: Any) -> Value:
-    """Read one value of an axis into its one form.
+    """Parse a value of an axis; equal values in different notations (``64KiB``, ``65536``) give the same result.
 
     Raises:
-        RequestError: there is no such axis, or it has no such value.
+        RequestError: the axis does not exist, or the value is invalid for it.
     """
     axis = axis_of(name)
     try:
@@ -287,11 +339,11 @@ def read_value(name: str, value: Any) -> Value:
 
 
 def write_value(name: str, value: Value) -> str:
-    """Write one value of an axis the way a user reads it."""
+    """Format a value of an axis for users."""
     return axis_of(name).write(value)
 
 
 def _read_any(value: Any) -> Value:
     if not isinstance(value, str | int | bool):
-        raise RequestError(f"neither a word, a number nor a switch: {value!r}")
+        raise RequestError(f"not text, a whole number, true or false: {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""The cells of a plan: possible combinations of values, the stack of each, the reasons against the others."""
+"""The cells of a plan: the possible combinations of values with their stacks, and why the others are impossible."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ would wait for a grace period of 90 s."""
 
 
 def wanted(settings: Settings) -> dict[Duty, int]:
-    """Return the numbers of disks that these settings need beside the members, by duty."""
+    """Return the number of disks that these settings need in addition to the members, by duty."""
     return {
         "spare": int(settings.get("spares", 0)),
         "journal": int(settings.get("consistency_policy") == "journal"),
@@ -33,9 +33,9 @@ def wanted(settings: Settings) -> dict[Duty, int]:
 
 
 def usual_members(hardware: Hardware, all_settings: Iterable[Settings]) -> int:
-    """Return the default number of members: as many as every cell can have.
+    """Return the default number of members: the greatest number that is possible in every cell.
 
-    Disks that any cell needs beside its members are excluded in all cells, so that cells are comparable.
+    A disk that one cell needs for another duty is a member in no cell, so that the cells are comparable.
     """
     duties = [disk.duty for disk in hardware.each_disk]
     missing = [
@@ -46,10 +46,10 @@ def usual_members(hardware: Hardware, all_settings: Iterable[Settings]) -> int:
 
 
 def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_clean: bool) -> StackSpec:
-    """Return the stack that the settings ask for, on disks that exist and have room for it.
+    """Return the stack of these settings on disks of this hardware.
 
     Raises:
-        RequestError: it cannot be.
+        RequestError: the stack is impossible, or the hardware has too few or too small disks for it.
     """
     layers: dict[str, dict[str, Any]] = {
         "export": {"lease_s": LEASE_S},
@@ -64,7 +64,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
     # A grace period shorter than the lease would end before an idle client notices the server's restart.
     layers["export"].setdefault("grace_s", layers["export"]["lease_s"])
     array = layers["array"]
-    # Said by name even where it is the default: the record of a cell needs no knowledge of defaults.
+    # Set even if it is the default, so that the record of a cell is complete without knowledge of defaults.
     array.setdefault("level", level_of(settings).name)
     _place(hardware, settings, members, layers)
     if not LEVELS[array["level"]].chunked:
@@ -80,10 +80,12 @@ def _place(hardware: Hardware, settings: Settings, members: int, layers: dict[st
         free.setdefault(disk.duty, []).append(disk.spec.serial)
 
     def take(duty: Duty, number: int) -> tuple[str, ...]:
-        # Disks of that duty first, then what the members leave.
+        # Disks of this duty first, then the member disks that the array does not use.
         found = [*free.get(duty, []), *(free.get("member", []) if duty != "member" else [])][:number]
         if len(found) < number:
-            raise RequestError(f"{number} {duty} disk{'s' if number > 1 else ''} asked, and {len(found)} left")
+            raise RequestError(
+                f"{number} {duty} disk{'s' if number > 1 else ''} requested, and only {len(found)} left"
+            )
         for serial in found:
             next(serials for serials in free.values() if serial in serials).remove(serial)
         return tuple(found)
@@ -105,16 +107,16 @@ class Cell:
     name: str
     """The settings on the varied axes, ``level=5 chunk=64KiB``: stable and unique in the plan."""
     settings: Mapping[str, Value]
-    """Settings by axis, including those common to all cells, without axes that do not apply."""
+    """Settings by axis, including settings common to all cells, without axes that do not apply."""
     stack: StackSpec
     workload: AnyWorkload
     workload_name: str
     on: str
     """Where the workload runs; see `works.where`."""
     clients: int
-    """How many work at the same time."""
+    """Number of clients that run the workload at the same time."""
     index: int
-    """Its place among the plan's possible cells; a selection keeps it."""
+    """Position among all possible cells of the plan, from 0 on; a selection of cells does not change it."""
 
     def __str__(self) -> str:
         return self.name
@@ -127,7 +129,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Impossible:
-    """A combination that is left out."""
+    """An impossible combination of values, and the reason."""
 
     name: str
     reason: str
@@ -141,22 +143,24 @@ class Matrix:
     cells: tuple[Cell, ...]
     impossible: tuple[Impossible, ...] = ()
     without: tuple[str, ...] = ()
-    """A sentence for each axis that was left out where it does not apply."""
+    """One sentence for each axis that does not apply in some combinations."""
     merged: int = 0
-    """Number of combinations that equal another cell without the axes that do not apply."""
+    """Number of combinations that equal another one after axes that do not apply are left out."""
 
     def select(self, expression: str | None) -> "Matrix":
         """Keep the cells whose names match an expression.
 
         Raises:
-            RequestError: it is no expression, or no cell matches.
+            RequestError: the expression is invalid, or no cell matches.
         """
         if not expression:
             return self
         selection = Selection(expression)
         cells = tuple(cell for cell in self.cells if selection.matches(cell.name))
         if not cells:
-            raise RequestError(f"-k {expression!r}: no cell's name matches", remedy=f"one is {self.cells[0].name!r}")
+            raise RequestError(
+                f"-k {expression!r}: no cell's name matches", remedy=f"a name is for example {self.cells[0].name!r}"
+            )
         return replace(self, cells=cells)
 
     @property
@@ -184,7 +188,7 @@ class _Combination:
 
 
 def matrix_of(plan: Plan) -> Matrix:
-    """Make the cells of a plan; no machine is needed for it.
+    """Return the cells of a plan; no machine boots for this.
 
     Raises:
         RequestError: no combination is possible, or two workloads have the same name.
@@ -218,7 +222,7 @@ def matrix_of(plan: Plan) -> Matrix:
 
 
 def _combinations(plan: Plan) -> tuple[list[_Combination], list[str]]:
-    """All combinations, each once, and the sentences on what was left out."""
+    """Return all combinations, each once, and a sentence for each axis that does not apply in some of them."""
     without: dict[str, None] = {}
     found: dict[tuple[object, ...], _Combination] = {}
     for workload, values in product(range(len(plan.workload)), list(product(*plan.axes.values()))):
@@ -246,7 +250,7 @@ def _name(varied: Mapping[str, Value], workload: str) -> str:
 def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name: str, index: int) -> Cell:
     clients = int(one.settings.get("clients", plan.hardware.clients))
     if not 1 <= clients <= plan.hardware.clients:
-        raise RequestError(f"{clients} clients asked of {plan.hardware.clients}")
+        raise RequestError(f"{clients} clients requested, the hardware has {plan.hardware.clients}")
     return Cell(
         name=name,
         settings=one.settings,
@@ -261,17 +265,17 @@ def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name:
 
 @dataclass(frozen=True)
 class PlannedCell(Cell):
-    """A cell that knows its plan, and so its hardware."""
+    """A cell with its plan, which includes the hardware."""
 
     matrix: Matrix = field(repr=False, compare=False)
     path: Path = field(repr=False, compare=False)
 
 
 def cells_of(path: Path | str, k: str | None = None) -> tuple[PlannedCell, ...]:
-    """Return the possible cells of a plan, or those that ``k`` selects; ``str`` of each is its name.
+    """Return the possible cells of a plan, or the cells that ``k`` selects; ``str()`` of a cell is its name.
 
     Raises:
-        RequestError: the plan cannot be, or nothing is selected.
+        RequestError: the plan is invalid, or ``k`` selects no cell.
     """
     matrix = matrix_of(load_plan(Path(path)))
     return tuple(

@@ -1,4 +1,4 @@
-"""The order of a run, how long it takes, and the description of a plan before anything boots."""
+"""The order of a run's repetitions, the estimated duration, and the description of a plan before any machine boots."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -20,63 +20,64 @@ from raidproof.plan.works import names
 from raidproof.storage.server import USUAL_LEASE_S
 
 LAYERS = ("array", "filesystem", "tuning", "link", "export", "mount")
-"""Layers from bottom to top; a layer is rebuilt if it or a lower one changed."""
+"""Layers from bottom to top; a layer is rebuilt if its own settings or those of a lower layer differ."""
 
-# Seconds of wall time on two cores without KVM; what is more, a run itself finds out.
+# Seconds of wall time on two cores without KVM. A run corrects these estimates by its own measured durations.
 BOOT_S = 3.0
 BOOT_EACH_S = 1.0
 REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "export": 0.8, "mount": 0.4}
-"""From this layer up."""
-VISIT_S = 0.8
+"""Rebuilding this layer and all layers above it."""
+REPETITION_S = 0.8
 """Overhead in seconds of reading and recording values around the timed part of each repetition."""
 CUT_S = 20.0
-"""A power cut: build, write, cut, boot, check what is there. A control takes as long."""
+"""A power cut: build the stack, write, cut, boot, read back. A control takes the same time."""
 CONTROLS = 2
-"""Of a plan with power cuts, once in a run: disks that lie, and a clean reboot."""
+"""Number of controls of a run with power cuts: lying disks, and a clean reboot."""
 EXPLORE_S, STATE_S = 15.0, 0.25
-"""To explore one cut: reading its log, booting checkers; then for each crash state."""
+"""An exploration: reading the write log and booting checkers; then the time for each crash state."""
 ASSUMED_S = 5.0
-"""The timed part of a workload of which only the amount of work is known."""
-VISIT, CONTROL, CUT, EXPLORATION = "visit", "control", "cut", "exploration"
-"""Kinds of parts."""
+"""Assumed duration of the timed part of a workload that ends when its work is done."""
+REPETITION, CONTROL, CUT, EXPLORATION = "repetition", "control", "cut", "exploration"
+"""Kinds of parts of a run."""
 Part = tuple[str, Hashable]
-"""Its kind, and which one of that kind it is."""
+"""A part of a run: its kind, and its name within the kind."""
 SHOWN = 3
-"""Number of impossible combinations named for each reason."""
+"""Greatest number of impossible combinations that the description names for one reason."""
 
 
-class Visit(NamedTuple):
-    """One measurement of one cell."""
+class PlannedRepetition(NamedTuple):
+    """One repetition in the order of a run."""
 
     round: int
-    """From 1 on; each round visits each cell once."""
+    """Number of the round, from 1 on; a round has one repetition of each cell."""
     cell: Cell
 
 
 def layer_keys(cell: Cell) -> tuple[str, ...]:
-    """What each layer of a cell is, from below; equal for cells that can share it."""
+    """Return a key for each layer of a cell, the lowest first; two cells with the same key can share the layer."""
     return tuple(getattr(cell.stack, layer).model_dump_json() for layer in LAYERS)
 
 
 def shared_layers(before: Cell | None, after: Cell) -> int:
-    """Return how many layers, from below, a visit can take over from the visit before it."""
+    """Return the number of lowest layers that a cell can take over from the cell measured before it."""
     if before is None:
         return 0
     same = [one == other for one, other in zip(layer_keys(before), layer_keys(after), strict=True)]
     return [*same, False].index(False)
 
 
-def visits_of(cells: Sequence[Cell], repeats: int, seed: int) -> tuple[Visit, ...]:
-    """Return all repetitions in order, the same for the same cells and seed.
+def repetitions_of(cells: Sequence[Cell], repeats: int, seed: int) -> tuple[PlannedRepetition, ...]:
+    """Return all repetitions in the order of the run; the order depends on cells and seed only.
 
-    Repeats are interleaved, so that a host which grows slower meanwhile does so for all cells. Within a round cells
-    that share their array are neighbours, among them those that share the filesystem, then the export; the order of
-    the groups, and within them, is drawn anew for each round.
+    Repetitions of different cells are interleaved, so that drift of the host affects all cells equally. Within a
+    round, cells with the same array follow each other; among these, cells with the same file system, and so on for
+    each of ``LAYERS``. The order of these groups, and the order within each group, is random and differs between
+    rounds.
     """
     keys = {cell.name: layer_keys(cell) for cell in cells}
     ordered = sorted(cells, key=lambda cell: cell.name)
     return tuple(
-        Visit(number, cell)
+        PlannedRepetition(number, cell)
         for number in range(1, repeats + 1)
         for cell in _grouped(ordered, keys, 0, Random(f"{seed}/{number}"))  # noqa: S311  a seeded order, no secret
     )
@@ -97,23 +98,23 @@ def _grouped(cells: Sequence[Cell], keys: dict[str, tuple[str, ...]], depth: int
 class Expectation:
     """The estimated time and memory of a run."""
 
-    visits: int
+    repetitions: int
     timed_s: float
     """Sum of the timed parts."""
     overhead_s: float
-    """Booting, rebuilding, reading what happened."""
+    """Time for booting, rebuilding, and reading counters and logs."""
     cut_s: float
-    """Power cuts at the end, and the controls before them."""
+    """Time for the power cuts at the end and the controls before them."""
     open_ended: bool
     """Whether a workload ends only when its work is done, so that its duration is not known in advance."""
     memory: int
-    """Bytes of all machines."""
+    """Bytes of memory of all machines."""
     disk: int
-    """Bytes of memory that the members take if every disk is written all over."""
+    """Bytes of memory that the disk engine needs if the workloads write every block of every disk."""
 
     @property
     def total_s(self) -> float:
-        """All of it, in seconds of wall time."""
+        """Estimated duration of the run in seconds of wall time."""
         return self.timed_s + self.overhead_s + self.cut_s
 
     def __str__(self) -> str:
@@ -122,25 +123,25 @@ class Expectation:
             f"{in_words(self.overhead_s)} to boot and rebuild",
             *([f"{in_words(self.cut_s)} of power cuts and controls"] if self.cut_s else []),
         ]
-        unknown = f"; a workload says no duration, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
-        visits = "1 visit" if self.visits == 1 else f"{self.visits} visits"
-        return f"{visits}, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
+        unknown = f"; the duration of a workload is unknown, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
+        count = "1 repetition" if self.repetitions == 1 else f"{self.repetitions} repetitions"
+        return f"{count}, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
 
     @property
     def needs(self) -> str:
-        """Memory, in words: what is written to a member disk is held in memory too."""
-        disks = f"what is written to the disks, at most {self.disk / GIB:.1f} GiB"
-        return f"{self.memory / GIB:.1f} GiB of memory, and {disks}"
+        """The required memory, as text."""
+        disks = f"up to {self.disk / GIB:.1f} GiB for the data on the disks"
+        return f"{self.memory / GIB:.1f} GiB of memory for the machines, and {disks}"
 
 
 def expect(matrix: Matrix) -> Expectation:
-    """Estimate what the cells of a matrix take, in the very order in which they are going to be visited."""
+    """Estimate the time and memory of a run of these cells, in the order of the run."""
     plan, cells = matrix.plan, matrix.cells
-    overheads = visit_overheads(matrix)
-    # Cells that differ in the workload alone share their cut.
+    overheads = repetition_overheads(matrix)
+    # Cells that differ only in the workload share one power cut.
     cuts = {cell.stack.model_dump_json(): cut_s(cell) + exploration_s(plan) for cell in cells}
     return Expectation(
-        visits=len(overheads),
+        repetitions=len(overheads),
         timed_s=plan.run.repeats * sum(timed_s(plan, cell) for cell in cells),
         overhead_s=BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1) + sum(overheads.values()),
         cut_s=CONTROLS * CUT_S + sum(cuts.values()) if plan.run.cut else 0.0,
@@ -150,20 +151,20 @@ def expect(matrix: Matrix) -> Expectation:
     )
 
 
-def visit_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
-    """Return the seconds of each visit, by round and cell, in which nothing is measured."""
+def repetition_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
+    """Return the overhead of each repetition in seconds, by round and cell: rebuilding layers and reading values."""
     before: Cell | None = None
     overheads = {}
-    for visit in visits_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
-        shared = shared_layers(before, visit.cell)
+    for planned in repetitions_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
+        shared = shared_layers(before, planned.cell)
         rebuild = REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
-        overheads[visit.round, visit.cell.name] = rebuild + VISIT_S
-        before = visit.cell
+        overheads[planned.round, planned.cell.name] = rebuild + REPETITION_S
+        before = planned.cell
     return overheads
 
 
 def timed_s(plan: Plan, cell: Cell) -> float:
-    """Return the seconds that a visit measures, or what is assumed of them."""
+    """Return the duration of the timed part of a repetition in seconds; an assumed one if it is unknown."""
     known = cell.workload.workload().timed_s
     return known if known is not None else plan.run.max_seconds or ASSUMED_S
 
@@ -174,7 +175,7 @@ def cut_s(cell: Cell) -> float:
 
 
 def exploration_s(plan: Plan) -> float:
-    """Return the seconds that the crash states of one cut take; 0 where none are asked for."""
+    """Return the seconds that the exploration of one power cut takes; 0 if the plan does not request it."""
     return EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0
 
 
@@ -190,10 +191,10 @@ def in_words(seconds: float) -> str:
 
 
 class Forecast:
-    """The parts of a run that are still to come, each with the seconds that were expected of it before the run.
+    """The remaining parts of a run with their estimated durations, corrected by the parts that have ended.
 
-    A part that has ended corrects what is expected of the others of its kind: they take longer, or shorter, by the
-    same factor. Kinds of which none has ended yet are corrected by all parts that have.
+    The estimates of a kind are multiplied by measured over estimated duration of the ended parts of this kind. If no
+    part of the kind has ended, the factor is that of all ended parts.
     """
 
     def __init__(self) -> None:
@@ -202,23 +203,23 @@ class Forecast:
         self._took: dict[str, float] = defaultdict(float)
 
     def add(self, kind: str, name: Hashable, seconds: float) -> None:
-        """Expect a part, or expect something else of it."""
+        """Add a part with its estimated duration, or replace the estimate of a part."""
         self._left[kind, name] = seconds
 
     def ended(self, kind: str, name: Hashable, seconds: float) -> None:
-        """Note how long a part took; a part that was not expected changes no estimate."""
+        """Remove a part and note its measured duration; a part that was not added changes no estimate."""
         expected = self._left.pop((kind, name), 0.0)
         if expected > 0:
             self._expected[kind] += expected
             self._took[kind] += seconds
 
     def dropped(self, kind: str, name: Hashable) -> None:
-        """Expect a part no more."""
+        """Remove a part that is not going to run."""
         self._left.pop((kind, name), None)
 
     @property
     def left_s(self) -> float:
-        """Seconds until the end."""
+        """Estimated seconds until the end of the run."""
         return sum(seconds * self._factor(kind) for (kind, _), seconds in self._left.items())
 
     @property
@@ -240,7 +241,7 @@ def left_in_words(*forecasts: Forecast) -> str:
 
 
 def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
-    """Return hardware, cells, what is left out and why, size and expected duration."""
+    """Return a plan's description: hardware, cells, left-out combinations with reasons, time and memory."""
     parts: list[RenderableType] = [Text(line) for line in headline(matrix)]
     if list_cells:
         parts += [Text(), cell_table(matrix)]
@@ -251,7 +252,7 @@ def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
 
 
 def headline(matrix: Matrix) -> list[str]:
-    """Return what is the same for all cells."""
+    """Return the lines about settings that are common to all cells."""
     plan = matrix.plan
     run = plan.run
     fixed = " ".join(f"{name}={write_value(name, value)}" for name, value in plan.fixed.items())
@@ -271,17 +272,19 @@ def headline(matrix: Matrix) -> list[str]:
 
 
 def _periods(matrix: Matrix) -> list[str]:
-    """Say which lease and grace period the plan sets: they are not the kernel's."""
+    """Return a line with the lease and the grace period if a default of the harness replaces the kernel's default."""
     plan = matrix.plan
     if {"lease", "grace"} <= {*plan.axes, *plan.fixed}:
         return []
     lease = sorted({str(cell.stack.export.lease_s) for cell in matrix.cells})
     grace = sorted({str(cell.stack.export.grace_s) for cell in matrix.cells})
-    return [f"NFS lease {', '.join(lease)} s, grace period {', '.join(grace)} s (the kernel's are {USUAL_LEASE_S} s)"]
+    return [
+        f"NFS lease {', '.join(lease)} s, grace period {', '.join(grace)} s (the kernel's default: {USUAL_LEASE_S} s)"
+    ]
 
 
 def cell_table(matrix: Matrix) -> Table:
-    """Return a row for each cell, a column for each axis."""
+    """Return a table with a row for each cell and a column for each axis."""
     plan = matrix.plan
     several = len(plan.workload) > 1
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -294,9 +297,9 @@ def cell_table(matrix: Matrix) -> Table:
 
 
 def axis_table() -> Table:
-    """Return every axis that a plan may vary, for the help."""
+    """Return a table of all axes that a plan may vary, for the help."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("axis", "is", "left out where"):
+    for column in ("axis", "meaning", "left out where"):
         table.add_column(column, overflow="fold")
     for axis in axes().values():
         table.add_row(axis.name, axis.help, axis.where.unless if axis.where else "")
@@ -304,10 +307,10 @@ def axis_table() -> Table:
 
 
 def left_out(matrix: Matrix) -> list[str]:
-    """Return what there is no cell for, and why; each reason once."""
+    """Return lines about combinations without a cell of their own, grouped by reason."""
     lines = list(matrix.without)
     if matrix.merged:
-        lines.append(f"so {matrix.merged} combinations are the same as others, and not measured twice")
+        lines.append(f"{matrix.merged} combinations equal others without these axes, and are not measured twice")
     for reason, those in by_reason(matrix.impossible).items():
         lines.append(f"impossible: {reason}")
         lines += [f"  {one.name}" for one in islice(those, SHOWN)]
@@ -317,7 +320,7 @@ def left_out(matrix: Matrix) -> list[str]:
 
 
 def by_reason(impossible: Sequence[Impossible]) -> dict[str, list[Impossible]]:
-    """Group what is impossible by the reason, the most frequent first."""
+    """Return impossible combinations by reason, the most frequent reason first."""
     groups: dict[str, list[Impossible]] = {}
     for one in impossible:
         groups.setdefault(one.reason, []).append(one)

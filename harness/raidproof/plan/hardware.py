@@ -1,4 +1,4 @@
-"""The hardware of a plan: disks and the controllers that they hang on, the network, the machines."""
+"""The hardware of a plan: disks and their controllers, the network, the machines."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -23,24 +23,24 @@ Duty = Literal["member", "spare", "journal", "log"]
 
 
 class DiskGroup(Table):
-    """Some disks of one kind, or of the kinds that ``profiles`` lists, one a disk."""
+    """A group of disks: ``count`` disks with one profile, or one disk for each of ``profiles``."""
 
     count: int = Field(default=0, ge=0, le=64)
-    """0 is not said: as many as there are profiles, or 4."""
+    """Number of disks; 0 is the default: one for each of ``profiles``, else 4."""
     profile: str = NO_MECHANICS
-    """Its mechanics, by name; ``none`` answers at once."""
+    """Drive that the disks simulate: the name of a profile; ``none``: no simulated latency."""
     profiles: tuple[str, ...] = ()
     size: Bytes = Field(default=GIB, ge=16 * MIB)
-    """Bytes that one disk offers here; its mechanics are those of the whole real disk."""
+    """Bytes of each simulated disk; timing is computed for the capacity of the real drive."""
     placement: Placement = "spread"
-    """Where those bytes lie on the real disk: all over it, or at its fast rim."""
+    """Which part of the real drive the simulated bytes occupy: spread over all of it, or its fast outer tracks."""
     duty: Duty = "member"
-    """What the disks are for; those that no duty was given are members, or what members leave."""
+    """Use of the disks. Member disks that the array does not need serve other duties that lack a disk."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.profiles and "profile" in self.model_fields_set:
-            raise ValueError("profile and profiles: give one of them")
+            raise ValueError("profile and profiles exclude each other")
         if self.profiles and self.count not in {0, len(self.profiles)}:
             raise ValueError(f"{len(self.profiles)} profiles for {self.count} disks: give one for each")
         for name in dict.fromkeys(self.each):
@@ -54,18 +54,18 @@ class DiskGroup(Table):
 
 
 class Controller(Table):
-    """The controllers that the disks hang on, all alike, each with these limits."""
+    """The controllers of the disks: ``count`` equal controllers, each with these limits."""
 
     count: int = Field(default=1, ge=1, le=16)
     order: Literal["in turn", "grouped"] = "in turn"
-    """Which disk hangs where: one here, the next there; or the first half here, the rest there."""
+    """How disks are assigned to controllers: round robin, or in groups of consecutive disks."""
     bandwidth: Bandwidth | None = None
     command_rate: float | None = Field(default=None, gt=0)
-    """Commands a second."""
+    """Greatest number of commands per second; None: no limit."""
     cache: Bytes = 0
-    """Write cache with a battery."""
+    """Bytes of battery-backed write cache; 0: no cache."""
     battery: Literal["good", "failed", "unnoticed"] = "good"
-    """``failed``: it knows, and writes through. ``unnoticed``: it does not know; a cut empties its cache."""
+    """``failed``: the controller writes through. ``unnoticed``: it keeps caching writes, and a cut loses its cache."""
 
 
 class Memory(Table):
@@ -84,7 +84,7 @@ class Cpus(Table):
 
 
 class Disk(NamedTuple):
-    """One disk of the server, and what it is for."""
+    """One disk of the server, and its use."""
 
     spec: DiskSpec
     duty: Duty
@@ -95,7 +95,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    # Rates and durations are read by functions that know text and numbers.
+    # The functions that parse rates and durations accept only text and numbers.
     odd = (
         [name for name, of in value.items() if not isinstance(of, str | int | float)]
         if isinstance(value, dict)
@@ -107,7 +107,7 @@ def _plain(value: Any) -> Any:
 
 
 class Hardware(Table):
-    """What the lab is made of."""
+    """The hardware of a lab."""
 
     disks: Annotated[tuple[DiskGroup, ...], BeforeValidator(_as_list)] = (DiskGroup(count=4),)
     controller: Controller | None = None
@@ -117,8 +117,8 @@ class Hardware(Table):
     memory: Memory = Memory()
     cpus: Cpus = Cpus()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """So many seconds are one of the disks' and of the network's, and what is measured counts so many times more: for
-    hardware that this machine could not keep up with."""
+    """Slow-motion factor, for hardware that this machine is too slow to simulate: disks and network run slower by this
+    factor, and measured rates are multiplied by it."""
 
     @property
     def each_disk(self) -> tuple[Disk, ...]:
@@ -207,7 +207,7 @@ class Hardware(Table):
 
 
 def controller_name(number: int) -> str:
-    """Return how a controller is called, from 0 on."""
+    """Return the name of a controller; the first has number 0."""
     return f"controller{number}"
 
 

@@ -1,4 +1,4 @@
-"""The plan file: hardware, configurations, workloads, figures and options, checked as they are read."""
+"""The plan file: hardware, configurations, workloads, published figures and options; reading validates them."""
 
 import re
 import tomllib
@@ -25,10 +25,10 @@ class Figure(Table):
 
     name: str
     cell: str
-    """The name of the cell that re-enacts it."""
+    """The name of the cell that reproduces the published measurement."""
     published: float = Field(gt=0)
     unit: str
-    """As the harness names it: ``read_mb_s`` (10^6 bytes), ``write_iops``, ``transactions_s``."""
+    """The harness's name of the unit: ``read_mb_s`` (10^6 bytes per second), ``write_iops``, ``transactions_s``."""
     source: str = ""
     places_limit: bool = False
     """Whether the figure calibrated the hardware, so that agreement proves nothing."""
@@ -36,13 +36,13 @@ class Figure(Table):
 
 
 class Selection:
-    """An expression, read once.
+    """An expression that selects cells by name: words with ``and``, ``or``, ``not`` and parentheses.
 
-    A word with ``=`` is a whole setting, so that ``level=1`` is not ``level=10``; any other is a part of the name.
-    Words that follow each other must all match.
+    A word with ``=`` matches a whole setting: ``level=1`` does not match ``level=10``. Any other word matches a part
+    of the name. Adjacent words must all match, as with ``and``.
 
     Raises:
-        RequestError: it is no expression.
+        RequestError: the expression is invalid.
     """
 
     def __init__(self, expression: str) -> None:
@@ -55,14 +55,14 @@ class Selection:
         tokens = [*self._tokens, ""]
         found = self._either(tokens, name)
         if tokens != [""]:
-            raise self._wrong(f"{tokens[0]} is too much")
+            raise self._wrong(f"unexpected {tokens[0]}")
         return found
 
     def _either(self, tokens: list[str], name: str) -> bool:
         found = self._both(tokens, name)
         while tokens[0] == "or":
             tokens.pop(0)
-            # Not `found or`: what stands there has to be read in any case.
+            # Not `found or ...`: the operand must be parsed in any case.
             found = self._both(tokens, name) or found
         return found
 
@@ -105,30 +105,30 @@ class RunSpec(Table):
     explore_states: int = Field(default=200, ge=1, le=1_000_000)
     """Number of crash states to explore for each configuration."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
-    """Least duration of the timed part; the value of a shorter repetition is flagged."""
+    """Least duration of the timed part in seconds; the value of a shorter repetition is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)
-    """Greatest duration of the timed part including ramp-up; a longer repetition is ended and has failed."""
+    """Greatest duration in seconds of ramp-up and timed part together; a longer repetition is ended and fails."""
     allow_cache: bool = False
     """Whether to rank cells whose working set fits into a cache, so that the cache is measured."""
     assume_clean: bool = True
-    """Skip the initial resync, as zeroed members are consistent."""
+    """Whether to skip the initial resync of the array; the blank members are consistent."""
     only: str = ""
-    """Only cells like this are wanted, as after -k: ``level=5 or members=3``."""
+    """Expression that selects cells, as with ``-k``: ``level=5 or members=3``."""
     provider: str = "uml"
     """The provider of the machines."""
     kernel: str | None = None
-    """What the machines run, for example ``debian/sid``; see `SoftwareSpec` for this and the next three."""
+    """Kernel of all machines, for example ``debian/sid``. For this field and the next three see `SoftwareSpec`."""
     modules: str | None = None
     image: str | None = None
     packages: tuple[str, ...] = ()
     server: SoftwareSpec = SoftwareSpec()
-    """Software of the server, where it differs."""
+    """Software of the server; it overrides the four fields above."""
     clients: SoftwareSpec = SoftwareSpec()
-    """Software of the clients, where it differs."""
+    """Software of the clients; it overrides the four fields above."""
 
     @property
     def platform(self) -> Platform:
-        """How the machines come to be, and what they run."""
+        """The provider of the machines, and their software."""
         both = SoftwareSpec(kernel=self.kernel, modules=self.modules, image=self.image, packages=self.packages)
         server, clients = (one.over(both) for one in (self.server, self.clients))
         return Platform(provider=self.provider, server=server, clients=clients)
@@ -141,7 +141,7 @@ class RunSpec(Table):
 
 
 def _flat(table: Any) -> dict[str, Any]:
-    """Read ``workload = { seconds = 5 }`` and ``workload.seconds = 5`` alike."""
+    """Return a table with nested tables flattened: ``workload = { seconds = 5 }`` to ``workload.seconds = 5``."""
     if not isinstance(table, Mapping):
         raise ValueError(f"not a table of axes: {table!r}")  # noqa: TRY004  what pydantic takes for a refusal
     flat: dict[str, Any] = {}
@@ -154,10 +154,10 @@ def _read_axes(table: Any) -> dict[str, tuple[Value, ...]]:
     axes: dict[str, tuple[Value, ...]] = {}
     for name, values in _flat(table).items():
         if not isinstance(values, list | tuple) or not values:
-            raise ValueError(f"{name}: write the values to try as a list, or a single one under [fixed]")
+            raise ValueError(f"{name}: write the values as a list, or a single value under [fixed]")
         read = [refusal(read_value, name, value) for value in values]
         if len(set(map(repr, read))) < len(read):
-            raise ValueError(f"{name}: a value is there twice")
+            raise ValueError(f"{name}: the list has a value twice")
         axes[name] = tuple(read)
     return axes
 
@@ -174,7 +174,7 @@ def _read_works(tables: Any) -> tuple[dict[str, Any], ...]:
         try:
             read_work(work)
         except RequestError as error:
-            raise ValueError(f"the {place}. of {len(works)}: {error}" if len(works) > 1 else str(error)) from error
+            raise ValueError(f"number {place} of {len(works)}: {error}" if len(works) > 1 else str(error)) from error
     refusal(names, works)
     return tuple(dict(work) for work in works)
 
@@ -192,7 +192,7 @@ class Plan(Table):
     workload: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_works)]
     run: RunSpec = RunSpec()
     figure: tuple[Figure, ...] = ()
-    """Published figures of the same cells."""
+    """Published figures to compare with the measured values."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -204,7 +204,7 @@ class Plan(Table):
 
     @property
     def combinations(self) -> int:
-        """Number of combinations of values, possible or not."""
+        """Number of combinations of values, including impossible ones."""
         number = len(self.workload)
         for values in self.axes.values():
             number *= len(values)
@@ -212,10 +212,10 @@ class Plan(Table):
 
 
 def read_plan(document: Mapping[str, Any], *, source: str, name: str = "plan") -> Plan:
-    """Read a plan.
+    """Return the plan in a TOML document.
 
     Raises:
-        RequestError: it cannot be; the message names the source, the key, and the nearest valid one.
+        RequestError: the plan is invalid; the message names the source, the key, and the nearest valid key or value.
     """
     try:
         return Plan.model_validate({"name": name, **document})
@@ -224,10 +224,10 @@ def read_plan(document: Mapping[str, Any], *, source: str, name: str = "plan") -
 
 
 def load_plan(path: Path, changes: Mapping[str, Any] | None = None) -> Plan:
-    """Read a plan from a TOML file; ``changes`` go over what its table ``[run]`` says.
+    """Read a plan from a TOML file; ``changes`` override values of its table ``[run]``.
 
     Raises:
-        RequestError: there is no such file, or what it asks cannot be.
+        RequestError: the file cannot be read, or the plan is invalid.
     """
     try:
         document = tomllib.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Tables and values of a plan file: how keys are checked, values are read and written, and mistakes are reported."""
+"""Tables and values of a plan file: validation of keys, parsers and formatters of values, error messages."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,11 +16,11 @@ Read = TypeVar("Read")
 Value = str | int | bool
 """One value of an axis: a size in bytes, a number, a switch, or a word."""
 Placement = Literal["outer", "spread"]
-"""Where on the real disk's surface the few bytes of the simulated one lie."""
+"""Which part of the real drive the bytes of the smaller simulated disk occupy."""
 
 
 class Table(BaseModel):
-    """A part of a plan: frozen, without unknown keys."""
+    """Base of the tables of a plan: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,15 +30,15 @@ class Table(BaseModel):
         if not isinstance(data, dict):
             return data
         if unknown := [str(key) for key in data if key not in cls.model_fields]:
-            raise ValueError("; ".join(f"no such key as {key!r}; {nearest(key, cls.model_fields)}" for key in unknown))
+            raise ValueError("; ".join(f"unknown key {key!r}; {nearest(key, cls.model_fields)}" for key in unknown))
         return data
 
 
 def refusal(read: Callable[..., Read], *arguments: Any) -> Read:
-    """Call what raises RequestError; the error becomes one that pydantic gives a place in the document.
+    """Call a function and turn its RequestError into a ValueError, to which pydantic adds the key in the document.
 
     Raises:
-        ValueError: what was asked cannot be.
+        ValueError: the function raised RequestError.
     """
     try:
         return read(*arguments)
@@ -47,16 +47,16 @@ def refusal(read: Callable[..., Read], *arguments: Any) -> Read:
 
 
 def reader(read: Callable[[Any], Any]) -> BeforeValidator:
-    """Read a field with a function that raises RequestError."""
+    """Return a pydantic validator that parses a field with a function that raises RequestError."""
     return BeforeValidator(lambda value: refusal(read, value))
 
 
 placed = WrapValidator(lambda value, handler: refusal(handler, value))
-"""Give a place to what a field of another layer's type refuses."""
+"""A pydantic validator for a field whose own type raises RequestError: the message gets the key in the document."""
 
 
 def reasons(error: ValidationError) -> str:
-    """Return all errors of a document, each with its key."""
+    """Return all errors of a document as text, each with its key."""
     return "; ".join(_reason(detail) for detail in error.errors())
 
 
@@ -70,24 +70,24 @@ def _reason(detail: ErrorDetails) -> str:
             said = "is missing"
         case "literal_error":
             words = re.findall(r"'([^']*)'", str(context["expected"]))
-            said = f"no such thing as {detail['input']!r}; {nearest(str(detail['input']), words)}"
+            said = f"unknown value {detail['input']!r}; {nearest(str(detail['input']), words)}"
         case "union_tag_invalid":
             tags = str(context["expected_tags"]).replace("'", "").split(", ")
-            said = f"no such thing as {context['tag']!r}; {nearest(str(context['tag']), tags)}"
+            said = f"unknown value {context['tag']!r}; {nearest(str(context['tag']), tags)}"
         case "union_tag_not_found":
             said = f"{str(context['discriminator']).strip(chr(39))} is missing"
         case "extra_forbidden":
-            said = "no such key"
+            said = "unknown key"
         case _:
             said = f"{detail['msg']}, not {detail['input']!r}"
     return f"{where}: {said}" if where else said
 
 
 def read_size(value: Any) -> int:
-    """Read a size in bytes.
+    """Return a size in bytes.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the value is no size.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise RequestError(f"not a size: {value!r}", remedy="write for example 64KiB or 1MiB")
@@ -95,10 +95,10 @@ def read_size(value: Any) -> int:
 
 
 def read_number(value: Any) -> int:
-    """Read a whole number.
+    """Return a whole number.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the value is no whole number.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestError(f"not a whole number: {value!r}")
@@ -106,10 +106,10 @@ def read_number(value: Any) -> int:
 
 
 def read_switch(value: Any) -> bool:
-    """Read true or false.
+    """Return true or false.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: the value is neither.
     """
     if not isinstance(value, bool):
         raise RequestError(f"neither true nor false: {value!r}")
@@ -117,50 +117,50 @@ def read_switch(value: Any) -> bool:
 
 
 def read_text(value: Any) -> str:
-    """Read a word that the layer itself judges; versions may be written as numbers.
+    """Return a value as text; numbers are accepted too, as in ``vers = 4.2``. The layer validates the text.
 
     Raises:
-        RequestError: it is no word.
+        RequestError: the value is neither text nor a number.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise RequestError(f"not a word: {value!r}")
+        raise RequestError(f"not text: {value!r}")
     return str(value)
 
 
 def word_of(*words: str) -> Callable[[Any], str]:
-    """Read one of these words; its mistakes are refused at once, with the nearest valid one."""
+    """Return a function that accepts only these words; its error names the nearest valid word."""
     return lambda value: one_of("value", read_text(value), words)
 
 
 def read_sync(value: Any) -> bool:
-    """Read ``"sync"`` or ``"async"``: whether it is ``sync``.
+    """Return true for ``"sync"`` and false for ``"async"``.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: the value is neither.
     """
     return one_of("value", read_text(value), ("sync", "async")) == "sync"
 
 
 def write_sync(value: Value) -> str:
-    """Write what ``read_sync`` reads."""
+    """Return ``"sync"`` for true and ``"async"`` for false."""
     return "sync" if value else "async"
 
 
 def write_size(value: Value) -> str:
-    """Write a size."""
+    """Return a size in bytes as text with a unit."""
     return format_size(int(value))
 
 
 def write_plain(value: Value) -> str:
-    """Write a number, a switch or a word."""
+    """Return a number, a word, or true or false as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_bandwidth(value: Any) -> float:
-    """Read ``"300MB/s"`` in 10^6 bytes a second.
+    """Return a bandwidth, written as ``"300MB/s"``, in 10^6 bytes per second.
 
     Raises:
-        RequestError: it is no bandwidth.
+        RequestError: the value is no bandwidth.
     """
     if not isinstance(value, str) or (bits_per_s := parse_rate(value)) == 0:
         raise RequestError(f"not a bandwidth: {value!r}", remedy="write for example 300MB/s")
@@ -168,10 +168,10 @@ def read_bandwidth(value: Any) -> float:
 
 
 def read_seconds(value: Any) -> float:
-    """Read a number of seconds, or ``"1.5s"``.
+    """Return a duration in seconds, written as a number or as ``"1.5s"``.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: the value is no duration.
     """
     if isinstance(value, str):
         return parse_duration(value) / 1e9
@@ -181,10 +181,10 @@ def read_seconds(value: Any) -> float:
 
 
 def read_whole_seconds(value: Any) -> int:
-    """Read a whole number of seconds, or ``"10s"``.
+    """Return a duration in whole seconds, written as a number or as ``"10s"``.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: the value is no duration in whole seconds.
     """
     seconds = read_seconds(value)
     if not seconds.is_integer():
@@ -193,24 +193,24 @@ def read_whole_seconds(value: Any) -> int:
 
 
 def write_seconds(value: Value) -> str:
-    """Write what ``read_whole_seconds`` reads."""
+    """Return a number of seconds as text: ``10s``."""
     return f"{value}s"
 
 
 def require_known(what: str, word: str, known: Iterable[str]) -> None:
-    """Make sure that there is such a thing.
+    """Verify that a word is one of the known words.
 
     Raises:
-        RequestError: there is not; the message names the nearest.
+        RequestError: the word is unknown; the message names the nearest known word.
     """
     words = list(known)
     if word not in words:
-        raise RequestError(f"no such {what} as {word!r}; {nearest(word, words)}")
+        raise RequestError(f"unknown {what} {word!r}; {nearest(word, words)}")
 
 
 Bytes = Annotated[int, reader(read_size), Field(ge=0)]
 """A field in bytes that also accepts ``"64KiB"``."""
 Bandwidth = Annotated[float, reader(read_bandwidth)]
-"""A field in 10^6 bytes a second that accepts ``"300MB/s"``."""
+"""A field in 10^6 bytes per second that accepts ``"300MB/s"``."""
 Seconds = Annotated[float, reader(read_seconds)]
 """A field in seconds that also accepts ``"2s"``."""

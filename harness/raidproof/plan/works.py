@@ -17,16 +17,16 @@ _adapter: TypeAdapter[WorkloadSpec] = TypeAdapter(AnyWorkload)
 
 
 ARRAY = "array"
-"""Where a workload may run: on the clients' mounts, in the server's own directory, on the bare array. Or on the bare
-disk of that serial."""
+"""Value of ``on`` for a workload that runs on the server, directly on the array's block device. Other values are
+``clients``, ``server`` (the exported directory, locally on the server) and the serial number of a disk."""
 _OF_THE_PLAN = ("name", "on")
 
 
 def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
-    """Read one table; its ``name`` and ``on`` are the plan's, all else the tool's.
+    """Return the workload of one table; ``name`` and ``on`` belong to the plan, all other keys to the tool.
 
     Raises:
-        RequestError: it is no workload.
+        RequestError: the table is no valid workload.
     """
     try:
         return _adapter.validate_python({key: value for key, value in table.items() if key not in _OF_THE_PLAN})
@@ -38,7 +38,7 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
     """Return where a workload runs: the value of ``on``, or the default of its tool.
 
     Raises:
-        RequestError: the place is unknown, or unfit for the tool.
+        RequestError: the place is unknown, or the tool cannot run there.
     """
     tool = str(table.get("tool"))
     kind = WORKLOADS[tool]
@@ -46,20 +46,21 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
     on = one_of("on", str(table.get("on", default)), [CLIENTS, SERVER, ARRAY, *serials])
     if on in {CLIENTS, SERVER} and not kind.on_files:
         raise RequestError(
-            f"{tool} reads a device: on = {on!r} has none", remedy=f"say on = {ARRAY!r}, or a disk's name"
+            f"{tool} reads a block device, and on = {on!r} is none",
+            remedy=f"write on = {ARRAY!r}, or the name of a disk",
         )
     if on not in {CLIENTS, SERVER} and not kind.on_devices:
         raise RequestError(
-            f"{tool} works on files: on = {on!r} has none", remedy=f"say on = {CLIENTS!r} or {SERVER!r}"
+            f"{tool} works on files, and on = {on!r} is no directory", remedy=f"write on = {CLIENTS!r} or {SERVER!r}"
         )
     return on
 
 
 def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
-    """Read one table with the axes' settings of the workload.
+    """Return the workload of one table with the cell's settings of axes ``workload.*``.
 
     Raises:
-        RequestError: it is no workload then.
+        RequestError: the result is no valid workload.
     """
     return read_work(
         {**table, **{name.removeprefix(WORKLOAD): of for name, of in settings.items() if name.startswith(WORKLOAD)}}
@@ -67,10 +68,10 @@ def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
 
 
 def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the name of each workload: its name or tool, numbered if several are equal.
+    """Return the name of each workload: its ``name``, else its tool; equal tools are numbered.
 
     Raises:
-        RequestError: two have the same name.
+        RequestError: a name has an invalid character, or two workloads have the same name.
     """
     for table in tables:
         if not re.fullmatch(r"[\w.-]+", name := str(table.get("name", "workload"))):

@@ -1,1 +1,1 @@
-"""raidproof under pytest: options, fixtures, and how a test ends."""
+"""raidproof's pytest plugin: options, fixtures, and outcomes of tests."""

@@ -52,17 +52,17 @@ from raidproof.workload.history import History
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """The member disks of the lab that scenarios share."""
 DISK_SIZE = 288 * MIB
-"""Two of them have room for XFS."""
+"""Bytes of each disk. XFS fits into an array with the capacity of two disks."""
 LEDGER_SECONDS = 1.0
-"""Long enough for hundreds of acknowledgements of every kind; a scenario claims about each of them."""
+"""Duration of the ledger workload in seconds: enough for hundreds of acknowledged operations of every kind."""
 TIMEO_S = 3.0
 """Time after which a client retries a request to a dead server (timeo); the default is 60 s (nfs(5))."""
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 CAMPAIGN = pytest.StashKey[Campaign]()
-"""Where a session's campaign is, once a scenario has asked for it."""
+"""Stash key of the run that the scenarios of a session share; set when the first scenario needs it."""
 PLANS = pytest.StashKey["Plans"]()
-"""Where its runs of plans are."""
+"""Stash key of the runs of plans of a session."""
 
 ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.FAIL: ProductError,
@@ -88,16 +88,16 @@ def stack_of(
 ) -> StackSpec:
     """Return a stack on the shared lab's disks: by default RAID5, XFS, a sync export and NFSv4.2.
 
-    Its clients come back in seconds: they ask a dead server again soon, and no delegation keeps them waiting.
+    Its clients recover within seconds: their retry interval is short, and the server grants no delegations.
 
     Raises:
-        RequestError: it cannot be.
+        RequestError: the stack is impossible.
     """
     array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
     if LEVELS[level].chunked:
         array["chunk_size"] = chunk_size
     if LEVELS[level].redundant:
-        # The engine's members begin blank, and blank members agree.
+        # The members begin blank in the disk engine, and blank members are consistent.
         array["assume_clean"] = True
     return StackSpec(
         array=ArraySpec(**array),
@@ -120,9 +120,9 @@ class CrashTestResult:
         Raises:
             ProductError: a promise was broken.
             RigError: the rig failed.
-            RequirementMissing: something that the cycle needs is not there.
-            ControlFailed: it was a control, and did not show what it must.
-            Inconclusive: what was to be seen did not show.
+            RequirementMissing: this machine or a guest lacks something that the crash test needs.
+            ControlFailed: the crash test was a control and did not give its expected result.
+            Inconclusive: the crash test showed nothing either way.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
@@ -133,7 +133,8 @@ class CrashTestResult:
         """Assert that no acknowledged operation is lost.
 
         Raises:
-            ProductError: something is missing, whatever excuses it; and all that `must_pass` raises.
+            ProductError: an acknowledged operation is lost, even if the export's options allow the loss.
+                All errors of `must_pass` are raised too.
         """
         __tracebackhide__ = True
         self.must_pass()
@@ -145,7 +146,7 @@ class CrashTestResult:
         """Assert that acknowledged operations were lost, as the export's options allow, and the loss was measured.
 
         Raises:
-            Inconclusive: nothing was lost this time; and all that `must_pass` raises.
+            Inconclusive: no operation was lost. All errors of `must_pass` are raised too.
         """
         __tracebackhide__ = True
         self.must_pass()
@@ -158,13 +159,14 @@ class CrashTestResult:
 
     @property
     def acknowledged(self) -> int:
-        """Operations that were acknowledged to clients before the fault."""
+        """Number of operations that were acknowledged to clients before the fault."""
         return self.record.on_server.acknowledged_total if self.record.on_server else 0
 
     def went_on(self, client: str) -> bool:
-        """Return whether a client began an operation after the fault and got its acknowledgement.
+        """Return whether a client began an operation after the fault and received its acknowledgement.
 
-        The report of an earlier acknowledgement may arrive after the fault: a worker sends it with its next operation.
+        Acknowledgements alone do not show this: a worker reports an acknowledgement together with its next operation,
+        so that the report of an earlier one may arrive after the fault.
         """
         history = History.read(self.observations / "history")
         workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
@@ -173,23 +175,23 @@ class CrashTestResult:
 
     @property
     def lost(self) -> int:
-        """Number of these operations that were missing on the recovered server, or later through a client."""
+        """Number of acknowledged operations that were missing on the recovered server, or later through a client."""
         places = (self.record.on_server, self.record.on_client)
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
 
 class CrashTestRunner:
-    """Runs crash cycles for one scenario, under its name."""
+    """Runs crash tests for one scenario; their names begin with the name of the scenario."""
 
     def __init__(self, campaign: Campaign, name: str) -> None:
         self.campaign = campaign
         self._name = name
-        self._turns = 0
+        self._count = 0
 
     def __call__(self, stack: StackSpec, **changes: Any) -> CrashTestResult:
-        """Run one cycle on a stack. ``changes`` are other fields of a CycleSpec than its name and title."""
-        self._turns += 1
-        name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
+        """Run one crash test on a stack; ``changes`` are fields of `CrashTestSpec` other than name and title."""
+        self._count += 1
+        name = self._name if self._count == 1 else f"{self._name}-{self._count}"
         title = name.replace("-", " ")
         return self.run(
             CrashTestSpec.model_validate(
@@ -198,12 +200,12 @@ class CrashTestRunner:
         )
 
     def run(self, spec: CrashTestSpec) -> CrashTestResult:
-        """Run one cycle as it is described."""
+        """Run the crash test of this specification."""
         return CrashTestResult(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
 
 
 class Measured:
-    """A cell that was visited. What its ``must_...`` claim holds, or is raised as an error of the right kind."""
+    """The result of measuring a cell, with assertions for scenarios."""
 
     def __init__(self, record: CellRecord, run: Path) -> None:
         self.record = record
@@ -213,8 +215,8 @@ class Measured:
         """Assert that the configuration took effect and its workload ran, at any speed.
 
         Raises:
-            ProductError: the configuration is not what was asked.
-            RigError: no visit worked.
+            ProductError: the effective configuration differs from the requested one.
+            RigError: every repetition failed.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
@@ -225,28 +227,28 @@ class Measured:
         """Assert that the median is at least this share of the value expected of the hardware.
 
         Raises:
-            ProductError: it is less.
-            Inconclusive: there is no formula for it, or this machine was what limited it.
+            ProductError: the median is less.
+            Inconclusive: no formula gives an expected value, or this machine limited the measured value.
         """
         __tracebackhide__ = True
-        self.must_be_measured()._must_tell_of_the_hardware()
+        self.must_be_measured()._must_not_be_limited_by_this_machine()
         if (ratio := self.record.ratio) is None:
-            raise self._as(Inconclusive, "nobody knows what the hardware should give")
+            raise self._as(Inconclusive, "no formula gives the expected value of this workload on this hardware")
         if ratio < share_of_expected:
             raise self._as(ProductError, f"{ratio:.0%} of what the hardware should give: {self.record.cause}")
         return self
 
     def must_be_faster_than(self, other: "Measured", by: float = 0.0) -> Self:
-        """Assert that each repetition measured more than each of another cell's, by this share of the latter.
+        """Assert that each value of this cell exceeds (1 + ``by``) times each value of another cell.
 
         Raises:
-            ProductError: each gave less.
-            RequestError: they do not measure the same.
-            Inconclusive: their ranges overlap, or this machine was what limited one of them.
+            ProductError: each value of this cell is less.
+            RequestError: the cells have different units.
+            Inconclusive: the ranges of the values overlap, or this machine limited one of the cells.
         """
         __tracebackhide__ = True
         for one in (self, other):
-            one.must_be_measured()._must_tell_of_the_hardware()
+            one.must_be_measured()._must_not_be_limited_by_this_machine()
         mine, theirs = self.record, other.record
         if mine.unit != theirs.unit:
             raise self._as(RequestError, f"{mine.unit} cannot be compared with {theirs.unit}")
@@ -258,7 +260,7 @@ class Measured:
             raise self._as(Inconclusive, f"the ranges overlap: {said}")
         return self
 
-    def _must_tell_of_the_hardware(self) -> None:
+    def _must_not_be_limited_by_this_machine(self) -> None:
         __tracebackhide__ = True
         limit = self.record.limit
         if limit in set(Limit) and not Limit(limit).rankable:
@@ -269,7 +271,7 @@ class Measured:
 
 
 class Plans:
-    """The plans whose cells a session's scenarios measure: each is a run, and one of them has a lab."""
+    """The runs of plans whose cells the scenarios of a session measure: one run for each plan, one lab at a time."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -278,18 +280,18 @@ class Plans:
 
     @property
     def campaigns(self) -> list[Campaign]:
-        """Their runs."""
+        """The runs of all plans."""
         return [one.campaign for one in self._executions.values()]
 
     def execution_of(self, cell: PlannedCell) -> PlanRunner:
-        """Return what measures the cells of a plan, and end all other labs: they would be measured too."""
+        """Return the runner of a cell's plan, and end all other labs, whose load would change the measurement."""
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
             campaign = Campaign(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
             campaign.record.plan = record_of(cell.matrix, cell.path)
             self._undo.enter_context(campaign)
-            # Only what scenarios ask for is to be in the record.
+            # The record is to contain only the cells that scenarios measure.
             self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), campaign)
         mine = self._executions[cell.path]
         shared = self._config.stash.get(CAMPAIGN, None)
@@ -306,13 +308,13 @@ class Plans:
 
 
 class Measure:
-    """Measures cells of plans, in labs of their plans' hardware."""
+    """Measures cells of plans, in labs with the hardware of the plans."""
 
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
 
     def __call__(self, cell: PlannedCell, repeats: int = 1) -> Measured:
-        """Visit a cell; what was visited before counts too."""
+        """Make ``repeats`` more repetitions of a cell; the result includes earlier repetitions."""
         execution = self._plans.execution_of(cell)
         return Measured(execution.measure(cell, repeats), execution.campaign.store.path)
 
@@ -325,10 +327,10 @@ class Consoles:
         self._begun = {name: moment(one) for name, one in lab.machines.items()}
 
     def must_be_calm(self) -> None:
-        """Assert that there is no suspicious kernel message since then.
+        """Assert that the kernels have logged no suspicious message since this object was created.
 
         Raises:
-            ProductError: one did.
+            ProductError: a kernel logged one.
         """
         __tracebackhide__ = True
         logs = [(name, said_since(self._machines[name], begun)) for name, begun in self._begun.items()]
@@ -338,15 +340,15 @@ class Consoles:
 
 
 def name_of(node: str) -> str:
-    """Turn the name of a test into that of a cycle: ``test_a_cut[torn-3]`` into ``a-cut-torn-3``."""
+    """Return the name of a crash test for the name of a test: ``a-cut-torn-3`` for ``test_a_cut[torn-3]``."""
     return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
 
 
 @contextmanager
 def _on_this_host() -> Iterator[None]:
-    """Let labs be, and let a signal unwind them."""
+    """Check that this host can run labs, and clean up labs after a signal while the body runs."""
     with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
-        # mkfs and ip are not on every user's path.
+        # The PATH of ordinary users may lack the folders of mkfs and ip.
         environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
         doctor.require_host()
         yield
@@ -380,13 +382,13 @@ def plans(pytestconfig: pytest.Config) -> Iterator[Plans]:
 
 @pytest.fixture
 def measure(plans: Plans) -> Measure:
-    """Measures a cell of a plan: ``measure(cell).must_reach(0.8)``; see `raidproof.plan.cell.cells_of`."""
+    """Measure a cell of a plan: ``measure(cell).must_reach(0.8)``; see `raidproof.plan.cell.cells_of`."""
     return Measure(plans)
 
 
 @pytest.fixture
 def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> CrashTestRunner:
-    """Runs crash cycles on the shared lab; each builds its stack on blank disks."""
+    """Run crash tests in the shared lab, each on a new stack on blank disks."""
     return CrashTestRunner(campaign, name_of(request.node.name))
 
 
@@ -410,9 +412,9 @@ class Explored:
         """Assert that no checked state lost an acknowledged operation.
 
         Raises:
-            ProductError: in one something was missing, whatever excuses it.
-            RigError: the rig failed, or reuse of a machine has hidden something.
-            Inconclusive: no state was looked at, or a failure did not come again.
+            ProductError: a state lost an acknowledged operation, even if the export's options allow the loss.
+            RigError: the rig failed, or the reuse of checkers changed a result.
+            Inconclusive: no state was checked, or a failure was not reproduced.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
@@ -425,14 +427,13 @@ class Explored:
     def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
         """Assert that a failure of this kind was found and reproduced, with this blame.
 
-        Of several the first is returned whose shrinking came to its end, if there is one.
-        ``kind`` is a part of the promise or of the damage; ``blame`` is the part of the
-        system that must be to blame, or what it did.
+        ``kind`` is a part of the text of the promise or of the damage. ``blame`` is the expected culprit or cause.
+        If several failures match, the first one whose shrinking completed is returned, else the first one.
 
         Raises:
-            RigError: the rig failed, or reuse of a machine has hidden something.
-            ProductError: another part is blamed.
-            Inconclusive: there was no such failure.
+            RigError: the rig failed, or the reuse of checkers changed a result.
+            ProductError: the failure has another blame.
+            Inconclusive: no such failure was found and reproduced.
         """
         __tracebackhide__ = True
         if self.record.outcome not in (Outcome.FAIL, Outcome.PASS):
@@ -440,14 +441,14 @@ class Explored:
         alike = (one for one in self.record.failures if kind in one.promise or kind in one.damage)
         found = [one for one in alike if one.confirmed]
         if not found:
-            raise self._as(Inconclusive, f"nothing like {kind!r} was found, and found again; ")
+            raise self._as(Inconclusive, f"no failure with {kind!r} was found and reproduced; ")
         first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
         if not blamed_as(first.blame, blame):
             raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
         return first
 
     def broken(self) -> list[CrashState]:
-        """Return every state that was found broken, in the order in which they were looked at."""
+        """Return the states in which a promise was broken, in the order of their checks."""
         names = {mark.name for mark in self.record.marks if mark.broken}
         _, lines, _ = read(self.page.with_suffix("") / STATES)
         return [line.crash for line in lines if line.crash.name in names]
@@ -463,7 +464,7 @@ class Explored:
 
 
 class Explore:
-    """Explores cycles of a session's run."""
+    """Explores crash tests of a session's run."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
@@ -482,11 +483,11 @@ class Explore:
     ) -> Explored:
         """Explore a number of crash states of a crash test, or for a given time.
 
-        ``at_replies``: the power goes only at the instants of acknowledgements, and the disks' caches keep nothing.
-        ``starts_dirty``: md is to start an array that is dirty and degraded, which it refuses by itself.
+        ``at_replies``: cut only at the instants of acknowledgements, and lose all unflushed data.
+        ``starts_dirty``: start arrays that are dirty and degraded, which md refuses by default (md(4)).
 
         Raises:
-            RequirementMissing: its disks cannot show a crash state.
+            RequirementMissing: the disks of this provider cannot present a crash state.
         """
         record = cycle.record if isinstance(cycle, CrashTestResult) else cycle
         if (provider := self._campaign.topology.provider) not in SHOW:
@@ -499,5 +500,5 @@ class Explore:
 
 @pytest.fixture
 def explore(campaign: Campaign) -> Explore:
-    """Takes a cycle through the crashes that it could have had: ``explore(cycle(stack_of()), states=150)``."""
+    """Explore the crash states of a crash test: ``explore(cycle(stack_of()), states=150)``."""
     return Explore(campaign)

@@ -35,13 +35,13 @@ __all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans"]
 ALONE = "alone"
 LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
-"""Stash key of the main process for its workers' reports on their runs."""
+"""Stash key, in the main process, of the lines that the workers report about their runs."""
 _OUTPUT = "raidproof"
 _LOCK = "raidproof-alone.lock"
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"
-"""And a phase of a test: the property of a test case in JUnit XML that has the end of that phase, in our word."""
+"""Prefix of a property of a test case in JUnit XML: with the phase of the test added, its value is the outcome."""
 WORDS: tuple[tuple[type[Exception], Outcome], ...] = (
     (ProductError, Outcome.FAIL),
     (RigError, Outcome.ERROR),
@@ -62,35 +62,37 @@ _SCREEN = pytest.StashKey[ExitStack]()
 
 
 def worker_name(config: pytest.Config) -> str | None:
-    """Return the name of the worker that this process is; None if it is none."""
+    """Return the name of this worker of pytest-xdist; None if this process is no worker."""
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     return None if workerinput is None else str(workerinput["workerid"])
 
 
-def tell_ends(config: pytest.Config, lines: Sequence[str]) -> None:
-    """Send a worker's report on its runs to the main process."""
+def send_ends(config: pytest.Config, lines: Sequence[str]) -> None:
+    """Send a worker's lines about its runs to the main process."""
     if worker_name(config) is not None:
         output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
         output[_OUTPUT] = list(lines)
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Order scenarios so that no worker waits: files that take long first, those that run alone last.
+    """Order scenarios so that workers wait little: long files first, files with scenarios that run alone last.
 
-    A worker takes file after file. One that met a scenario in the middle which runs alone waited there for the other
-    worker's, whatever that was.
+    A scenario that runs alone waits until the current scenarios of all other workers have ended.
     """
     last = {item.path for item in items if _is_alone(item)}
     items.sort(key=lambda item: (item.path in last, item.get_closest_marker(LONG) is None, _is_alone(item)))
 
 
 @contextmanager
-def turn(item: pytest.Item) -> Iterator[None]:
-    """Run a scenario beside others or, if it is to be alone, when all others have ended; without workers at once."""
+def alone_or_shared(item: pytest.Item) -> Iterator[None]:
+    """Wait until a scenario may run: with the marker ``alone`` until no other runs, else until none runs alone.
+
+    Without workers there is nothing to wait for.
+    """
     if worker_name(item.config) is None:
         yield
         return
-    # The folder above a worker's own is that of all workers (pytest-xdist).
+    # The parent of a worker's folder is common to all workers (pytest-xdist).
     path = Path(item.config.option.basetemp).parent / _LOCK
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH)
@@ -98,7 +100,7 @@ def turn(item: pytest.Item) -> Iterator[None]:
 
 
 class WorkerScreen(io.StringIO):
-    """Writes a worker's progress past its capture, each line with the worker's name."""
+    """Writes a worker's progress to standard error despite pytest's capture, each line with the worker's name."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__()
@@ -124,13 +126,13 @@ class Workers:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Let SIGTERM end the workers as Ctrl-C does."""
+        """Make SIGTERM end the workers as Ctrl-C does."""
         with unwinding_on_signals() if self._config.getoption("numprocesses", None) else nullcontext():
             return (yield)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Store a worker's report at its end; a killed worker sends none."""
+        """Store the lines that a worker sends at its end; a killed worker sends none."""
         said = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
         self._config.stash.setdefault(ENDS, []).extend(said)
 
@@ -147,20 +149,20 @@ def outcome_of(error: BaseException) -> Outcome | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add raidproof's options."""
     group = parser.getgroup("raidproof")
-    # Text, for workers are handed the options, and of these plain values only.
-    group.addoption("--results", default="results", metavar="DIR", help="directory of stored runs")
+    # Options are text, as pytest-xdist passes only plain values to its workers.
+    group.addoption("--results", default="results", metavar="DIR", help="folder of the runs")
     group.addoption("--keep", action="store_true", help="keep the last lab running, for `raidproof shell`")
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
-    group.addoption("--exhaustive", action="store_true", help="run the slow scenarios, too")
+    group.addoption("--exhaustive", action="store_true", help="run the slow scenarios too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and find a way to the terminal that pytest's capture leaves open."""
-    config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; left out unless --exhaustive or -m {EXHAUSTIVE} is given")
-    config.addinivalue_line("markers", f"{ALONE}: no other scenario runs at the same time")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers run it first")
+    """Declare the markers, register the hooks of pytest-xdist, and check the options."""
+    config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; runs only with --exhaustive or -m {EXHAUSTIVE}")
+    config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs at the same time")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; with several workers its file runs first")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
@@ -171,7 +173,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Show progress while scenarios run, whatever pytest captures."""
+    """Show progress while scenarios run, despite pytest's capture."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     screen: io.StringIO | None = None
     if worker_name(session.config) is not None:
@@ -183,12 +185,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Give the screen back."""
+    """Stop showing progress."""
     config.stash[_SCREEN].close()
 
 
 class Screen(io.StringIO):
-    """Writes between pytest's own lines, past its capture."""
+    """Writes to the terminal between pytest's lines, despite its capture."""
 
     def __init__(self, config: pytest.Config, reporter: pytest.TerminalReporter) -> None:
         super().__init__()
@@ -196,7 +198,7 @@ class Screen(io.StringIO):
         self._reporter = reporter
 
     def write(self, text: str) -> int:
-        """Write, beginning on a new line if pytest has begun one."""
+        """Write text on a new line."""
         with ExitStack() as stack:
             if self._capture is not None:
                 stack.enter_context(self._capture.global_and_fixture_disabled())
@@ -206,7 +208,7 @@ class Screen(io.StringIO):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless it is asked for; what takes long comes first, what runs alone last."""
+    """Order the scenarios of a worker, and deselect exhaustive scenarios unless they are requested."""
     if worker_name(config) is not None:
         put_in_order(items)
     if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
@@ -219,14 +221,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a scenario that measures while no other one does."""
-    with turn(item):
+    """Run a scenario with the marker ``alone`` while no other scenario runs."""
+    with alone_or_shared(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Judge the kernel logs of a scenario that works in the lab itself; end the lab of one that fails in it."""
+    """Judge the kernel logs after a scenario that uses the fixture ``lab``; end the lab if the scenario fails."""
     machines = getattr(item, "funcargs", {}).get("lab")
     if not isinstance(machines, Lab):
         yield
@@ -243,13 +245,13 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Report:
-    """Note which end an error is, and make a skip of a missing requirement."""
+    """Store the outcome of a raidproof error in the report; report a missing requirement as a skip."""
     report = yield
     outcome = outcome_of(call.excinfo.value) if call.excinfo is not None else None
     if outcome is not None and call.excinfo is not None:
         said = (f"{PROPERTY}{call.when}", outcome.value)
         report.user_properties.append(said)
-        # The XML takes them from the report of the teardown.
+        # The JUnit XML takes the properties from the report of the teardown, which copies them from the item.
         item.user_properties.append(said)
         if outcome is Outcome.SKIP:
             report.outcome = "skipped"
@@ -267,7 +269,7 @@ def word_of(report: pytest.TestReport) -> Outcome | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> Status | None:
-    """Return category, letter and word for each outcome."""
+    """Return pytest's category, letter and word for a raidproof outcome; None leaves the choice to pytest."""
     if not isinstance(report, pytest.TestReport) or not report.failed:
         return None
     outcome = word_of(report)
@@ -279,7 +281,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print what was INVALID or INCONCLUSIVE with the reasons, and the paths of the reports."""
+    """Print the scenarios that ended INVALID or INCONCLUSIVE with the reasons, and the paths of the reports."""
     for outcome in (Outcome.INVALID, Outcome.INCONCLUSIVE):
         category, _ = STATUS[outcome]
         for report in terminalreporter.getreports(category):
@@ -293,7 +295,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def ends_of(config: pytest.Config) -> Iterator[str]:
-    """Yield how this process's own runs have ended, and where their reports are."""
+    """Yield lines with outcome, reason and path of the report of each run of this process."""
     shared, of_plans = config.stash.get(CAMPAIGN, None), config.stash.get(PLANS, None)
     for run in [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]:
         if run.record.cycles or run.record.cells:
@@ -304,16 +306,16 @@ def ends_of(config: pytest.Config) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """After pytest has written its JUnit XML: what is no failure of the product is an error there."""
+    """Send the lines about runs, and mark outcomes in the JUnit XML, which pytest has written before."""
     yield
-    tell_ends(session.config, [*ends_of(session.config)])
+    send_ends(session.config, [*ends_of(session.config)])
     path = session.config.option.xmlpath
     if path is not None and Path(path).is_file():
         mark_junit(Path(path))
 
 
 def mark_junit(path: Path) -> None:
-    """Turn failures whose end has another word into errors of that type; a file without any stays as it is."""
+    """Change failures with an outcome other than FAIL into errors of that type; write the file only if one changed."""
     tree = ElementTree.parse(path)  # noqa: S314  pytest has just written it
     changed = False
     for group in tree.iter("testsuite"):

@@ -64,8 +64,8 @@ def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
     return [
         *(f"{name}: server {side.server}; clients {side.clients}" for name, side in ((BASE, base), (NEW, new))),
         *alike,
-        f"A/B: each visit is made on both sides in turn, about {in_words(2 * expected.total_s)} in all, with two labs "
-        f"side by side ({2 * expected.memory / GIB:.1f} GiB of memory)",
+        f"A/B: each repetition is made on both sides in turn, about {in_words(2 * expected.total_s)} in all, "
+        f"with two labs side by side ({2 * expected.memory / GIB:.1f} GiB of memory)",
     ]
 
 

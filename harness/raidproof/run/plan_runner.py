@@ -22,14 +22,14 @@ from raidproof.plan.forecast import (
     CUT,
     CUT_S,
     EXPLORATION,
-    VISIT,
+    REPETITION,
     Forecast,
     cut_s,
     exploration_s,
     left_in_words,
+    repetition_overheads,
+    repetitions_of,
     timed_s,
-    visit_overheads,
-    visits_of,
 )
 from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
@@ -42,7 +42,7 @@ from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
-from raidproof.run.repetition import visit
+from raidproof.run.repetition import run_repetition
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
@@ -87,7 +87,7 @@ class PlanRunner:
         known = {record.name: record for record in campaign.record.cells}
         self.records = {cell.name: known.get(cell.name) or new_record(cell) for cell in cells}
         campaign.record.cells = list(self.records.values())
-        self.order = [(one.round, one.cell.name) for one in visits_of(cells, plan.run.repeats, plan.run.seed)]
+        self.order = [(one.round, one.cell.name) for one in repetitions_of(cells, plan.run.repeats, plan.run.seed)]
         self._deployer: StackDeployer | None = None
         self._failed: Counter[str] = Counter()
         self.forecast = self._expected(matrix)
@@ -95,9 +95,9 @@ class PlanRunner:
     def _expected(self, matrix: Matrix) -> Forecast:
         """Return the initial forecast of the remaining parts."""
         forecast = Forecast()
-        for (round_, name), overhead in visit_overheads(matrix).items():
-            if not self._visited(round_, name):
-                forecast.add(VISIT, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
+        for (round_, name), overhead in repetition_overheads(matrix).items():
+            if not self._is_done(round_, name):
+                forecast.add(REPETITION, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
         cycles = self.campaign.record.cycles
         cut = {cycle.name for cycle in cycles}
         left = [cell for cell in matrix.cells if self.records[cell.name].cycle not in cut] if self.plan.run.cut else []
@@ -113,7 +113,7 @@ class PlanRunner:
         """Make every remaining repetition, then every power cut.
 
         Raises:
-            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RequirementMissing: a machine lacks the program of a workload; no repetition has been made.
             RigError: the lab does not boot.
         """
         for round_, name in self.begin():
@@ -124,7 +124,7 @@ class PlanRunner:
         """Boot the lab if repetitions remain; return them in order, by round and cell.
 
         Raises:
-            RequirementMissing: a machine lacks the program of a workload; no visit has been made.
+            RequirementMissing: a machine lacks the program of a workload; no repetition has been made.
             RigError: the lab does not boot.
         """
         record = self.campaign.record.plan
@@ -132,7 +132,7 @@ class PlanRunner:
         record.order = self.order
         # Save now, so that the run can be resumed from here on.
         self._save()
-        left = [(round_, name) for round_, name in self.order if not self._visited(round_, name)]
+        left = [(round_, name) for round_, name in self.order if not self._is_done(round_, name)]
         self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
         return left
 
@@ -142,14 +142,14 @@ class PlanRunner:
         Raises:
             RigError: the lab does not boot.
         """
-        if self._visited(round_, name):
-            self.forecast.dropped(VISIT, (round_, name))
+        if self._is_done(round_, name):
+            self.forecast.dropped(REPETITION, (round_, name))
             return
         number = self.order.index((round_, name)) + 1
-        step(f"{who}visit {number} of {len(self.order)}: {name}{left}")
+        step(f"{who}repetition {number} of {len(self.order)}: {name}{left}")
         begun = now_ns()
-        self.visit(round_, self.cells[name])
-        self.forecast.ended(VISIT, (round_, name), (now_ns() - begun) / 1e9)
+        self.run_repetition(round_, self.cells[name])
+        self.forecast.ended(REPETITION, (round_, name), (now_ns() - begun) / 1e9)
 
     def finish(self) -> None:
         """Make every power cut, if the plan requests power cuts."""
@@ -165,7 +165,7 @@ class PlanRunner:
                 for program in cell.workload.workload().programs:
                     deployer.require(machine, program)
 
-    def _visited(self, round_: int, name: str) -> bool:
+    def _is_done(self, round_: int, name: str) -> bool:
         """Return whether a cell needs no repetition in a round."""
         record = self.records[name]
         return (
@@ -174,7 +174,7 @@ class PlanRunner:
             or self._failed[name] >= GIVE_UP_AFTER
         )
 
-    def visit(self, round_: int, cell: Cell) -> None:
+    def run_repetition(self, round_: int, cell: Cell) -> None:
         """Make one repetition of a cell and save the record, whatever the result.
 
         Raises:
@@ -186,7 +186,7 @@ class PlanRunner:
         begun = now_ns()
         try:
             directory = self.campaign.store.directory(f"cells/{cell.index:03}-{round_}")
-            visit(deployer, self.plan, cell, mine, repeat, directory)
+            run_repetition(deployer, self.plan, cell, mine, repeat, directory)
         except Exception as error:
             causes = list(_causes(error))
             if not all(isinstance(one, ProductError | RigError | RequestError) for one in causes):
@@ -195,7 +195,7 @@ class PlanRunner:
             if all(isinstance(one, ProductError) for one in causes):
                 mine.not_effective = said
             else:
-                logger.exception("visit to %s", cell.name)
+                logger.exception("repetition of %s failed", cell.name)
                 repeat.rig_error = said
                 self._failed[cell.name] += 1
             # A value from before the failure does not count.
@@ -227,8 +227,8 @@ class PlanRunner:
         self._require_programs([cell])
         mine = self.records[cell.name]
         for round_ in range(len(mine.repeats) + 1, len(mine.repeats) + 1 + repeats):
-            step(f"visit {round_}: {cell.name}")
-            self.visit(round_, cell)
+            step(f"repetition {round_}: {cell.name}")
+            self.run_repetition(round_, cell)
         judge_cells(self.campaign.record)
         self._save()
         return mine

@@ -123,7 +123,7 @@ def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict
     }
 
 
-def visit(
+def run_repetition(
     deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
 ) -> None:
     """Measure a cell once; observations go into its record, the tools' output into the directory.

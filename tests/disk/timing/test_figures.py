@@ -1,4 +1,4 @@
-"""The profiles give what their data sheets and arithmetic say."""
+"""The profiles give the figures of their data sheets and of arithmetic."""
 
 import random
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def per_s(done: list[Request], skip: int = 0) -> float:
 
 
 @pytest.mark.parametrize("name", ROTATIONAL)
-def test_a_random_read_is_a_seek_half_a_turn_and_its_transfer(name: str) -> None:
+def test_a_random_read_takes_a_seek_half_a_revolution_and_the_transfer(name: str) -> None:
     profile = load_profile(name)
     mechanics = profile.rotational
     assert mechanics is not None
@@ -86,7 +86,7 @@ def test_flash_writes_settle_at_the_rate_of_its_chips_or_its_interface(name: str
 @pytest.mark.parametrize(
     ("name", "shallow", "depth", "deep"), [("ssd-sata", 13_000, 32, 98_000), ("nvme-plp", 13_000, 128, 1_000_000)]
 )
-def test_flash_reads_at_random_as_its_data_sheet_says(name: str, shallow: float, depth: int, deep: float) -> None:
+def test_flash_gives_the_random_reads_of_its_data_sheet(name: str, shallow: float, depth: int, deep: float) -> None:
     within = 64 * GIB
     one = per_s(drive(disk(name), scattered(Op.READ, within, BLOCK, 2000), 1))
     many = per_s(drive(disk(name), scattered(Op.READ, within, BLOCK, 20_000), depth), 4000)

@@ -1,4 +1,4 @@
-"""What holds for every disk, controller and load."""
+"""Properties of every disk, controller and load."""
 
 from itertools import count, takewhile
 from random import Random
@@ -49,7 +49,7 @@ def made(one: Asked, count_of_members: int) -> Request:
 
 
 def play(disks: list[Member], controller: ControllerSpec, load: list[Asked]) -> list[Request]:
-    """Submit at given times, whatever is under way, and wait for the last answer."""
+    """Submit requests at given times, also while others are in progress, and wait for the last reply."""
     hardware, now, done = Hardware(disks, [controller]), 0, []
     for one in load:
         now += one[-1]
@@ -102,7 +102,7 @@ def test_never_faster_than_the_interface_and_the_medium(
 
 
 def drive_to_the_medium(hardware: Hardware) -> int:
-    """Flush, let everything end, and return when it was."""
+    """Flush, let all requests end, and return the time of the end."""
     upcoming = hardware.next_ns
     last = 0
     flush = Request(Op.FLUSH)
@@ -169,7 +169,7 @@ def test_after_a_flush_nothing_that_was_acknowledged_is_left_to_do(
     assert in_the_end.busy_ns >= written_ns * 0.8
 
 
-def test_a_flush_owes_nothing_to_what_comes_after_it() -> None:
+def test_a_flush_does_not_wait_for_later_writes() -> None:
     profile = load_profile("atlas-10k5")
 
     def flush_ns(later: int) -> int:
@@ -203,7 +203,7 @@ def test_a_forced_write_waits_for_the_medium() -> None:
 
 
 def test_no_request_starves_beside_a_stream_of_nearer_ones() -> None:
-    """A stream of reads costs the heads nothing; what lies far, a full cache and a flush must have their turn too."""
+    """A stream of reads does not starve distant requests, a full cache or a flush."""
     for profile in ROTATIONAL:
         hardware = Hardware([(profile, profile.capacity, Placement.SPREAD, None)])
         far = profile.capacity // 2 // BLOCK * BLOCK

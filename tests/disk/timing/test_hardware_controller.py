@@ -1,4 +1,4 @@
-"""What several disks share, and what its cache is worth."""
+"""Limits that several disks share, and the effect of the controller's cache."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,17 +20,17 @@ SECONDS = 3
 
 
 def behind(controllers: list[ControllerSpec], homes: list[str | None]) -> Hardware:
-    """Make one disk for each home."""
+    """Return one disk for each controller in the list."""
     return Hardware([(PROFILE, PROFILE.capacity, Placement.SPREAD, home) for home in homes], controllers)
 
 
 def streams(op: Op, members: list[int]) -> Iterator[Request]:
-    """Go through several disks in sequence, side by side."""
+    """Read several disks sequentially at the same time."""
     return (Request(op, number * LONG, LONG, member=member) for number in count() for member in members)
 
 
 def mb_s(hardware: Hardware, op: Op, members: list[int]) -> float:
-    """Return what all disks give together, once their caches are full."""
+    """Return the total rate of all disks with full caches."""
     done = drive(hardware, streams(op, members), 2 * len(members), until_ns=SECONDS * 10**9)
     late = [request for request in done if (request.done_ns or 0) > 10**9]
     return len(late) * LONG / (SECONDS - 1) / 1e6
@@ -49,8 +49,8 @@ def test_a_path_as_fast_as_its_one_disk_does_not_slow_it(op: Op) -> None:
     assert mb_s(behind([ControllerSpec("c0", RATE)], ["c0"]), op, [0]) == pytest.approx(alone, rel=0.03)
 
 
-def test_disks_in_turn_over_two_controllers_use_both() -> None:
-    """Two disks at work: behind one path they halve each other, behind two they do not."""
+def test_disks_assigned_round_robin_use_both_controllers() -> None:
+    """Two busy disks halve the rate of each other on one controller, and do not on two."""
     controllers = [ControllerSpec("c0", RATE), ControllerSpec("c1", RATE)]
     in_turn = mb_s(behind(controllers, ["c0", "c1", "c0", "c1"]), Op.READ, [0, 1])
     grouped = mb_s(behind(controllers, ["c0", "c0", "c1", "c1"]), Op.READ, [0, 1])
@@ -70,7 +70,7 @@ def test_commands_are_limited_whatever_their_length(op: Op) -> None:
 
 
 def synced_ms(battery: Battery, cache: int = 64 * MIB) -> float:
-    """Return how long a write and its flush take, far apart on the disk, as fsync makes them."""
+    """Return the duration of a write and its flush at distant places, as fsync causes them."""
     hardware = behind([ControllerSpec("c0", 300.0, cache=cache, battery=battery)], ["c0"])
     load: list[Request] = []
     for number in range(100):
@@ -109,7 +109,7 @@ def test_all_that_its_cache_holds_goes_to_the_disks_by_itself() -> None:
 
 
 class Patient:
-    """A disk that answers when it is told to."""
+    """A disk that replies when the test requests it."""
 
     def __init__(self) -> None:
         self.usage = Usage()

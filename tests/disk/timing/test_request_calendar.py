@@ -1,4 +1,4 @@
-"""Actions happen in their order, at their times."""
+"""The calendar executes actions in order, at their times."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Spans that wait to be written, against a plain set of addresses."""
+"""Extents that wait to be written, compared with a set of addresses."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ spans = st.tuples(st.integers(0, ROOM - 1), st.integers(1, 12))
 
 
 class AgainstASet(RuleBasedStateMachine):
-    """Bytes held, their ages by the first write that was not yet taken out, and those under way."""
+    """A model: bytes held, their ages by the first write that was not taken out, and bytes in progress."""
 
     def __init__(self) -> None:
         super().__init__()

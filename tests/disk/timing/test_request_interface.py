@@ -1,4 +1,4 @@
-"""One transfer after the other."""
+"""The interface makes one transfer after the other."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def test_a_path_without_a_limit_takes_no_time() -> None:
     assert Interface(None).pass_through(1 << 30, 7) == 7
 
 
-def test_a_command_takes_its_time_whatever_its_length() -> None:
+def test_each_command_has_an_overhead_independent_of_its_length() -> None:
     path = Interface(100.0, transfers_s=1e5)  # 10 us each
     assert [path.pass_through(0, 0), path.pass_through(500, 0), path.pass_through(2000, 0)] == [10_000, 20_000, 40_000]
 

@@ -1,4 +1,4 @@
-"""What the heads of a disk do next."""
+"""The choice of a drive's next request."""
 
 import pytest
 
@@ -13,7 +13,7 @@ HALF_S = 500_000_000
 
 
 def reads_ns(share: float) -> int:
-    """Return how long reads all over the disk take beside a cache of which such a share has just been filled."""
+    """Return the duration of random reads after this share of the cache was filled with writes."""
     hardware = Hardware([(PROFILE, PROFILE.capacity, Placement.SPREAD, None)])
     for number in range(int(PROFILE.cache.size * share) // MIB):
         hardware.submit(Request(Op.WRITE, number * 101 * MIB, MIB), 0)
@@ -34,7 +34,7 @@ def test_reads_go_before_what_is_cached_until_the_cache_is_nearly_full() -> None
 
 
 def busy_ns(number: int) -> int:
-    """Return how long the heads were at work for so many reads of a stream, one each 5 ms."""
+    """Return the time for which the heads are busy for this number of sequential reads, one each 5 ms."""
     hardware = Hardware([(PROFILE, PROFILE.capacity, Placement.SPREAD, None)])
     for at in range(number):
         hardware.advance(at * 5_000_000)
@@ -45,7 +45,7 @@ def busy_ns(number: int) -> int:
     return used.busy_ns
 
 
-def test_to_read_ahead_is_work_as_far_as_somebody_reads_it() -> None:
+def test_read_ahead_counts_as_busy_time_only_if_it_is_used() -> None:
     assert PROFILE.rotational is not None
     each_ns = 128 * KIB / PROFILE.rotational.media_rate_rim_mb_s * 1000
     first, stream = busy_ns(1), busy_ns(50)

@@ -1,4 +1,4 @@
-"""Addresses, tracks, and when they pass under the heads."""
+"""Addresses, tracks, and the times at which they pass the heads."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def placed(draw: st.DrawFn) -> tuple[Geometry, int]:
 
 
 @given(placed(), st.floats(0, 1, exclude_max=True))
-def test_an_address_passes_when_it_is_said_to(disk: tuple[Geometry, int], share: float) -> None:
+def test_an_address_passes_the_heads_at_the_calculated_time(disk: tuple[Geometry, int], share: float) -> None:
     geometry, size = disk
     address = int(size * share) // 512 * 512
     stream = geometry.stream_ns(address)

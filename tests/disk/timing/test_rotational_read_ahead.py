@@ -1,4 +1,4 @@
-"""What a drive has read beyond what it was asked for."""
+"""The read-ahead of a drive."""
 
 from raidproof.disk.timing.rotational import ReadAhead
 
@@ -14,7 +14,7 @@ def test_a_stream_is_one_segment_and_only_its_last_part_is_kept() -> None:
     assert ahead.of(7999) is None
 
 
-def test_the_latest_streams_are_told_apart() -> None:
+def test_the_latest_streams_are_distinguished() -> None:
     ahead = ReadAhead(1000)
     for number in range(9):
         ahead.began(number * 100_000, number * 100_000 + 10)
@@ -22,7 +22,7 @@ def test_the_latest_streams_are_told_apart() -> None:
     assert ahead.of(100_000) is not None
 
 
-def test_a_stream_that_goes_on_is_the_latest_again() -> None:
+def test_a_continued_stream_is_the_latest_again() -> None:
     ahead = ReadAhead(1000)
     kept = ahead.began(0, 10)
     for number in range(1, 8):

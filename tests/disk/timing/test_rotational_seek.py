@@ -1,4 +1,4 @@
-"""The seek curve says what the data sheet says."""
+"""The seek curve gives the seek times of the data sheet."""
 
 import pytest
 from hypothesis import given

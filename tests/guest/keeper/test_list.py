@@ -1,4 +1,4 @@
-"""What the keeper saves is what the layers change: their constants, and those that it has, are held together here."""
+"""The keeper saves all files that the layers change: the constants of both must agree."""
 
 import ast
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_a_layer_that_named_another_would_be_found() -> None:
 
 
 def test_dirty_bytes_that_were_not_set_give_way_to_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 bytes cannot be written: it is the ratio that takes their place again."""
+    """A size of 0 bytes cannot be restored: the ratio is restored instead."""
     kernel = {f"{VM}/dirty_bytes": "33554432", f"{VM}/dirty_ratio": "0"}
 
     def write(path: str, value: str, said: list[str]) -> None:
@@ -100,7 +100,7 @@ def test_dirty_bytes_that_were_not_set_give_way_to_the_ratio(monkeypatch: pytest
     assert kernel == {f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}
 
 
-def test_only_queues_that_somebody_has_set_are_in_the_way() -> None:
+def test_queueing_disciplines_of_the_owner_are_listed() -> None:
     kernels = [{"kind": "mq", "handle": "0:"}, {"kind": "fq_codel", "handle": "0:"}]
     assert knobs.own_queues({"qdiscs": kernels}) == []
     assert knobs.own_queues({"qdiscs": [{"kind": "htb", "handle": "1:"}, *kernels]}) == ["htb 1:"]

@@ -20,7 +20,7 @@ class PowerLost(Exception):
     pass
 
 
-def test_a_snapshot_comes_with_the_program_that_restores_it(root: Path) -> None:
+def test_a_snapshot_contains_the_program_that_restores_it(root: Path) -> None:
     store.commit("r1", {"version": 1}, PROGRAM)
     assert store.complete() == ["r1"]
     assert store.load("r1", store.SNAPSHOT) == {"version": 1}
@@ -31,7 +31,7 @@ def test_a_snapshot_comes_with_the_program_that_restores_it(root: Path) -> None:
 
 @pytest.mark.parametrize("step", range(12))
 def test_power_may_go_at_any_step_of_a_commit(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each fsync is an instant at which the power may go: then there is the whole snapshot, or none."""
+    """A power cut may happen at each fsync: afterwards the snapshot is complete or does not exist."""
     done = 0
     fsync = os.fsync
 

@@ -93,7 +93,7 @@ def test_power_may_go_in_the_middle_and_it_is_just_repeated(
     assert trees.differences(saved, trees.save([str(root)])) == []
 
 
-def test_what_was_not_there_is_removed_and_what_is_gone_comes_back(tmp_path: Path) -> None:
+def test_new_files_are_removed_and_missing_files_restored(tmp_path: Path) -> None:
     gone, new = tmp_path / "mdadm.conf", tmp_path / "exports.d"
     gone.write_text("ARRAY\n")
     roots = [str(gone), str(new)]

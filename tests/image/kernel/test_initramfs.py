@@ -25,7 +25,7 @@ def names(modules: ModuleFolder, *wanted: str) -> list[str]:
     return [plain_name(file) for file in modules.needed(wanted)]
 
 
-def test_each_comes_after_what_it_needs(tmp_path: Path) -> None:
+def test_each_module_follows_its_dependencies(tmp_path: Path) -> None:
     own = ModuleFolder(
         folder(tmp_path, ext4=module("jbd2,mbcache", "pre: crc32c"), jbd2=module(), mbcache=module(), crc32c=module())
     )
@@ -81,6 +81,6 @@ def test_a_file_that_is_no_module_depends_on_nothing() -> None:
     assert list(dependencies(b"depends=x")) == []
 
 
-def test_a_module_says_which_kernel_it_was_built_for() -> None:
+def test_the_kernel_of_a_module_is_read_from_the_module() -> None:
     assert release_of(b"\x7fELF\0license=GPL\0vermagic=6.12.101 mod_unload \0name=x\0") == "6.12.101"
     assert release_of(b"\x7fELF\0name=x\0") is None

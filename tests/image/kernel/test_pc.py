@@ -18,7 +18,7 @@ def bzimage(release: str = "6.12.1-own") -> bytes:
     return bytes(header)
 
 
-def test_a_bzimage_says_its_release(tmp_path: Path) -> None:
+def test_the_release_is_read_from_a_bzimage(tmp_path: Path) -> None:
     (tmp_path / "bzImage").write_bytes(bzimage())
     assert pc.release_of(tmp_path / "bzImage") == "6.12.1-own"
 
@@ -30,7 +30,7 @@ def test_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
         kernel.get(str(tmp_path / "vmlinux"), provider="qemu")
 
 
-def test_no_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no such kernel"):
         kernel.get(str(tmp_path / "linux-image.deb"), provider="qemu")
 

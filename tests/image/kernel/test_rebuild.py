@@ -16,7 +16,7 @@ CONFIG = "usr/share/doc/user-mode-linux/config.gz"
 
 
 class FakeHost:
-    """Packages that come without a network, and a compiler that takes no time."""
+    """Fake packages without a network, and a fake compiler."""
 
     def __init__(self) -> None:
         self.made: list[list[str]] = []

@@ -61,7 +61,7 @@ def test_what_does_not_fit_fails(one: Substitution, says: str) -> None:
         edit(one).apply(SOURCE)
 
 
-def test_a_function_that_is_there_twice_is_not_guessed_at() -> None:
+def test_a_function_that_exists_twice_is_refused() -> None:
     twice = SOURCE + "int sync(struct file *file)\n{\n\treturn flush(file);\n}\n"
     with pytest.raises(RigError, match="2 functions sync"):
         edit(Substitution("sync", "flush(", "")).apply(twice)
@@ -71,6 +71,6 @@ def test_a_function_that_is_there_twice_is_not_guessed_at() -> None:
     ("source", "says"),
     [("int a;\n", "has no #include"), ('#include "a.h"\n#ifdef B\n#include "b.h"\n#endif\n', "is conditional")],
 )
-def test_without_a_place_nothing_is_inserted(source: str, says: str) -> None:
+def test_an_insertion_without_a_place_is_refused(source: str, says: str) -> None:
     with pytest.raises(RigError, match=says):
         edit().apply(source)

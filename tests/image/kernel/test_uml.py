@@ -30,7 +30,7 @@ def test_a_typo_names_the_nearest() -> None:
 
 
 class FakeHost:
-    """Packages that come without a network, and tools that leave what they would."""
+    """Fake packages without a network, and fake tools that write their output files."""
 
     def __init__(self, layout: tuple[str, ...]) -> None:
         self.layout = layout
@@ -110,7 +110,7 @@ def module(release: str, content: str = "") -> bytes:
 
 @pytest.fixture
 def own(host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an nfsd of one's own, for a kernel that has an nfsd and an xfs."""
+    """Return a folder with another nfsd, for a kernel with the modules nfsd and xfs."""
     run = host.run
 
     def run_with_modules(argv: list[str | Path], **named: object) -> command.Completed:
@@ -193,7 +193,7 @@ def test_the_work_around_is_used_only_where_it_is_needed(
     assert catalogue.preload_for("debian/sid", Path("/another"), ()) is None
 
 
-def test_a_kernel_that_does_not_run_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_kernel_that_does_not_run_has_its_last_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "boot", lambda *_: "Checking\nKernel panic - not syncing: no such luck\n")
     with pytest.raises(RigError, match=r"debian/sid does not run here: Kernel panic - not syncing: no such luck"):
         catalogue.preload_for("debian/sid", BINARY, ())

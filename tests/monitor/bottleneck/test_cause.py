@@ -48,7 +48,7 @@ def machine(cpu: float | None = 0.2, received: float = 10e6) -> MachineUse:
 
 
 def derived(busy: tuple[float, ...] = (0.3, 0.3, 0.3, 0.3), **changed: Any) -> Derived:
-    """Return a cell in which nothing is full and nobody waits, but for what is changed."""
+    """Return a cell in which nothing is full or waits, except for the given changes."""
     usual: dict[str, Any] = {
         "seconds": 5.0,
         "server": "server",
@@ -90,7 +90,7 @@ def local(**changed: Any) -> Derived:
     return derived(machines={"server": machine()}, **none | changed)
 
 
-def test_a_quiet_cell_is_unknown_and_says_what_was_seen() -> None:
+def test_the_limit_of_an_idle_cell_is_unknown_and_the_values_are_given() -> None:
     cause = find_cause(derived(), RAID5)
     assert cause == (
         Limit.UNKNOWN,
@@ -98,13 +98,13 @@ def test_a_quiet_cell_is_unknown_and_says_what_was_seen() -> None:
     )
 
 
-def test_without_the_monitors_nothing_is_known() -> None:
+def test_without_monitors_the_limit_is_unknown() -> None:
     cause = find_cause(None, RAID5, engine=engine(0.99))
     assert cause.limit is Limit.UNKNOWN
     assert "monitors failed" in cause.sentence
 
 
-def test_that_nothing_is_full_is_only_said_of_what_was_seen() -> None:
+def test_only_observed_parts_are_reported_as_not_full() -> None:
     blind = derived(members=None, calls=calls(500, 8.0, 0.8), unknown={"disks": "could not be read"})
     cause = find_cause(blind, RAID5)
     assert cause.limit is Limit.UNKNOWN

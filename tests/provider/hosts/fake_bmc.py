@@ -14,7 +14,7 @@ answer_open = ServerSession.create_open_session_response
 
 
 def refuse_all_but_sha1(session: ServerSession, request: bytearray) -> bytearray:
-    """Say no to the client's first offer: the library's server takes it, and then computes SHA1 all the same."""
+    """Reject the client's first offer: the library's server would accept it and still compute SHA1."""
     if request[12] != HMAC_SHA1:
         return bytearray([request[0], 0x04, 0, 0]) + request[4:8]
     answer: bytearray = answer_open(session, request)

@@ -1,4 +1,4 @@
-"""Adoption and use, against a machine whose disks are files of the test."""
+"""Adoption and use of disks, with a machine whose disks are files."""
 
 from collections.abc import Callable, Sequence
 
@@ -53,7 +53,7 @@ def blank_disks() -> Survey:
 
 
 class Server(FilesByCommands):
-    """Keeps the marks that it is told to write, and notes what else it is told."""
+    """A fake that stores the marks that it must write and records all calls."""
 
     name = address = "server"
 
@@ -260,7 +260,7 @@ def test_the_marks_lie_outside_of_what_is_discarded() -> None:
     ]  # fmt: skip
 
 
-def test_the_writer_is_told_what_it_must_find(server: Server) -> None:
+def test_the_writer_gets_the_expected_content(server: Server) -> None:
     permitted = permission()
     mark = Mark(inventory="0" * 64, serial="disk0", identity=permitted.identity)
     words = writer_command([permitted], [mark], 0)
@@ -269,7 +269,7 @@ def test_the_writer_is_told_what_it_must_find(server: Server) -> None:
     assert server.found.disks["8:16"].mark == mark
 
 
-def test_what_real_disks_cannot_do_is_said(server: Server) -> None:
+def test_missing_abilities_of_real_disks_are_reported(server: Server) -> None:
     disks = HostDisks(INVENTORY, server)
     disks.set_mode(CacheMode.VOLATILE)
     disks.set_timing(True)
@@ -322,7 +322,7 @@ def test_an_array_of_ours_that_start_up_assembled_is_stopped(server: Server) -> 
         {"unknown": ("something",)},
     ],
 )
-def test_an_array_that_may_be_somebody_elses_is_not_stopped(server: Server, change: dict[str, object]) -> None:
+def test_a_possibly_foreign_array_is_not_stopped(server: Server, change: dict[str, object]) -> None:
     confirmed(server)
     for number in ("8:16", "8:32"):
         server.change(number, holders=("md127",), claimed=True)

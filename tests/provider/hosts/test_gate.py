@@ -1,4 +1,4 @@
-"""Safety: written before there was anything that could write."""
+"""Safety rules for foreign disks."""
 
 from collections.abc import Callable
 
@@ -211,7 +211,7 @@ def test_our_own_log_may_be_wiped() -> None:
 
 
 @pytest.mark.parametrize("signatures", [(), (MEMBER,)])
-def test_a_disk_that_kept_only_its_last_mark_was_taken_by_somebody(signatures: tuple[Signature, ...]) -> None:
+def test_a_disk_with_only_its_last_mark_has_foreign_data(signatures: tuple[Signature, ...]) -> None:
     found = ADOPTED.model_copy(update={"signatures": signatures, "blank": False, "first_mark": False})
     assert "the mark at its beginning was overwritten" in reasons(use(survey(found)))
     assert "not zero" in reasons(adopt(survey(found)))
@@ -223,7 +223,7 @@ def test_our_array_without_our_mark_is_not_blank() -> None:
     assert "no mark" in reasons(use(survey(lost)))
 
 
-def test_content_that_no_tool_knows_is_not_blank() -> None:
+def test_unknown_content_is_not_blank() -> None:
     assert "not zero" in reasons(adopt(survey(BLANK.model_copy(update={"blank": False}))))
 
 
@@ -283,7 +283,7 @@ def test_a_disk_of_another_size_than_asked_is_refused() -> None:
     assert "1GiB, not the 2GiB" in reasons(judge("disk0", disks, survey(), INVENTORY))
 
 
-def test_every_reason_of_every_disk_is_said_at_once() -> None:
+def test_every_reason_of_every_disk_is_reported_at_once() -> None:
     bad = ADOPTED.model_copy(update={"mounts": ("/srv",), "read_only": True})
     with pytest.raises(RequestError) as refused:
         require_permitted(judge_all(DISKS, survey(bad), INVENTORY))
@@ -291,6 +291,6 @@ def test_every_reason_of_every_disk_is_said_at_once() -> None:
         assert part in str(refused.value)
 
 
-def test_nobody_but_the_gate_makes_a_permission() -> None:
+def test_only_the_gate_creates_permissions() -> None:
     with pytest.raises(TypeError):
         Permission(serial="disk0", path=ID, number="8:16", identity=IDENTITY, mark=None)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""Against OpenSSH's own server on the loopback interface."""
+"""The login, with OpenSSH's server on the loopback interface."""
 
 import getpass
 import shutil
@@ -101,7 +101,7 @@ def said_by(login: HostLogin, argv: Sequence[str] = ("echo", "two words")) -> st
 
 
 @needs_sshd
-def test_the_alias_says_all_that_is_needed(server: Server) -> None:
+def test_the_alias_is_enough_for_a_login(server: Server) -> None:
     login = HostLogin("storage", config=server.configure())
     assert said_by(login) == "two words\n"
     assert login.answers()
@@ -124,7 +124,7 @@ def test_another_machine_than_it_was_is_refused(server: Server) -> None:
 
 
 @needs_sshd
-def test_a_key_that_opens_nothing_is_refused(server: Server) -> None:
+def test_a_key_that_the_server_does_not_accept_is_reported(server: Server) -> None:
     (server.folder / "authorized").write_text("")
     with pytest.raises(RigError, match="not as the machine that it should be"):
         said_by(HostLogin("storage", config=server.configure()))
@@ -146,7 +146,7 @@ def test_a_proxy_command_carries_the_connection(server: Server) -> None:
     assert login.answers()
 
 
-def test_nobody_answers_at_a_port_where_nobody_listens(tmp_path: Path) -> None:
+def test_a_port_without_a_server_is_reported(tmp_path: Path) -> None:
     config = tmp_path / "config"
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and nobody else can
@@ -220,6 +220,6 @@ def test_root_is_root() -> None:
         (Completed((), 127, "", "sh: sudo: not found\n"), "not run as root: sh: sudo: not found"),
     ],
 )
-def test_who_is_not_root_learns_what_to_change(answer: Completed, said: str) -> None:
+def test_a_user_other_than_root_gets_a_remedy(answer: Completed, said: str) -> None:
     with pytest.raises(RequestError, match=said):
         require_root(Fake(answer))

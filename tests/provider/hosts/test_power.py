@@ -24,7 +24,7 @@ CONTROL: TypeAdapter[PowerControl] = TypeAdapter(PowerControl)
 
 
 class Armed:
-    """A dd that waits for its byte."""
+    """A dd that waits for one byte of input."""
 
     def __init__(self, answer: Completed | None = None, *, ended: bool = False) -> None:
         self.ended = ended
@@ -39,7 +39,7 @@ class Armed:
 
 
 def pdu(state: Path) -> CommandControl:
-    """A PDU that is a file: `dd` sets it, `cat` reads it."""
+    """A fake PDU that is a file: `dd` sets it, `cat` reads it."""
     on, off = state.with_name("on"), state.with_name("off")
     on.write_text("Outlet 3: On\n")
     off.write_text("Outlet 3: Off\n")
@@ -74,7 +74,7 @@ def test_the_instant_of_the_cut_is_before_the_command(tmp_path: Path) -> None:
     assert cut.at_ns < moments[0]
 
 
-def test_without_a_word_from_the_switch_silence_tells() -> None:
+def test_without_a_state_of_the_switch_a_silent_machine_is_off() -> None:
     switch = CommandSwitch(CommandControl(kind="command", off=("true",), on=("true",)))
     answers = [True, False]
     power = HostPower("server", switch, lambda: answers.pop(0))
@@ -83,7 +83,7 @@ def test_without_a_word_from_the_switch_silence_tells() -> None:
     assert "no command reports" in " ".join(power.cannot_prove)
 
 
-def test_a_machine_that_goes_on_answering_is_not_off() -> None:
+def test_a_machine_that_still_answers_is_not_off() -> None:
     switch = CommandSwitch(CommandControl(kind="command", off=("true",), on=("true",)))
     with pytest.raises(DeadlineExceeded, match="server to stop"):
         HostPower("server", switch, lambda: True).wait_off(Deadline.after(0))
@@ -135,7 +135,7 @@ def test_a_machine_that_outlives_sysrq_is_no_cut(armed: Armed, said: str) -> Non
 @pytest.mark.parametrize(
     ("text", "on"), [("Chassis Power is off\n", False), ("Outlet 3: On\n", True), ("ON", True), ("off.\n", False)]
 )
-def test_state_is_the_last_word(text: str, on: bool) -> None:
+def test_the_state_is_the_last_word_of_the_output(text: str, on: bool) -> None:
     assert parse_state(text) is on
 
 
@@ -162,7 +162,7 @@ def test_a_control_that_cannot_be_is_refused(said: dict[str, object]) -> None:
         CONTROL.validate_python(said)
 
 
-def test_a_password_is_where_the_inventory_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_read_from_the_file_in_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "password"
     file.write_text("open sesame\n")
     account = {"kind": "ipmi", "address": "bmc", "user": "admin"}

@@ -1,4 +1,4 @@
-"""Against pyghmi's own BMC on the loopback interface."""
+"""Power by IPMI, with pyghmi's BMC on the loopback interface."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Iterator[IpmiControl]:
             process.kill()
 
 
-def test_a_cut_is_over_when_the_bmc_says_that_the_power_is_off(control: IpmiControl) -> None:
+def test_a_cut_ends_when_the_bmc_reports_power_off(control: IpmiControl) -> None:
     switch = IpmiSwitch(control)
     power = HostPower("server", switch, lambda: True)
     power.on()

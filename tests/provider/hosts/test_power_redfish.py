@@ -1,4 +1,4 @@
-"""Against OpenStack's Redfish emulator on the loopback interface."""
+"""Power by Redfish, with OpenStack's emulator on the loopback interface."""
 
 import threading
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redfish
     server.server_close()
 
 
-def test_a_cut_is_over_when_the_bmc_says_that_the_power_is_off(control: RedfishControl) -> None:
+def test_a_cut_ends_when_the_bmc_reports_power_off(control: RedfishControl) -> None:
     switch = RedfishSwitch(control)
     power = HostPower("server", switch, lambda: True)
     assert not switch.state()
@@ -59,7 +59,7 @@ def test_a_bmc_without_force_off_is_refused_beforehand(control: RedfishControl) 
         switch.prepare()
 
 
-def test_a_bmc_that_nobody_answers_for_is_named() -> None:
+def test_a_bmc_without_a_reply_is_named() -> None:
     control = RedfishControl(kind="redfish", url="http://127.0.0.1:9", user="admin", password_file=Path("/dev/null"))
     with pytest.raises(RigError, match=r"http://127\.0\.0\.1:9 refuses a request or does not answer"):
         RedfishSwitch(control).state()

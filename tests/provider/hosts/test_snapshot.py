@@ -27,7 +27,7 @@ TAKEN: dict[str, Any] = {"snapshot": {"version": 1, "link": None}}
 
 
 class Fake:
-    """A machine whose keeper answers as it is told."""
+    """A fake machine whose keeper gives scripted answers."""
 
     def __init__(self, name: str = "server", runs: Sequence[str] = (), **answers: Any) -> None:
         self.name = name
@@ -65,7 +65,7 @@ def orders(run: str = "r1", **changes: Any) -> Orders:
     return Orders(run, "server", ("/dev/disk/by-id/a",), **changes)
 
 
-def test_the_copy_is_there_while_the_machine_is_used_and_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_the_copy_exists_during_the_run_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     machine: Remote = Fake()
     with left_as_found([(machine, orders())], tmp_path):
         copy = copy_of(tmp_path, "r1", "server")
@@ -140,7 +140,7 @@ def test_an_end_that_leaves_something_is_an_error(tmp_path: Path) -> None:
         pass
 
 
-def test_all_machines_are_tried_and_what_is_left_is_said(tmp_path: Path) -> None:
+def test_all_machines_are_tried_and_failures_are_reported(tmp_path: Path) -> None:
     left = {**CLEAN, "failed": ["umount: busy"]}
     machines = [
         Fake("server", ["r1", "r2"]),
@@ -152,7 +152,7 @@ def test_all_machines_are_tried_and_what_is_left_is_said(tmp_path: Path) -> None
     assert unrestored(machines[0]) == ()
 
 
-def test_a_machine_that_does_not_answer_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+def test_a_machine_that_does_not_answer_does_not_delay_others(tmp_path: Path) -> None:
     class Gone(Fake):
         def run(self, argv: Sequence[str], **_rest: Any) -> Completed:
             raise RigError("client1: no connection")
@@ -163,13 +163,13 @@ def test_a_machine_that_does_not_answer_keeps_nobody_else_waiting(tmp_path: Path
     assert unrestored(server) == ()
 
 
-def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:
+def test_an_untouched_machine_is_not_changed(tmp_path: Path) -> None:
     machine = Fake()
     assert restore_all([machine], tmp_path) == []
     assert machine.asked == []
 
 
-def test_what_somebody_had_changed_meanwhile_is_kept(tmp_path: Path) -> None:
+def test_changes_by_others_during_the_run_are_kept(tmp_path: Path) -> None:
     edited = {"/etc/fstab": {"kind": "file", "content": "bmV3"}, "/var/lib/nfs/etab": {"kind": "file"}}
     machine = Fake(runs=["r1"], restore={**CLEAN, "replaced": edited})
     assert restore(machine, "r1", tmp_path).clean

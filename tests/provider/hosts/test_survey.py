@@ -114,7 +114,7 @@ def test_a_mark_is_read_and_does_not_make_a_disk_less_blank() -> None:
         {"status": 1},
     ],
 )
-def test_what_a_tool_does_not_say_makes_the_survey_incomplete(broken: dict[str, str]) -> None:
+def test_missing_output_of_a_tool_makes_the_survey_incomplete(broken: dict[str, str]) -> None:
     assert found(**broken).unknown  # type: ignore[arg-type]
 
 
@@ -163,7 +163,7 @@ def test_both_tools_are_heard() -> None:
 
 
 class Server(FilesByCommands):
-    """Answers with what a machine printed."""
+    """A fake that answers with the stored output of a real machine."""
 
     name = address = "server"
 

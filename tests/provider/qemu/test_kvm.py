@@ -38,7 +38,7 @@ def test_a_trial_is_judged(status: int, stdout: str, stderr: str, busy_s: float,
     assert re.search(says, answer.reason)
 
 
-def test_without_the_device_nothing_is_tried(tmp_path: Path) -> None:
+def test_without_the_device_kvm_is_not_tried(tmp_path: Path) -> None:
     assert kvm.obstacle(tmp_path / "kvm") == f"no {tmp_path / 'kvm'}"
     (tmp_path / "kvm").touch()
     assert kvm.obstacle(tmp_path / "kvm") is None

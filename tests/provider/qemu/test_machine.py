@@ -33,7 +33,7 @@ TOPOLOGY = server_and_clients(memory=512 * MIB)
 
 
 class FakeEngine:
-    """Keeps the order of what it is asked."""
+    """A fake that records its calls in order."""
 
     def __init__(self, said: list[str]) -> None:
         self.said = said
@@ -103,7 +103,7 @@ def test_members_are_the_engines_exports_and_keep_a_volatile_cache() -> None:
     ]
 
 
-def test_nothing_is_there_that_was_not_asked_for() -> None:
+def test_a_machine_has_no_unrequested_devices() -> None:
     argv = command_of()
     assert {"-nodefaults", "-no-user-config", "-no-reboot"} <= set(argv)
     assert list(options(argv, "-display")) == ["none"]
@@ -218,7 +218,7 @@ def test_after_a_clean_stop_the_disks_still_have_their_power(tmp_path: Path) -> 
     assert said == ["spawn", "wait", "kill", "spawn"]
 
 
-def test_a_dead_machine_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_the_error_about_a_dead_machine_has_its_last_output(tmp_path: Path) -> None:
     power = power_in(tmp_path, [])
     with pytest.raises(RigError, match="not switched on"):
         power.cut(CutPolicy.DROP, 0)

@@ -24,7 +24,7 @@ def contents(spec: MachineSpec) -> dict[str, tuple[str, int]]:
     return files
 
 
-def test_the_server_knows_its_disks() -> None:
+def test_the_config_disk_has_the_servers_disks() -> None:
     text, _ = contents(TOPOLOGY.server)["etc/raidproof/machine.env"]
     assert text == "ADDRESS=10.77.0.10/24\nROLE=server\nSERIALS='disk0 disk1'\n"
 
@@ -35,14 +35,14 @@ def test_a_client_has_none() -> None:
 
 
 @pytest.mark.parametrize("spec", TOPOLOGY.machines)
-def test_each_machine_knows_the_others_and_itself(spec: MachineSpec) -> None:
+def test_the_config_disk_has_the_names_of_all_machines(spec: MachineSpec) -> None:
     files = contents(spec)
     assert files["etc/hostname"] == (spec.name + "\n", 0o644)
     hosts = files["etc/hosts"][0].splitlines()
     assert hosts == ["127.0.0.1 localhost", "10.77.0.10 server", "10.77.0.21 client1", "10.77.0.22 client2"]
 
 
-def test_keys_are_where_sshd_wants_them_and_as_closed() -> None:
+def test_keys_have_the_place_and_mode_that_sshd_requires() -> None:
     files = contents(TOPOLOGY.server)
     assert files["etc/ssh/ssh_host_ed25519_key"] == (KEYS.host.private, 0o600)
     assert files["etc/ssh/ssh_host_ed25519_key.pub"][0] == KEYS.host.public

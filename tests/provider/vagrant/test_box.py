@@ -1,4 +1,4 @@
-"""What is in a box of ours."""
+"""The content of a box that raidproof builds."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def kernel(*arguments: str) -> Kernel:
     return Kernel("debian/test", "6.12", Path("/k/vmlinuz"), Path("/k/modules"), arguments=arguments)
 
 
-def test_the_metadata_say_what_vagrant_libvirt_asks_for() -> None:
+def test_the_metadata_have_the_fields_that_vagrant_libvirt_requires() -> None:
     assert json.loads(metadata(2)) == {"provider": "libvirt", "format": "qcow2", "virtual_size": 2}
     assert DISK == "box.img"  # the one name that it takes for this format
 

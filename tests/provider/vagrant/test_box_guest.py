@@ -1,4 +1,4 @@
-"""What is done in a machine of a user's box at each boot, against a machine that answers as one did."""
+"""The preparation of a machine with a user's box at each boot, with a fake of a real machine."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ THREADS = "/proc/fs/nfsd/threads"
 
 
 class Box(FilesByCommands):
-    """Notes what it is told."""
+    """A fake that records its commands."""
 
     name = "server"
 
@@ -121,7 +121,7 @@ def test_a_box_whose_user_is_not_root_is_refused() -> None:
         prepared(box)
 
 
-def test_a_server_that_goes_on_by_itself_is_refused() -> None:
+def test_a_server_that_cannot_be_stopped_is_refused() -> None:
     box = Box()
     box.files[THREADS] = "16\n"
     with pytest.raises(RigError, match="16 nfsd threads of its own"):
@@ -135,7 +135,7 @@ def test_a_member_that_gets_no_flushes_is_refused() -> None:
         prepared(box)
 
 
-def test_a_kernel_that_says_nothing_on_the_console_is_told_of() -> None:
+def test_a_kernel_without_console_output_is_reported() -> None:
     box = Box()
     assert not prepared(box).silent
     box.files[CONSOLE] = "tty0\n"

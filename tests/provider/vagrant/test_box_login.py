@@ -1,4 +1,4 @@
-"""The way into a user's box, against a real SSH server on the loopback interface, in this process."""
+"""The login to a user's box, with a real SSH server on the loopback interface in this process."""
 
 import shlex
 import socket
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 class LetsIn(paramiko.ServerInterface):
-    """Lets the box's user in."""
+    """An SSH server that accepts the box's user."""
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         right = username == "vagrant" and key.asbytes() == USERS.for_paramiko().asbytes()
@@ -30,7 +30,7 @@ class LetsIn(paramiko.ServerInterface):
 
 
 class Server:
-    """Shows the host key that it has now."""
+    """Present the current host key."""
 
     def __init__(self) -> None:
         self.host = KeyPair.generate()
@@ -92,7 +92,7 @@ def test_another_host_key_than_at_the_first_boot_is_refused(server: Server, key:
         Transport("client1", way).connect(Deadline.after(20))
 
 
-def test_a_user_whom_the_box_does_not_know_is_not_let_in(server: Server, key: Path) -> None:
+def test_an_unknown_user_is_rejected(server: Server, key: Path) -> None:
     with pytest.raises(RigError):
         Transport("client1", login(server, key, "nobody")).connect(Deadline.after(20))
 
@@ -104,7 +104,7 @@ def test_a_machine_that_shows_no_key_in_time() -> None:
             learn_host_key(socket.socket, HOST, deaf.getsockname()[1], Deadline.after(0.1))
 
 
-def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
+def test_commands_run_as_root(server: Server, key: Path) -> None:
     argv = ["printf", "%s", "it's $HOME"]
     command = login(server, key).command(argv)
     *sudo, said = shlex.split(command)
@@ -113,7 +113,7 @@ def test_root_is_who_runs_the_commands(server: Server, key: Path) -> None:
     assert shlex.split(login(server, key, "root").command(argv)) == argv
 
 
-def test_who_comes_later_finds_the_same_way_with_the_same_pin(server: Server, key: Path, tmp_path: Path) -> None:
+def test_a_later_login_uses_the_same_way_and_host_key(server: Server, key: Path, tmp_path: Path) -> None:
     way = login(server, key)
     way.save(tmp_path, "client1")
     found = saved(tmp_path, "client1", socket.socket)

@@ -1,4 +1,4 @@
-"""Boxes of the user's: which there are, and what cannot be asked of them."""
+"""Boxes of the user: how they are found, and requests that they do not support."""
 
 from pathlib import Path
 

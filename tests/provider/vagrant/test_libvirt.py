@@ -1,4 +1,4 @@
-"""The libvirt of a lab: what it is told, and where its files are."""
+"""The libvirt of a lab: its configuration and the places of its files."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_only_the_labs_machines_get_an_address_and_each_its_own() -> None:
     assert list(network.iter("range")) == []
 
 
-def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RequirementMissing, match="needs root"):
         require()

@@ -1,4 +1,4 @@
-"""What Vagrant says, read. Real output of Vagrant 2.3.4 with vagrant-libvirt 0.11.2."""
+"""Parsing of real output of Vagrant 2.3.4 with vagrant-libvirt 0.11.2."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_commas_and_line_ends_in_a_text_are_what_they_were() -> None:
     assert said[0].data == ("info", "one, two\nthree")
 
 
-def test_a_failure_is_told_in_one_line_with_its_cause() -> None:
+def test_a_failure_is_reported_in_one_line_with_its_cause() -> None:
     told = complaint(parse_messages((DATA / "up-failed.txt").read_text()))
     assert told is not None
     assert "\n" not in told
@@ -53,7 +53,7 @@ def test_how_to_log_in_is_read_for_each_machine() -> None:
     assert found["server"].keys == (Path("/tmp/raidproof-0/0123abcd/key"),)
 
 
-def test_into_a_users_box_one_logs_in_as_the_box_says() -> None:
+def test_the_login_to_a_users_box_follows_its_configuration() -> None:
     said = parse_messages((DATA / "ssh-config-user.txt").read_text())
     texts = [message.data[-1] for message in said if message.kind == "ssh-config"]
     found = parse_ssh_config("\n".join(texts))

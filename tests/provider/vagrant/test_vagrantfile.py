@@ -1,4 +1,4 @@
-"""What vms/Vagrantfile is told, from the topology."""
+"""The settings for vms/Vagrantfile that follow from the topology."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def told(one: Guest, *, accelerated: bool = False) -> Any:
     return json.loads(lab_json([one], accelerated=accelerated))["machines"][0]
 
 
-def test_every_machine_of_a_topology_is_told_with_what_it_asks_for() -> None:
+def test_the_settings_cover_every_machine_of_a_topology() -> None:
     specs = server_and_clients(clients=2, memory=512 * MIB).machines
     machines = json.loads(lab_json([guest(spec) for spec in specs], accelerated=False))["machines"]
     assert [one["name"] for one in machines] == ["server", "client1", "client2"]
@@ -42,7 +42,7 @@ def test_every_machine_of_a_topology_is_told_with_what_it_asks_for() -> None:
     assert len({one["libvirt"]["management_network_mac"] for one in machines}) == 3
 
 
-def test_the_vagrantfile_uses_all_that_it_is_told_and_nothing_else() -> None:
+def test_the_vagrantfile_uses_exactly_the_given_settings() -> None:
     text = FILE.read_text()
     machine = told(guest(server_spec(Platform(), memory=MIB)))
     assert all(f"fetch(:{key})" in text for key in machine)
@@ -65,7 +65,7 @@ def test_numa_nodes_share_processors_and_memory() -> None:
     ]
 
 
-def test_a_users_box_is_told_no_configuration_and_keeps_its_host_name() -> None:
+def test_a_users_box_gets_no_configuration_and_keeps_its_host_name() -> None:
     machine = told(Guest(client_spec(1, Platform(), memory=512 * MIB), "theirs/box", Path("/lab/console"), "4.3.12"))
     assert machine["vm"]["box_version"] == "4.3.12"
     assert "hostname" not in machine["vm"]

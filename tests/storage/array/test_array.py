@@ -159,7 +159,7 @@ def test_every_member_is_used_exactly_once(spec: ArraySpec) -> None:
 
 
 @given(specs())
-def test_a_leg_is_there_before_what_stands_on_it(spec: ArraySpec) -> None:
+def test_a_leg_is_created_before_the_outer_array(spec: ArraySpec) -> None:
     there: set[str] = set()
     for md in spec.devices:
         assert {path for path in md.members if path.startswith("/dev/md")} <= there

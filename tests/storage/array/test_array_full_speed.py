@@ -11,7 +11,7 @@ CACHE, SPEED = "/sys/block/md0/md/stripe_cache_size", "/sys/block/md0/md/sync_sp
 
 
 class Kernel(FilesByCommands):
-    """A machine whose md has these files, and refuses to write some."""
+    """A fake machine whose md has these files, and refuses to write some of them."""
 
     name = "server"
     address = "10.77.0.10"

@@ -13,7 +13,7 @@ PATH = "/dev/disk/by-id/raidproof-"
 
 
 class Typist(FilesByCommands):
-    """A machine that notes what is typed, and refuses the first ``busy`` removals."""
+    """A fake machine that records commands, and refuses the first ``busy`` removals."""
 
     name = "server"
     address = "10.77.0.10"
@@ -39,7 +39,7 @@ def upkeep(machine: Typist) -> Upkeep:
     return Upkeep.with_member(Array(ArraySpec(members=("disk0", "disk1", "disk2")), machine), "disk1")
 
 
-def test_a_member_is_taken_out_as_soon_as_md_lets_go_of_it() -> None:
+def test_a_member_is_removed_as_soon_as_md_permits_it() -> None:
     machine = Typist(busy=2)
     upkeep(machine).take_out("disk1")
     assert machine.typed == ["mdadm /dev/md0 --fail disk1", *["mdadm /dev/md0 --remove disk1"] * 3]
@@ -120,10 +120,10 @@ MD = ArraySpec(members=("disk0", "disk1", "disk2")).devices[0]
         "md: md0: requested-resync interrupted.",
     ],
 )
-def test_a_kernel_says_when_it_has_done(line: str) -> None:
+def test_the_end_of_a_sync_action_is_read_from_the_kernel_log(line: str) -> None:
     assert ended_in(f"md: recover of RAID array md0\n{line}\nXFS (md0): Ending clean mount\n", MD) == line
 
 
 @pytest.mark.parametrize("line", ["md: recover of RAID array md0", "md: md1: recover done.", "md: md0 stopped.", ""])
-def test_what_it_has_not_done_it_does_not_say(line: str) -> None:
+def test_an_unfinished_sync_action_has_no_end_in_the_kernel_log(line: str) -> None:
     assert ended_in(f"{line}\n", MD) is None

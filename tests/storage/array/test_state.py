@@ -28,7 +28,7 @@ def disks(count: int) -> tuple[str, ...]:
 
 
 def names_of(spec: ArraySpec, kernel: str) -> dict[str, str]:
-    """The names that the disks had where the output was taken: ubdd... on 7.2, vda... on 6.12."""
+    """Names of the disks on the machine of the stored output: ubdd... on 7.2, vda... on 6.12."""
     every = disks(6)
     given_names = [f"ubd{letter}" for letter in LETTERS] if kernel == "7.2" else [f"vd{letter}" for letter in "abcdef"]
     found = {f"/dev/disk/by-id/raidproof-{serial}": name for serial, name in zip(every, given_names, strict=True)}
@@ -142,7 +142,7 @@ def test_unclean(file: str, value: str) -> None:
 
 
 class ArrayMachine(FilesByCommands):
-    """A machine whose array is what a list of texts says, one after the other."""
+    """A fake machine whose array has successive states from a list of texts."""
 
     name = "server"
     address = "10.77.0.10"
@@ -239,7 +239,7 @@ def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
     assert machine.mdadm == ["--action=check"]
 
 
-def test_what_the_resync_before_it_put_right_is_told_apart() -> None:
+def test_mismatches_repaired_by_the_earlier_resync_are_distinguished() -> None:
     resynced = change(change(TEXT, "last_sync_action", "resync"), "mismatch_cnt", "24")
     machine = ArrayMachine(resynced, change(TEXT, "last_sync_action", "check"))
     scrub = Array(RAID5, machine).scrub()

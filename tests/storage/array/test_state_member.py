@@ -40,7 +40,7 @@ def test_a_member_that_was_taken_out_lags_behind() -> None:
     assert found["disk1"].role == "Active device 1"
 
 
-def test_a_member_that_is_rebuilt_says_how_far() -> None:
+def test_the_progress_of_a_rebuild_is_read_from_the_member() -> None:
     found = examined("rebuilding")
     assert {serial: one.recovery_offset for serial, one in found.items() if one.recovery_offset is not None} == {
         "disk1": 0
@@ -48,7 +48,7 @@ def test_a_member_that_is_rebuilt_says_how_far() -> None:
     assert stale(found) == {}
 
 
-def test_members_that_are_reshaped_say_how_far() -> None:
+def test_the_progress_of_a_reshape_is_read_from_the_members() -> None:
     assert {one.reshape_position for one in examined("reshaping").values()} == {5760}
 
 

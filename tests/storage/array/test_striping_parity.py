@@ -62,7 +62,7 @@ def test_rows_are_those_that_the_writes_touched() -> None:
     ("striping", "left_out", "reason"),
     [(SHAPES[2], 1, "1 of 4 members are missing"), (Striping(0, 0, ROW, 2, 4 * ROW), None, "no redundancy")],
 )
-def test_what_cannot_be_compared_is_said(striping: Striping, left_out: int | None, reason: str) -> None:
+def test_the_reason_against_a_comparison_is_reported(striping: Striping, left_out: int | None, reason: str) -> None:
     supers = {role: superblock(striping, role) for role in range(striping.members) if role != left_out}
     array = Assembled.of(supers)
     assert array is not None
@@ -99,7 +99,7 @@ def test_no_superblock_is_no_array() -> None:
 
 
 def test_serials_may_be_in_another_order_than_roles() -> None:
-    """Only Q tells: for P it does not matter which member is which."""
+    """Only Q depends on the order of the members; P does not."""
     disks = Disks(SHAPES[3])
     array = Assembled.of({number: superblock(SHAPES[3], 4 - number) for number in range(5)})
     assert array is not None

@@ -32,7 +32,7 @@ def said(name: str, what: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_says_what_mdadm_says(name: str) -> None:
+def test_the_parsed_superblock_equals_mdadms_output(name: str) -> None:
     found = of(name)
     assert found.uuid == said(name, "Array UUID")
     assert found.name == said(name, "Name")

@@ -191,7 +191,7 @@ def test_what_the_kernel_cannot_mount_is_left_off(kernel: str, left_off: list[st
 
 
 @pytest.mark.parametrize("said", ["", "Linux", "6"])
-def test_without_a_kernels_release_nothing_is_guessed(said: str) -> None:
+def test_an_unknown_kernel_release_gives_no_result(said: str) -> None:
     with pytest.raises(RigError, match="no kernel release"):
         xfs.beyond(said)
 
@@ -210,7 +210,7 @@ def test_mkfs_is_asked_for_its_plan_only_under_an_old_kernel() -> None:
     assert [call.args[0][0] for call in machine.succeed.call_args_list] == ["mkfs.xfs"]
 
 
-def test_a_kernel_that_is_too_old_for_its_own_mkfs_says_so() -> None:
+def test_a_kernel_too_old_for_its_mkfs_is_reported() -> None:
     log = (DATA / "xfsprogs" / "kernel-6.1-refuses-7.2.txt").read_text()
     machine: Any = Mock()
     machine.name = "server"
@@ -363,7 +363,7 @@ def test_no_answer_is_no_verdict(spec: XfsSpec | Ext4Spec, name: str, status: in
 
 @pytest.mark.parametrize("spec", [XfsSpec(), Ext4Spec()])
 @given(data=st.data())
-def test_a_cut_off_checker_never_says_clean(spec: XfsSpec | Ext4Spec, data: st.DataObject) -> None:
+def test_truncated_output_of_a_checker_is_never_clean(spec: XfsSpec | Ext4Spec, data: st.DataObject) -> None:
     is_xfs = isinstance(spec, XfsSpec)
     name = "xfsprogs/xfs_repair-6.1-clean.txt" if is_xfs else "e2fsprogs/e2fsck-1.47.0-clean.txt"
     text = (DATA / name).read_text()

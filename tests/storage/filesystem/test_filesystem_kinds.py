@@ -1,4 +1,4 @@
-"""A kind of file system is one file, in the folder of the kinds or in a distribution of somebody else."""
+"""A kind of file system is one file, in the folder of the kinds or in another distribution."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ GEOMETRY = Geometry(64 * KIB, 3)
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FilesystemSpec]]:
-    """Lays the file into the folder of the kinds, before one is asked for."""
+    """Put the file into the folder of the kinds before the registry is loaded."""
     shutil.copy(TOY, tmp_path)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     monkeypatch.setattr(FILESYSTEMS, "_loaded", False)
@@ -53,7 +53,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Filesy
 
 
 class ToyServer(FilesByCommands):
-    """A machine with the tools of toy, where packing is what was asked for, or something else."""
+    """A fake machine with the tools of toy, with the requested packing or another one."""
 
     name = "server"
     address = "10.77.0.10"
@@ -113,7 +113,7 @@ def test_it_is_made_mounted_checked_and_removed(toy: type[FilesystemSpec]) -> No
 def test_what_only_it_has_is_compared_too(toy: type[FilesystemSpec]) -> None:
     made = Filesystem(stack_of(packing="tight").filesystem, ToyServer("none"), "/dev/md0", GEOMETRY)
     made.create()
-    with pytest.raises(NotEffective, match="toy on /dev/md0 is not as asked: packing: asked tight, found none"):
+    with pytest.raises(NotEffective, match="toy on /dev/md0 is not as requested: packing: asked tight, found none"):
         made.activate()
 
 
@@ -125,7 +125,7 @@ def test_another_kind_that_is_mounted_is_not_what_was_asked(toy: type[Filesystem
         Filesystem(XfsSpec(), server, "/dev/md0").state()
 
 
-def test_a_kernel_that_is_too_old_says_so_in_its_own_words(toy: type[FilesystemSpec]) -> None:
+def test_the_message_of_a_too_old_kernel_is_recognised(toy: type[FilesystemSpec]) -> None:
     with pytest.raises(RequirementMissing, match="toyfs: too new for this"):
         Filesystem(toy.model_validate({}), ToyServer(dmesg="[1] toyfs: too new for this\n"), "/dev/md0").activate()
     with pytest.raises(CommandFailed):
@@ -163,12 +163,12 @@ def test_the_ledger_does_what_it_can(toy: type[FilesystemSpec]) -> None:
         "toyfs: broken on md0",
     ],
 )
-def test_what_the_kernel_says_of_its_damage_is_judged(toy: type[FilesystemSpec], line: str) -> None:
+def test_kernel_messages_about_damage_are_judged(toy: type[FilesystemSpec], line: str) -> None:
     assert ("corruption", line) in findings(f"all is well\n{line}\n")
     assert findings("toyfs: mounted md0\n") == []
 
 
-def test_damage_to_a_kind_that_nobody_knows_is_not() -> None:
+def test_damage_to_an_unknown_kind_is_not_judged() -> None:
     assert findings("toyfs: broken on md0\n") == []
 
 
@@ -197,8 +197,8 @@ def test_a_plan_varies_it_and_what_only_it_has(toy: type[FilesystemSpec]) -> Non
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"filesystem": ["toi"]}, r"no such thing as 'toi'; did you mean 'toy'\? valid: ext4, toy, xfs"),
-        ({"filesystem": ["toy"], "packing": ["tigt"]}, "no such thing as 'tigt'; did you mean 'tight'"),
+        ({"filesystem": ["toi"]}, r"unknown value 'toi'; did you mean 'toy'\? valid: ext4, toy, xfs"),
+        ({"filesystem": ["toy"], "packing": ["tigt"]}, "unknown value 'tigt'; did you mean 'tight'"),
         ({"filesystem": ["toy"], "extent_size": [True]}, "extent_size: not a size"),
     ],
 )
@@ -210,7 +210,7 @@ def test_what_it_has_not_is_refused(toy: type[FilesystemSpec], asked: dict[str, 
 def test_without_its_file_there_is_none() -> None:
     with pytest.raises(RequestError, match="'toy'"):
         stack_of()
-    with pytest.raises(RequestError, match="no such axis as 'packing'"):
+    with pytest.raises(RequestError, match="unknown axis 'packing'"):
         matrix(packing=["none"])
 
 
@@ -228,7 +228,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
         rate: int = 1
 
     try:
-        with pytest.raises(RigError, match="named like another: rate"):
+        with pytest.raises(RigError, match="have the names of other axes: rate"):
             axes()
     finally:
         FILESYSTEMS.remove("odd")

@@ -34,7 +34,7 @@ def test_xfs_forces_its_log_by_a_file_of_its_own() -> None:
     assert found(Mounted(type="xfs")) == WriteBackState(expire_s=30, wake_s=5, commit_s=30)
 
 
-def test_ext4_commits_as_its_options_say() -> None:
+def test_ext4_commits_at_the_interval_of_its_options() -> None:
     state = found(Mounted(type="ext4", options=("rw", "commit=5", "data=ordered", "commit=60")))
     assert state == WriteBackState(expire_s=30, wake_s=5, commit_s=60)
     assert state.longest_s == pytest.approx(125)
@@ -50,6 +50,6 @@ def test_what_is_no_interval_is_the_rigs(said: str) -> None:
         found(Mounted(type="xfs"), **{EXPIRE: said})
 
 
-def test_ext4_that_does_not_tell_is_the_rigs() -> None:
+def test_missing_output_about_ext4_is_an_error_of_the_rig() -> None:
     with pytest.raises(RigError, match="commit="):
         commit_of(("rw", "relatime"))

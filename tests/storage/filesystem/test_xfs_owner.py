@@ -26,7 +26,7 @@ def test_fsmap_names_the_owner(sector: int, said: str) -> None:
     assert str(found).removeprefix("file ") == said
 
 
-def test_fsmap_says_nothing_behind_the_end() -> None:
+def test_fsmap_has_no_owner_behind_the_end() -> None:
     assert parse_fsmap(FSMAP, 5_000_000 * 512) is None
     assert parse_fsmap("", 0) is None
 
@@ -49,7 +49,7 @@ def test_blockuse_names_the_owner(line: str, said: str) -> None:
     assert str(parse_blockuse(line)) == said
 
 
-def test_blockuse_with_a_dirty_log_says_nothing() -> None:
+def test_blockuse_with_a_dirty_log_has_no_owner() -> None:
     assert parse_blockuse(XFS["xfs_db-6.13-dirty-log"]) is None
 
 

@@ -1,4 +1,4 @@
-"""A file system that nobody has: one file is all that a kind takes."""
+"""A fictional file system: the smallest complete kind."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
@@ -19,7 +19,7 @@ from raidproof.storage.filesystem import (
 
 
 class ToySpec(FilesystemSpec):
-    """A toy that is asked for."""
+    """The specification of a toy file system."""
 
     axes: ClassVar[Mapping[str, str]] = {"packing": "how toy packs data", "extent_size": "size of an extent of toy"}
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})

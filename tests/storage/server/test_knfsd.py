@@ -67,7 +67,7 @@ def test_no_option_is_left_to_a_default(sync: bool, wdelay: bool, subtree_check:
     assert len(spec.options()) == 5
 
 
-def test_what_a_short_grace_period_means_is_said() -> None:
+def test_the_effect_of_a_short_grace_period_is_reported() -> None:
     assert ExportSpec().caveats() == ()
     assert ExportSpec(lease_s=90).caveats() == ()
     lease, grace = SPEC.caveats()
@@ -112,7 +112,7 @@ def test_without_client_records_the_rig_is_at_fault(log: str) -> None:
 
 
 class NfsServer(FilesByCommands):
-    """A machine that answers with the real output, changed where a test says so."""
+    """A fake machine that answers with real output, modified by a test."""
 
     name = "server"
     address = "10.77.0.10"
@@ -136,7 +136,7 @@ class NfsServer(FilesByCommands):
         return completed.stdout
 
 
-def test_nfsdcld_comes_before_nfsd() -> None:
+def test_nfsdcld_starts_before_nfsd() -> None:
     server = NfsServer()
     Export(SPEC, server).activate()
     assert server.ran.index("nfsdcld") < server.ran.index("rpc.nfsd")
@@ -145,7 +145,7 @@ def test_nfsdcld_comes_before_nfsd() -> None:
 
 
 class InGrace(NfsServer):
-    """One whose grace period goes on until somebody ends it, and one reading longer."""
+    """A fake machine whose grace period lasts until it is ended, and for one reading longer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def test_what_did_not_take_effect_is_named(old: str, new: str, field: str) -> No
         Export(SPEC, NfsServer(NFSD.replace(old, new))).activate()
 
 
-def test_the_kernel_says_subtree_check_by_silence() -> None:
+def test_a_missing_no_subtree_check_means_subtree_check() -> None:
     spec = SPEC.model_copy(update={"subtree_check": True})
     with pytest.raises(NotEffective):
         Export(spec, NfsServer()).require_effective()

@@ -368,7 +368,7 @@ class Filesystem:
         """
         mounted = parse_findmnt(self.machine.run(findmnt_command(self.directory)).stdout)
         if mounted.type != self.spec.type:
-            raise NotEffective(f"{self.directory} is not as asked: type: asked {self.spec.type}, found {mounted.type}")
+            raise NotEffective(f"{self.directory}: file system: asked {self.spec.type}, found {mounted.type}")
         return self.spec.state(self.machine, self.device, mounted)
 
     def require_effective(self) -> FilesystemState:

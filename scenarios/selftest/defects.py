@@ -1,6 +1,6 @@
-"""What is done to a stack behind the harness's back: each deed is a defect that somebody could really have made.
+"""Functions that plant realistic defects in a stack or its disks without the knowledge of the harness.
 
-A deed tells nobody but the scenario, for which it notes the place that it struck.
+Each function notes the place of its defect for the scenario, which compares it with what the harness reports.
 """
 
 import mmap
@@ -29,46 +29,47 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
-"""So few blocks that each is written again and again; of each promise one worker."""
+"""A ledger with few blocks, so that each is overwritten many times, and one worker for each promise."""
 WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
 WITHOUT_PARITY = ("disk0", "disk1", "disk2")
-"""The last member of a RAID4 has it. Which of them holds a block is the file system's decision."""
+"""The members of a RAID4 that hold data; the last member holds parity. The file system chooses the member."""
 QUIET = LedgerSpec(kinds=("metadata",))
-"""One worker a client, of which each operation is in the file system's log and nowhere else."""
+"""A ledger with one worker a client, whose operations write only to the file system's log."""
 AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
 DROPPED = 30
-"""The log goes from member to member, and parts of it are flushed twice: only about one in five counts."""
+"""Number of dropped flushes; about one in five causes a loss, as the log alternates between members and parts of it
+are flushed twice."""
 BITMAP_HEADER = 256
-"""Bytes (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h); the bits follow."""
-STRIKE_DEADLINE_S = 15.0
+"""Bytes before the bits of the bitmap (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h)."""
+DEADLINE_S = 15.0
 ROTS = "client2-1-o_sync"
 WORK_S = 0.5
 SLOW_FLUSH_MS = 2000
-"""So long clients work on after a deed."""
+"""Delay of a flush in milliseconds: longer than ``WORK_S``, the time between planting a defect and the cut."""
 HEALED_S = 1.5
-"""Longer than a stamp may be late: what is lost after it was begun after the lie."""
+"""Seconds, longer than the error of a time stamp: an operation lost after this time began after the dropped flush."""
 TOLD_S = 0.1
-"""By then a client has been told of what a drive has just acknowledged."""
+"""Seconds after which a client has received the acknowledgement of data that a drive has just acknowledged."""
 
 Places = dict[str, str]
-"""What was struck, by the plant's name, in words that the harness is to say."""
-Deed = Callable[[FaultContext, Places], None]
+"""The place of each defect by the name of the plant, in the words that the harness must report."""
+PlantDefect = Callable[[FaultContext, Places], None]
 
 
 def nothing(_scene: FaultContext, _places: Places) -> None:
-    """Let everything be."""
+    """Plant no defect."""
 
 
 @dataclass(frozen=True)
 class TamperedCut(PowerCut):
-    """A power cut in which somebody has a hand."""
+    """A power cut during which defects are planted."""
 
     places: Places = field(default_factory=dict)
-    at_work: Deed = nothing
-    """Done while clients work, just before the cut."""
-    without_power: Deed = nothing
-    booted: Deed = nothing
-    """Done when the server has power again, and nothing is assembled yet."""
+    at_work: PlantDefect = nothing
+    """Called while clients work, just before the cut."""
+    without_power: PlantDefect = nothing
+    booted: PlantDefect = nothing
+    """Called after the server has booted, before the array is assembled."""
 
     def inject(self, context: FaultContext) -> FaultEvent:
         self.at_work(context, self.places)
@@ -83,33 +84,33 @@ class TamperedCut(PowerCut):
 
 @dataclass(frozen=True)
 class Before(Fault):
-    """Something is done when everything has been checked, before the clients begin."""
+    """Plants a defect after the stack was built and verified, before the clients begin."""
 
-    deed: Deed
+    plant: PlantDefect
     places: Places = field(default_factory=dict)
     name: ClassVar[str] = "planted"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Excuse nothing: the judge is to find what was planted."""
+        """Declare no effects, so that the judge reports the planted defect."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        self.deed(context, self.places)
+        self.plant(context, self.places)
         return FaultEvent(self.name, "server", now_ns(), "done")
 
     def heal(self, context: FaultContext) -> None:
-        """Let the disks be honest; what was spoilt stays so."""
+        """Clear all disk faults; data that are corrupt stay corrupt."""
         disks_of(context).clear_disk_faults()
 
 
 def disks_of(context: FaultContext) -> EngineClient:
-    """Return what drives the member disks."""
+    """Return the client of the disk engine."""
     assert isinstance(context.lab.disks, EngineClient)
     return context.lab.disks
 
 
 class Held(NamedTuple):
-    """A block of the ledger as it lies on a member disk."""
+    """A durable block of the ledger on a member disk."""
 
     serial: str
     at: int
@@ -117,12 +118,12 @@ class Held(NamedTuple):
     block: int
 
     def is_(self, what: str) -> str:
-        """Return what the harness is to say of it."""
+        """Return the words with which the harness must report this block."""
         return f"{WORKERS[self.file].path}: block {self.block} is {what}"
 
 
 def held(context: FaultContext, path: str) -> list[list[Held]]:
-    """Return the blocks of a worker's file that are durable, of each member without parity those that it has."""
+    """Return the durable blocks of a worker's file, for each member without parity."""
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
         return [list(held_by(context, serial, path, Path(folder, serial))) for serial in WITHOUT_PARITY]
 
@@ -140,100 +141,101 @@ def held_by(context: FaultContext, serial: str, path: str, image: Path) -> Itera
 
 
 def first_held(context: FaultContext, path: str) -> Held:
-    """Return a block of a worker's file that is durable, as soon as there is one."""
+    """Wait for a durable block of a worker's file, and return it."""
     return wait_until(
         lambda: next((one for member in held(context, path) for one in member), None),
-        Deadline.after(STRIKE_DEADLINE_S),
+        Deadline.after(DEADLINE_S),
         f"a block of {path}",
     )
 
 
 def neighbours(context: FaultContext, path: str) -> tuple[Held, Held] | None:
-    """Return two blocks of one file that follow each other, both on one member."""
+    """Return two consecutive blocks of a file on the same member; None if there are none."""
     pairs = (pair for member in held(context, path) for pair in pairwise(sorted(member, key=lambda one: one.block)))
     return next((pair for pair in pairs if pair[1].block == pair[0].block + 1), None)
 
 
-def strike(context: FaultContext, serial: str, disk_fault: DiskFault, times: int = 1) -> None:
-    """Let something be wrong with a drive, and wait until so many requests have met such a thing."""
+def trigger(context: FaultContext, serial: str, disk_fault: DiskFault, times: int = 1) -> None:
+    """Set a disk fault, and wait until it has affected at least ``times`` requests."""
     disks_of(context).set_disk_fault(serial, disk_fault)
     wait_until(
         lambda: struck(context, serial, disk_fault.kind) >= times or None,
-        Deadline.after(STRIKE_DEADLINE_S),
+        Deadline.after(DEADLINE_S),
         f"{disk_fault.kind.value} of {serial}",
         0.01,
     )
 
 
 def flushes_of(context: FaultContext, serial: str) -> int:
-    """Return how many flushes a drive has carried out."""
+    """Return the number of flushes that a drive has executed."""
     return disks_of(context).counters()[serial].flushes
 
 
-# Of drives.
+# Defects of drives.
 
 
 def writes_go_astray(context: FaultContext, places: Places) -> None:
-    """Let a member of a RAID4 lose each write of a block, and one put those of a block onto the one before it."""
+    """Make one member of a RAID4 lose all writes to a block, and another one write a block to the previous place."""
     lost = first_held(context, "client2-0-fsync")
-    # What is to rot without power must be there before.
+    # The block that `block_rots` corrupts later must exist before the cut.
     first_held(context, ROTS)
     before, astray = wait_until(
-        lambda: neighbours(context, "client1-0-fsync"), Deadline.after(STRIKE_DEADLINE_S), "two blocks"
+        lambda: neighbours(context, "client1-0-fsync"), Deadline.after(DEADLINE_S), "two blocks"
     )
-    # The one that goes astray comes last: a round of its worker later the neighbour is written again.
-    strike(context, lost.serial, DiskFault(DiskFaultKind.LOST_WRITES, lost.at, BLOCK))
-    strike(context, astray.serial, DiskFault(DiskFaultKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at))
-    # The cut takes what was not flushed. One flush may have been under way.
+    # The misdirected write comes last, as the worker overwrites the neighbour in its next round.
+    trigger(context, lost.serial, DiskFault(DiskFaultKind.LOST_WRITES, lost.at, BLOCK))
+    trigger(
+        context, astray.serial, DiskFault(DiskFaultKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at)
+    )
+    # The cut loses unflushed data. One flush may have been in progress, so wait for two.
     durable = flushes_of(context, astray.serial) + 2
-    wait_until(
-        lambda: flushes_of(context, astray.serial) >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed"
-    )
+    wait_until(lambda: flushes_of(context, astray.serial) >= durable, Deadline.after(DEADLINE_S), "it to be flushed")
     pause(TOLD_S)
     places["old-generation"] = lost.is_("stale")
     places["neighbour"] = before.is_("misplaced")
 
 
 def flushes_are_dropped(context: FaultContext, places: Places) -> None:
-    """Let one member drop a flush now and then; each one but these is honest, also that which comes next.
+    """Make one member drop single flushes; it executes all other flushes, including the one after a dropped one.
 
-    Only one client works meanwhile: with others, their flushes come before it is told of anything.
+    The second client is stopped meanwhile: its flushes would make the first client's data durable before their
+    acknowledgement.
     """
     context.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
-    for turn in range(1, DROPPED + 1):
-        strike(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1), turn)
+    for times in range(1, DROPPED + 1):
+        trigger(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1), times)
         pause(0.03)
     places["flush-dropped"] = "the disks: disk1 acknowledged flushes and kept nothing"
 
 
 def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
-    """Let one member drop a single flush, and make good for it with the next one, long before anything is lost."""
-    strike(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1))
+    """Make one member drop a single flush; its next flush makes the data durable long before the cut."""
+    trigger(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1))
     durable = flushes_of(context, "disk1") + 2
-    wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(STRIKE_DEADLINE_S), "it to be flushed")
+    wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(DEADLINE_S), "it to be flushed")
     pause(HEALED_S)
     places["careless-after-a-lie"] = "the stack"
 
 
 def flushes_take_long(context: FaultContext, _places: Places) -> None:
-    """Let every flush take longer than the time to the cut, so that it interrupts an operation of every worker."""
+    """Make every flush take longer than the time to the cut, which then interrupts an operation of every worker."""
     for member in context.stack.array.spec.members:
         disks_of(context).set_disk_fault(member, slow_flushes(SLOW_FLUSH_MS))
     pause(WORK_S)
 
 
 def disks_are_sound(context: FaultContext, _places: Places) -> None:
-    """Let the disks be as they were."""
+    """Clear all disk faults."""
     disks_of(context).clear_disk_faults()
 
 
 def clients_go_on(context: FaultContext, _places: Places) -> None:
-    """Let the client work again that was kept from it."""
+    """Let the stopped client continue."""
     context.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
 
 
 def block_rots(context: FaultContext, places: Places) -> None:
-    """Let half a block change on one member, with nobody reading or writing it."""
+    """Corrupt half a block on one member while the server has no power."""
     disks_of(context).clear_disk_faults()
     rotten = first_held(context, ROTS)
     disks_of(context).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
@@ -241,7 +243,7 @@ def block_rots(context: FaultContext, places: Places) -> None:
 
 
 def parity_is_lost(context: FaultContext, places: Places) -> None:
-    """Let the last member of a RAID4 lose all that is written to its data, which is parity."""
+    """Make the last member of a RAID4, which holds the parity, lose all writes to its data area."""
     path = f"{place_of(context, 'disk3').directory}/offset"
     begin = int(context.lab.server.get(path)) * SECTOR
     disks_of(context).set_disk_fault("disk3", DiskFault(DiskFaultKind.LOST_WRITES, begin))
@@ -249,16 +251,16 @@ def parity_is_lost(context: FaultContext, places: Places) -> None:
 
 
 def stripe_is_torn(context: FaultContext, _places: Places) -> None:
-    """Let the parity of blocks differ, as after writes that the cut fell into: a resync would write it anew.
+    """Corrupt the parity of blocks, as a cut during writes does; a resync would correct it.
 
-    Of more than one: the client goes on with its file, and a write may well compute a block's parity anew.
+    The parity of several blocks is corrupted, as a later write of the client may recompute the parity of one of them.
     """
     for at in {block.at for member in held(context, "client1-0-fsync") for block in member}:
         disks_of(context).corrupt("disk3", at, BLOCK)
 
 
 def bitmap_is_cleared(context: FaultContext, places: Places) -> None:
-    """Let the bitmap on each member say that all stripes agree."""
+    """Clear the bitmap on each member, so that it marks no stripe."""
     for serial in context.stack.array.spec.members:
         path = disk_path(serial)
         said = context.lab.server.succeed(["mdadm", "--examine", path])
@@ -270,37 +272,37 @@ def bitmap_is_cleared(context: FaultContext, places: Places) -> None:
 
 
 def superblock_is_torn(context: FaultContext, places: Places) -> None:
-    """Let half of what one member's superblock says of the array be rubbish."""
+    """Corrupt half of the array's description in one member's superblock."""
     disks_of(context).corrupt("disk1", OFFSET + 128, 128)
     places["torn-superblock"] = "disk1"
 
 
 def serials_are_swapped(context: FaultContext, places: Places) -> None:
-    """Let two drives be plugged into each other's places."""
+    """Swap two drives."""
     disks_of(context).swap("disk1", "disk2")
     places["serials-swapped"] = "disk1 carries the metadata of disk2"
 
 
-# Of the server's kernel and its administrator.
+# Defects of the server's kernel and configuration.
 
 
 def server_panics(context: FaultContext, _places: Places) -> None:
-    """Let the server's kernel panic as soon as an array is assembled."""
+    """Make the server's kernel panic as soon as the array is assembled."""
     array, server = context.stack.array, context.lab.server
     assemble = array.activate
 
     def panic() -> None:
         assemble()
         server.put("1", "/proc/sys/kernel/panic_on_oops")
-        server.run(["tee", "/proc/sysrq-trigger"], stdin="c", deadline_s=STRIKE_DEADLINE_S)
+        server.run(["tee", "/proc/sysrq-trigger"], stdin="c", deadline_s=DEADLINE_S)
 
     setattr(array, "activate", panic)  # noqa: B010  mypy knows it as a method
 
 
 def flushes_stop_above_the_members(context: FaultContext, places: Places) -> None:
-    """Let the server believe of one member that it has no cache, so that it is never flushed.
+    """Set one member's write cache to write-through on the server, so that the kernel never flushes the member.
 
-    Never is what the checker can see: that some flush reached each member. Fewer than there should be it does not see.
+    The checker can find a member without any flush. It cannot find a member with too few flushes.
     """
     disk = place_of(context, "disk1").disk
     context.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
@@ -308,7 +310,7 @@ def flushes_stop_above_the_members(context: FaultContext, places: Places) -> Non
 
 
 def export_is_made_async(context: FaultContext, places: Places) -> None:
-    """Let the server answer before its disks have anything."""
+    """Export with async instead of sync, so that the server replies before the data are on its disks."""
     spec, path = context.stack.spec.export, context.stack.export.path
     options = ",".join("async" if word == "sync" else word for word in spec.options())
     context.lab.server.succeed(["exportfs", "-o", options, f"{spec.network}:{path}"])
@@ -316,13 +318,13 @@ def export_is_made_async(context: FaultContext, places: Places) -> None:
 
 
 def member_falls_behind(context: FaultContext, _places: Places) -> None:
-    """Let a member be taken out, and writing go on without it."""
+    """Remove a member from the array while clients continue to write."""
     Upkeep.with_member(context.stack.array, "disk1").take_out("disk1")
     pause(WORK_S)
 
 
 def stale_member_is_forced_in(context: FaultContext, places: Places) -> None:
-    """Let the array be put together by force, of a member that had fallen behind and without one that had not."""
+    """Assemble the array by force, with the removed, outdated member and without a current one."""
     array = context.stack.array
     members = [disk_path(serial) for serial in array.spec.members if serial != "disk2"]
     command = ["mdadm", "--assemble", "--force", "--run", array.device, *members]
@@ -331,7 +333,7 @@ def stale_member_is_forced_in(context: FaultContext, places: Places) -> None:
 
 
 def array_is_created_anew(context: FaultContext, places: Places) -> None:
-    """Let the array be created over its members instead of assembled: its content is all there."""
+    """Create the array on its members instead of assembling it; its content stays complete."""
     array = context.stack.array
 
     def create() -> None:
@@ -343,17 +345,17 @@ def array_is_created_anew(context: FaultContext, places: Places) -> None:
 
 
 def first_directory_is_done(context: FaultContext, _places: Places) -> None:
-    """Wait until a worker has begun its second directory: the first has been through every change."""
+    """Wait until a worker has begun its second directory; the first one has then had every kind of change."""
     path = f"{context.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
     wait_until(
         lambda: context.lab.server.run(["test", "-d", path]).ok,
-        Deadline.after(STRIKE_DEADLINE_S),
+        Deadline.after(DEADLINE_S),
         "a second directory",
     )
 
 
 def rename_is_undone(context: FaultContext, places: Places) -> None:
-    """Let the last rename that a client was told of be undone, before anybody looks."""
+    """Undo the last rename that was acknowledged to a client, before the directory is read back."""
     filesystem, server = context.stack.filesystem, context.lab.server
     mount, worker = filesystem.activate, "client1-3-metadata"
 
@@ -361,7 +363,7 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         mount()
         root = f"{filesystem.directory}/{LEDGER_DIRECTORY}/{worker}"
         names = server.succeed(["find", root, "-name", "[bc]", "-printf", "%P\n"]).split()
-        # Where a later operation has removed `b` too, the rename had certainly been told of.
+        # If a later operation has removed `b` too, the rename was certainly acknowledged.
         done = {name[:-2] for name in names if name.endswith("/c")} - {name[:-2] for name in names if name[-1] == "b"}
         last = max(int(re.sub(r"\D", "", name)) for name in done)
         server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
