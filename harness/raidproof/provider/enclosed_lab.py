@@ -7,9 +7,9 @@ from pathlib import Path
 from raidproof.core.log import step
 from raidproof.core.topology import GATEWAY, Topology
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.disk.assignment import disks_of
 from raidproof.disk.client import EngineClient
 from raidproof.disk.daemon import nbdkit_command
+from raidproof.disk.disks import disks_of
 from raidproof.disk.messages import save_disks
 from raidproof.lab.lab import Lab
 from raidproof.lab.lab_directory import LabDirectory

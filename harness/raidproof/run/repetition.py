@@ -8,8 +8,8 @@ from typing import Any
 
 from raidproof.core.errors import DeadlineExceeded
 from raidproof.core.topology import NO_MECHANICS, Topology
-from raidproof.disk.assignment import usual_modes
 from raidproof.disk.cache import CacheMode
+from raidproof.disk.disks import usual_modes
 from raidproof.disk.messages import Busy, Use
 from raidproof.disk.profile import load_profile
 from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
