@@ -19,7 +19,7 @@ from raidproof.core.host_packages import (
     parse_host_packages,
     remedy_for,
 )
-from raidproof.provider.choice import QEMU_TOOLS
+from raidproof.provider.kvm import QEMU_TOOLS
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.+-", min_size=2)
 

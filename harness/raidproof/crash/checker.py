@@ -19,9 +19,8 @@ from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
 from raidproof.guest.check_agent import FSCK, NFSD, differing
 from raidproof.machine.machine import Machine
-from raidproof.provider import uml
+from raidproof.provider import qemu, uml
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.provider.qemu import machine as qemu
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
 from raidproof.storage.filesystem import DIRECTORY
