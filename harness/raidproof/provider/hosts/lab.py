@@ -15,8 +15,8 @@ from raidproof.lab.lab import Lab, side_by_side
 from raidproof.lab.lab_directory import LabDirectory
 from raidproof.machine.machine import Machine
 from raidproof.machine.transport import LOOPBACK, Transport
-from raidproof.provider.hosts.adopt import require_adopted
 from raidproof.provider.hosts.disks import CANNOT_PROVE, HostDisks
+from raidproof.provider.hosts.gate import require_adopted
 from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
 from raidproof.provider.hosts.login import login_of, require_root
 from raidproof.provider.hosts.power import HostPower, NoPower, switch_of

@@ -23,11 +23,11 @@ from raidproof.provider.vagrant.machine import (
     NAME,
     USERS,
     USERS_POWEROFF,
+    Guest,
     SshConfig,
     Vagrant,
     VagrantPower,
 )
-from raidproof.provider.vagrant.vagrantfile import Guest
 
 HOST_KEY_DEADLINE_S = 60.0
 
