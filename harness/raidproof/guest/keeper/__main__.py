@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import config, devices, knobs, nfs, store, trees
+from . import config, devices, knobs, nfs, store
 
 Answer = dict[str, Any]
 
@@ -48,7 +48,7 @@ def look(orders: Answer) -> Answer:
         "orders": orders,
         "boot_id": boot_id(),
         "skip": skip,
-        "trees": trees.save(roots(orders), skip),
+        "trees": store.save(roots(orders), skip),
         "sysctls": knobs.sysctls(),
         "queues": knobs.queues(orders["disks"]),
         "link": knobs.link(orders["interface"]),
@@ -75,7 +75,7 @@ def settle(run: str) -> Answer:
                 return {"serving": [one["name"] for one in snapshot["nfs"]["daemons"]]}
             nfs.stop(said)
         if not said:
-            store.add(run, store.SETTLED, {"trees": trees.save(config.CLIENT_RECORDS)})
+            store.add(run, store.SETTLED, {"trees": store.save(config.CLIENT_RECORDS)})
     return {"failed": said}
 
 
@@ -114,7 +114,7 @@ def restore(run: str) -> Answer:
     knobs.restore_sysctls(snapshot["sysctls"], said)
     knobs.restore_queues(snapshot["queues"], said)
     devices.remove_links(snapshot["links"])
-    replaced = trees.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
+    replaced = store.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
     devices.remove_folders(snapshot["missing"])
     devices.remove_ours(snapshot["absent"])
     if ours:
@@ -122,7 +122,7 @@ def restore(run: str) -> Answer:
         nfs.start(server, said)
         # A server that starts rewrites its tables.
         tables = {path: entry for path, entry in snapshot["trees"].items() if path in config.TABLES}
-        trees.restore(tables, config.TABLES)
+        store.restore(tables, config.TABLES)
         nfs.flush(said)
     different = differences(run, ours=ours)
     if not said and not different:
@@ -165,7 +165,7 @@ def differences(run: str, *, ours: bool) -> list[str]:
         # A server that was started again has new client records.
         skip += config.CLIENT_RECORDS
     saved = {path: entry for path, entry in before["trees"].items() if not within(path, tuple(skip))}
-    said = trees.differences(saved, trees.save(roots(before["orders"]), skip))
+    said = store.differences(saved, store.save(roots(before["orders"]), skip))
     # Modules that were loaded since add their own sysctls.
     known = {path: value for path, value in now["sysctls"].items() if path in before["sysctls"]}
     said += _other("sysctl", {path: before["sysctls"][path] for path in known}, known)
