@@ -9,10 +9,9 @@ from random import Random
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
-from raidproof.disk.connection import Connection, Drive
+from raidproof.disk.connection import Connection, Drive, Shelf
 from raidproof.disk.disk_fault import PARTIAL, DiskFault, DiskFaultKind
 from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
-from raidproof.disk.shelf import Shelf
 from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware

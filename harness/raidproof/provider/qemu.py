@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from raidproof.core import command
+from raidproof.core.command import QEMU, install_list
 from raidproof.core.errors import RequestError, RequirementMissing
-from raidproof.core.host_packages import QEMU, install_list
 from raidproof.core.topology import MachineSpec, Topology
 from raidproof.core.units import MIB
 from raidproof.image.image import Image

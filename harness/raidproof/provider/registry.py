@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from raidproof.core.command import QEMU, install_list
 from raidproof.core.errors import RequirementMissing
-from raidproof.core.host_packages import QEMU, install_list
 from raidproof.core.topology import Topology
 from raidproof.lab.lab import Lab
 from raidproof.provider import kvm

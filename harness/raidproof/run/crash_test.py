@@ -22,7 +22,7 @@ from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
 from raidproof.monitor.capture import capturing, write_exchanges
-from raidproof.monitor.mountstats import calls
+from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
 from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
 from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput

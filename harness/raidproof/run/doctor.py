@@ -21,9 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from raidproof.core.command import run
-from raidproof.core.errors import RaidproofError, RequirementMissing
-from raidproof.core.host_packages import (
+from raidproof.core.command import (
     HOST,
     QEMU,
     VAGRANT,
@@ -33,7 +31,9 @@ from raidproof.core.host_packages import (
     install_list,
     install_named,
     parse_host_packages,
+    run,
 )
+from raidproof.core.errors import RaidproofError, RequirementMissing
 from raidproof.core.units import GIB, MIB
 from raidproof.image import cache
 

@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import config, devices, knobs, nfs, store
+from . import config, kernel, nfs, store
 
 Answer = dict[str, Any]
 
 
 def boot_id() -> str:
     """Return the id of this boot."""
-    return knobs.read("/proc/sys/kernel/random/boot_id") or ""
+    return kernel.read("/proc/sys/kernel/random/boot_id") or ""
 
 
 def take(run: str) -> Answer:
@@ -49,14 +49,14 @@ def look(orders: Answer) -> Answer:
         "boot_id": boot_id(),
         "skip": skip,
         "trees": store.save(roots(orders), skip),
-        "sysctls": knobs.sysctls(),
-        "queues": knobs.queues(orders["disks"]),
-        "link": knobs.link(orders["interface"]),
+        "sysctls": kernel.sysctls(),
+        "queues": kernel.queues(orders["disks"]),
+        "link": kernel.link(orders["interface"]),
         "nfs": server,
-        "mounts": devices.mounts(),
-        "missing": devices.missing(orders["directories"]),
-        "absent": devices.absent(),
-        "links": devices.links(),
+        "mounts": kernel.mounts(),
+        "missing": store.missing(orders["directories"]),
+        "absent": store.absent(),
+        "links": store.links(),
     }
 
 
@@ -107,16 +107,16 @@ def restore(run: str) -> Answer:
     ours = nfs_is_ours(snapshot)
     if ours:
         nfs.stop(said)
-    devices.unmount(directories, snapshot["mounts"], said)
-    devices.stop(disks, said)
+    kernel.unmount(directories, snapshot["mounts"], said)
+    kernel.stop_devices(disks, said)
     nfs.end_strangers(server, said)
-    knobs.restore_link(orders["interface"], snapshot["link"], said)
-    knobs.restore_sysctls(snapshot["sysctls"], said)
-    knobs.restore_queues(snapshot["queues"], said)
-    devices.remove_links(snapshot["links"])
+    kernel.restore_link(orders["interface"], snapshot["link"], said)
+    kernel.restore_sysctls(snapshot["sysctls"], said)
+    kernel.restore_queues(snapshot["queues"], said)
+    store.remove_links(snapshot["links"])
     replaced = store.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
-    devices.remove_folders(snapshot["missing"])
-    devices.remove_ours(snapshot["absent"])
+    store.remove_folders(snapshot["missing"])
+    store.remove_ours(snapshot["absent"])
     if ours:
         nfs.set_knobs(server, said)
         nfs.start(server, said)
@@ -140,7 +140,7 @@ def nfs_is_ours(snapshot: Answer) -> bool:
         return nfs.serving(before) and not nfs.serving(now)
     if snapshot["boot_id"] == boot_id():
         return True
-    table = knobs.read(config.TABLES[0]) or ""
+    table = kernel.read(config.TABLES[0]) or ""
     exported = any(line.split("\t")[0] in snapshot["orders"]["directories"] for line in table.splitlines())
     strange = not before["daemons"] and nfs.serving(now)
     return exported or strange or (nfs.serving(before) and not nfs.serving(now))
@@ -172,8 +172,8 @@ def differences(run: str, *, ours: bool) -> list[str]:
     said += _other("queue", before["queues"], now["queues"]) + _other("link", before["link"], now["link"])
     said += _other("nfs", _server(before["nfs"]), _server(now["nfs"]))
     orders = before["orders"]
-    said += [f"still mounted: {one['where']}" for one in devices.our_mounts(orders["directories"], before["mounts"])]
-    said += [f"still online: {name}" for name in devices.made_of(orders["disks"])]
+    said += [f"still mounted: {one['where']}" for one in kernel.our_mounts(orders["directories"], before["mounts"])]
+    said += [f"still online: {name}" for name in kernel.made_of(orders["disks"])]
     appeared = set(now["links"]) - set(before["links"])
     for what in ("missing", "absent"):
         appeared |= set(before[what]) - set(now[what])

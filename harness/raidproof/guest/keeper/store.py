@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Saves files and folders with all their attributes, restores them, and keeps a snapshot on its machine.
+"""Saves files and folders with all their attributes, restores them, and stores a snapshot on its machine.
 
 Every step of a snapshot is atomic with respect to a power cut.
 """
@@ -7,6 +7,7 @@ Every step of a snapshot is atomic with respect to a power cut.
 from __future__ import annotations
 
 import base64
+import glob
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+
+from . import config
 
 ROOT = "/var/lib/raidproof"
 PREFIX, PARTIAL, GONE = "snapshot.", ".new", "gone."
@@ -252,3 +255,44 @@ def _dress(path: str, entry: Entry) -> None:
         for name, value in entry["xattrs"].items():
             os.setxattr(path, name, base64.b64decode(value), follow_symlinks=False)
     os.utime(path, ns=(entry["mtime_ns"], entry["mtime_ns"]), follow_symlinks=False)
+
+
+def missing(directories: list[str]) -> list[str]:
+    """Return the folders that must be created so that these directories exist, the deepest first."""
+    absent = set()
+    for directory in directories:
+        path = os.path.abspath(directory)
+        while not os.path.exists(path):
+            absent.add(path)
+            path = os.path.dirname(path)
+    return sorted(absent, reverse=True)
+
+
+def remove_folders(were_missing: list[str]) -> None:
+    """Remove folders that did not exist before, unless they are not empty."""
+    for path in were_missing:
+        with suppress(OSError):
+            os.rmdir(path)
+
+
+def absent() -> list[str]:
+    """Return raidproof's folders that do not exist."""
+    return [path for path in config.OUR_FOLDERS if not os.path.lexists(path)]
+
+
+def remove_ours(were_absent: list[str]) -> None:
+    """Remove raidproof's folders, with their content."""
+    for path in were_absent:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def links() -> list[str]:
+    """Return the links that raidproof created."""
+    return sorted(glob.glob(config.OUR_LINKS))
+
+
+def remove_links(before: list[str]) -> None:
+    """Remove raidproof's links that did not exist before."""
+    for path in set(links()) - set(before):
+        with suppress(FileNotFoundError):
+            os.unlink(path)

@@ -9,9 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from raidproof.core import command
-from raidproof.core.command import Completed
+from raidproof.core.command import Completed, install_named
 from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
-from raidproof.core.host_packages import install_named
 from raidproof.core.layer import Spec
 from raidproof.core.log import logger, step
 from raidproof.image import cache
