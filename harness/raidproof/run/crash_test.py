@@ -33,7 +33,7 @@ from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
 from raidproof.workload.ledger import Ledger, LedgerSpec
-from raidproof.workload.machines import on_all
+from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
 

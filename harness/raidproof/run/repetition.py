@@ -23,9 +23,8 @@ from raidproof.record.cell import CellRecord, Repetition
 from raidproof.run.stack_deployer import StackDeployer, slowed
 from raidproof.storage.array import capacity
 from raidproof.storage.link import LinkSpec
-from raidproof.workload.machines import empty_caches
 from raidproof.workload.regime import Memory, Route, find_steady, regime_of
-from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload
+from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
 
 START_UP_S = 2.0
 """Longest time in seconds for a tool to start and end; a longer remainder is work that it does not time."""

@@ -17,10 +17,10 @@ from raidproof.core.errors import DeadlineExceeded, RequestError, RequirementMis
 from raidproof.core.layer import Machine, State
 from raidproof.core.units import MIB, format_size
 from raidproof.core.waiting import now_ns
-from raidproof.workload.machines import own_directory, run_limited
 from raidproof.workload.suite.fsstress import compare_trees, read_tree
 from raidproof.workload.suite.place import SuiteOutcome, SuitePlace, SuiteStep, joined, step_command, unknown
 from raidproof.workload.suite.suites import SuiteSpec, suite_of
+from raidproof.workload.workload import own_directory, run_limited
 
 DIRECTORY = "/var/lib/raidproof-suites"
 """Folder in the machine; it disappears when the lab ends."""
