@@ -1,6 +1,6 @@
 """The interface of a provider, which makes the machines of a lab, and the base of those that start processes."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from raidproof.disk.client import EngineClient
 from raidproof.image import image, kernel
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
+from raidproof.lab.lab import Provenance
 from raidproof.machine.kernel_log import cause_of_death, console_logs
 from raidproof.machine.login import LabKeys, LabLogin
 from raidproof.machine.machine import OWN_POWEROFF, Cut, Machine, MemberDisks, Power, cut_power
@@ -51,7 +52,7 @@ PROVIDERS: Registry[type["Provider"]] = Registry("provider", "raidproof.provider
 """Every provider that makes the machines of a lab in namespaces, by name."""
 
 
-class Provider(ABC):
+class Provider(Provenance):
     """A way of making machines. A subclass with its own name registers itself.
 
     Its methods are called in this order: prepare, enclose, furnish, then machine for each machine.
@@ -91,16 +92,6 @@ class Provider(ABC):
         """Return a machine, which is off; this default runs raidproof's init and accepts the lab's keys."""
         login = LabLogin(str(spec.address.ip), site.keys, site.enclosure.socket)
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
-
-    @property
-    @abstractmethod
-    def cannot_prove(self) -> tuple[str, ...]:
-        """What a run with this provider cannot prove."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How these machines ran, as far as a reader of the report must know it."""
-        return ()
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
