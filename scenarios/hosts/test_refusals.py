@@ -16,8 +16,8 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
-from raidproof.provider.hosts.adopt import adopt, propose
 from raidproof.provider.hosts.disks import HostDisks
+from raidproof.provider.hosts.gate import adopt, propose
 from raidproof.provider.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
 from raidproof.storage.array import ArraySpec, create_commands, stop_command
 

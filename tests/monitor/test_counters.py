@@ -10,11 +10,11 @@ from raidproof.monitor.counters import (
     parse_diskstats,
     parse_mdstat,
     parse_meminfo,
+    parse_mounts,
     parse_net_dev,
     parse_nfsd,
     parse_stat,
 )
-from raidproof.monitor.mountstats import parse_mounts
 
 DATA = Path(__file__).parents[1] / "data"
 

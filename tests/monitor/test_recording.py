@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.monitor.mountstats import parse_mounts
+from raidproof.monitor.counters import parse_mounts
 from raidproof.monitor.recording import Fetched, parse_fetched
 
 TEXT = (Path(__file__).parents[1] / "data" / "nfs" / "mountstats-linux-6.12-vers4.2.txt").read_text()

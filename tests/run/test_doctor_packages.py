@@ -1,6 +1,6 @@
 import pytest
 
-from raidproof.core.host_packages import INSTALL, WIRE, HostPackage, parse_host_packages
+from raidproof.core.command import INSTALL, WIRE, HostPackage, parse_host_packages
 from raidproof.run.doctor import Outcome, command_findings, plugin_finding, wire_finding
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.core.host_packages import INSTALL
-from raidproof.provider.qemu.kvm import KvmAnswer
+from raidproof.core.command import INSTALL
+from raidproof.provider.kvm import KvmAnswer
 from raidproof.run.doctor import (
     Outcome,
     architecture_finding,

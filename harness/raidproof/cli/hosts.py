@@ -22,14 +22,14 @@ def adopt(
     yes: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Confirm without a question.")] = None,
 ) -> None:
     """Show the contents of an inventory's disks and, after confirmation, mark the disks as raidproof's."""
-    from raidproof.provider.hosts import adopt as adoption  # noqa: PLC0415
+    from raidproof.provider.hosts import gate  # noqa: PLC0415
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
     from raidproof.provider.hosts.login import reached  # noqa: PLC0415
 
     named = load_inventory(inventory)
     ask = typer.prompt if yes is None and sys.stdin.isatty() else None
     with reached([named.server]) as (server,):
-        marks = adoption.adopt(named, server, show=print, ask=ask, yes="" if yes is None and ask is None else yes)
+        marks = gate.adopt(named, server, show=print, ask=ask, yes="" if yes is None and ask is None else yes)
     print(f"adopted {len(marks)} disks")  # noqa: T201
 
 

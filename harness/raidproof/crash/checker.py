@@ -26,9 +26,8 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
 from raidproof.machine.machine import Machine
-from raidproof.provider import uml
+from raidproof.provider import qemu, uml
 from raidproof.provider.enclosed_lab import EnclosedLab
-from raidproof.provider.qemu import machine as qemu
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command

@@ -194,15 +194,11 @@ class Member:
         """
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
-        if self._loses:
-            mark = self._mark(lied) if fua else _PLAIN
-            if mark != _DURABLE:
-                self.pending_bytes += len(data)
-            if mark != _DURABLE or self._pending:
-                old = self._image.copy(offset, len(data))
-                self._pending.append((offset, len(data), old, mark))
-                if old is not None and self._unbounded_undo:
-                    self._note(len(old))
+        if self._loses and (mark := self._count(len(data), fua, lied)) is not None:
+            old = self._image.copy(offset, len(data))
+            self._pending.append((offset, len(data), old, mark))
+            if old is not None and self._unbounded_undo:
+                self._note(len(old))
         self._image.write(data, offset)
 
     def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
@@ -213,16 +209,12 @@ class Member:
         """
         if not self.powered:
             raise PoweredOff(f"{self.serial}: no power")
-        if self._loses:
-            mark = self._mark(lied) if fua else _PLAIN
-            if mark != _DURABLE:
-                self.pending_bytes += length
-            if mark != _DURABLE or self._pending:
-                spans = self._image.extents(offset, offset + length)
-                old = tuple((start, bytes(self._image.view(start, end))) for start, end in spans)
-                self._pending.append((offset, length, old, mark | _Mark.ZEROES))
-                if self._unbounded_undo:
-                    self._note(sum(len(data) for _, data in old))
+        if self._loses and (mark := self._count(length, fua, lied)) is not None:
+            spans = self._image.extents(offset, offset + length)
+            old = tuple((start, bytes(self._image.view(start, end))) for start, end in spans)
+            self._pending.append((offset, length, old, mark | _Mark.ZEROES))
+            if self._unbounded_undo:
+                self._note(sum(len(data) for _, data in old))
         self._image.zero(offset, length)
 
     @property
@@ -312,6 +304,13 @@ class Member:
             del pending[:count]
             self._forgotten += count
             self._promised = max(0, self._promised - count)
+
+    def _count(self, length: int, fua: bool, lied: bool | None) -> int | None:
+        """Count a request; return its mark, or None if a cut cannot need what the request overwrites."""
+        mark = self._mark(lied) if fua else _PLAIN
+        if mark != _DURABLE:
+            self.pending_bytes += length
+        return mark if mark != _DURABLE or self._pending else None
 
     def _mark(self, lied: bool | None) -> int:
         return int(_Mark.PROMISED if (self._lies if lied is None else lied) else _Mark.DURABLE)

@@ -11,39 +11,10 @@ from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline, pause
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
 from raidproof.disk.disk_fault import DiskFault
-from raidproof.disk.messages import (
-    ClearDiskFaults,
-    Corrupt,
-    Counters,
-    CountersReply,
-    Describe,
-    Description,
-    Done,
-    Freeze,
-    GetCounters,
-    GetUse,
-    LogClosed,
-    MarkLog,
-    PowerOn,
-    Refused,
-    Request,
-    Reset,
-    Resolve,
-    Resolved,
-    SaveImage,
-    SetDiskFault,
-    SetMode,
-    SetTiming,
-    Show,
-    StartLog,
-    StopLog,
-    Swap,
-    Use,
-    decode,
-    encode,
-)
+from raidproof.disk.messages import Counters, Description, LogClosed, Use, build, decode, encode
 
 R = TypeVar("R")
+_Nothing = type(None)
 
 DEADLINE_S = 10.0
 SLOW = 12
@@ -85,39 +56,39 @@ class EngineClient:
 
     def freeze(self) -> int:
         """Stop serving all members at one instant; return it (CLOCK_MONOTONIC, ns). The guest must be killed next."""
-        return self._ask(Freeze(), Done).at_ns
+        return self._ask(int, "freeze")
 
     def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[CutResult, ...]:
         """Apply the power cut to the caches; the guest must be dead. Return the fate of each member's cache."""
-        return self._ask(Resolve(policy, seed), Resolved, SLOW).fates
+        return self._ask(tuple[CutResult, ...], "resolve", SLOW, policy=policy, seed=seed)
 
     def power_on(self) -> int:
         """Serve connections made since `resolve`; return the instant of the power-on (CLOCK_MONOTONIC, ns)."""
-        return self._ask(PowerOn(), Done).at_ns
+        return self._ask(int, "power_on")
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
         """Change the cache mode of some members, or of all."""
-        self._ask(SetMode(None if serials is None else tuple(serials), mode), Done)
+        self._ask(_Nothing, "set_mode", serials=_listed(serials), mode=mode)
 
     def set_timing(self, on: bool) -> None:
         """Simulate the disks' service times, beginning idle with empty caches; or answer requests at once."""
-        self._ask(SetTiming(on), Done)
+        self._ask(_Nothing, "set_timing", on=on)
 
     def use(self) -> Use:
         """Return the utilization counters of disks, controllers and engine since the engine began."""
-        return self._ask(GetUse(), Use)
+        return self._ask(Use, "use")
 
     def counters(self) -> dict[str, Counters]:
         """Return the request counters of each member, by serial."""
-        return {member.serial: member for member in self._ask(GetCounters(), CountersReply).members}
+        return {member.serial: member for member in self._ask(tuple[Counters, ...], "counters")}
 
     def describe(self) -> Description:
         """Return what the engine serves, and its state."""
-        return self._ask(Describe(), Description)
+        return self._ask(Description, "describe")
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
         """Begin a write log at a path that the engine's process can write."""
-        self._ask(StartLog(os.fspath(path.absolute()), data), Done)
+        self._ask(_Nothing, "start_log", path=path.absolute(), data=data)
 
     def log_stop(self) -> LogClosed:
         """End the write log.
@@ -125,25 +96,25 @@ class EngineClient:
         Raises:
             RigError: the engine refuses, or writing the log failed: then the log is unusable.
         """
-        closed = self._ask(StopLog(), LogClosed)
+        closed = self._ask(LogClosed, "stop_log")
         if closed.error is not None:
             raise RigError(closed.error)
         return closed
 
     def mark(self, text: str) -> int:
         """Write a text to the write log, if one is open; return the instant (CLOCK_MONOTONIC, ns)."""
-        return self._ask(MarkLog(text), Done).at_ns
+        return self._ask(int, "mark", text=text)
 
     def reset(self, old: Iterable[str] = ()) -> None:
         """Make all members blank, with their initial modes and counters.
 
         ``old``: serials of members whose unwritten parts read as old data (`sparse_image.OLD_DATA`), not as zeroes.
         """
-        self._ask(Reset(tuple(old)), Done, SLOW)
+        self._ask(_Nothing, "reset", SLOW, old=tuple(old))
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
         """Write a member's durable content, or all that a read returns, to a sparse file; old data becomes a hole."""
-        self._ask(SaveImage(serial, os.fspath(path.absolute()), durable), Done, SLOW)
+        self._ask(_Nothing, "save", SLOW, serial=serial, path=path.absolute(), durable=durable)
 
     def show(self, path: Path, keep: bool = False) -> None:
         """Undo what was written since the last kept state, then apply the write log at ``path``.
@@ -154,41 +125,39 @@ class EngineClient:
         Raises:
             RigError: another mode, frozen disks, an open log, or a log of other members; nothing was changed.
         """
-        self._ask(Show(os.fspath(path.absolute()), keep), Done, SLOW)
+        self._ask(_Nothing, "show", SLOW, path=path.absolute(), keep=keep)
 
     def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
         """Set a disk fault of a drive; see `raidproof.disk.disk_fault`. `counters` count its effects."""
-        self._ask(SetDiskFault(serial, disk_fault), Done)
+        self._ask(_Nothing, "set_disk_fault", serial=serial, disk_fault=disk_fault)
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
         """Remove the disk faults of some drives, or of all; damaged data stays damaged."""
-        self._ask(ClearDiskFaults(None if serials is None else tuple(serials)), Done)
+        self._ask(_Nothing, "clear_disk_faults", serials=_listed(serials))
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
         """Change every byte of a region of a drive, durably and silently."""
-        self._ask(Corrupt(serial, offset, length, seed), Done)
+        self._ask(_Nothing, "corrupt", serial=serial, offset=offset, length=length, seed=seed)
 
     def swap(self, one: str, other: str) -> None:
         """Exchange the content of two drives; the power must be off, or no client connected to them."""
-        self._ask(Swap(one, other), Done)
+        self._ask(_Nothing, "swap", one=one, other=other)
 
-    def _ask(self, request: Request, expected: type[R], patience: int = 1) -> R:
+    def _ask(self, expected: type[R], verb: str, patience: int = 1, /, **arguments: object) -> R:
         if self._socket is None:
             raise RigError("the connection to the disk engine is closed")
-        what, deadline_s = type(request).__name__, self._deadline_s * patience
+        request, deadline_s = encode({"verb": verb, **arguments}), self._deadline_s * patience
         try:
-            reply = decode(self._exchange(self._socket, encode(request), Deadline.after(deadline_s)))
+            reply = decode(self._exchange(self._socket, request, Deadline.after(deadline_s)))
         except TimeoutError as error:
             self.close()
-            raise DeadlineExceeded(f"the disk engine did not answer {what} in {deadline_s:g} s") from error
+            raise DeadlineExceeded(f"the disk engine did not answer {verb} in {deadline_s:g} s") from error
         except OSError as error:
             self.close()
-            raise RigError(f"the disk engine is gone: {what}: {error}") from error
-        if isinstance(reply, Refused):
-            raise RigError(f"disk engine: {reply.reason}")
-        if not isinstance(reply, expected):
-            raise RigError(f"the disk engine answered {what} with {type(reply).__name__}")
-        return reply
+            raise RigError(f"the disk engine is gone: {verb}: {error}") from error
+        if "refused" in reply:
+            raise RigError(f"disk engine: {reply['refused']}")
+        return build(expected, reply.get("result"))
 
     def _exchange(self, connection: socket.socket, line: bytes, deadline: Deadline) -> bytes:
         connection.settimeout(max(deadline.remaining_s, 0.001))
@@ -201,6 +170,10 @@ class EngineClient:
             self._rest += received
         reply, _, self._rest = self._rest.partition(b"\n")
         return reply
+
+
+def _listed(serials: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if serials is None else tuple(serials)
 
 
 def _connect(path: Path, deadline: Deadline) -> socket.socket:

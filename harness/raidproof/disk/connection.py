@@ -1,21 +1,79 @@
-"""One member disk and its NBD connections: requests, counters, disk faults."""
+"""One member disk, the state that all disks of a lab share, and NBD connections: requests, counters, disk faults."""
 
 import errno
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from random import Random
 from threading import Timer
-from typing import TYPE_CHECKING
 
-from raidproof.core.waiting import pause
+from raidproof.core.waiting import now_ns, pause
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
 from raidproof.disk.disk_fault import Cached, DiskFault, DiskFaults
-from raidproof.disk.messages import Counters, MemberSpec, Struck
+from raidproof.disk.messages import Counters, MemberSpec, Power, Struck
 from raidproof.disk.sparse_image import Buffer
+from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.request import Op
-from raidproof.disk.writelog import Flag, Kind, pack_kept
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, pack_kept
 
-if TYPE_CHECKING:
-    from raidproof.disk.engine import Engine
+
+class Shelf:
+    """The state that all disks of a lab share: lock, clock, power, simulated time and write log."""
+
+    def __init__(self, clock: Callable[[], int] = now_ns) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.log: LogWriter | None = None
+        self.epoch = 0
+        """Number of power cuts so far; a connection belongs to the epoch in which it was made."""
+        self.serving: int | None = 0
+        """The epoch that is served; ``None`` without power."""
+        self.power = Power.ON
+        self.waiting = 0
+        """Number of requests that wait for the end of a cut."""
+        self.timekeeper: Timekeeper | None = None
+        """Simulates service times; None where no disk has a timing profile."""
+        self._released = threading.Condition(self.lock)
+        self._log_error: str | None = None
+
+    def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
+        """Log an event that is no request, under the lock; return its instant."""
+        at = self.clock() if at_ns is None else at_ns
+        self.record(kind, 0, member, (0, 0), (at, at), data=data)
+        return at
+
+    def record(
+        self,
+        kind: Kind,
+        flags: int,
+        member: int,
+        span: tuple[int, int],
+        times: tuple[int, int],
+        *,
+        data: Buffer = b"",
+    ) -> None:
+        """Append a record to the log, if one is open, under the lock; on a write error give up the log only.
+
+        ``span``: offset, length; ``times``: issued, completed.
+        """
+        log = self.log
+        if log is None:
+            return
+        try:
+            if kind is Kind.WRITE:
+                log.write(flags, member, span[0], times, data)
+            else:
+                log.note(kind, flags, member, span, times, data=bytes(data))
+        except OSError as error:
+            self._log_error = f"writing {log.path} failed: {error.strerror}"
+            self.log = None
+            log.abandon()
+
+    def wait_for_the_cut(self, epoch: int) -> None:
+        """Hold a request, under the lock, while its guest may be alive to see an error."""
+        self.waiting += 1
+        while self.power is Power.FROZEN and epoch == self.epoch:
+            self._released.wait()
+        self.waiting -= 1
 
 
 class Drive:
@@ -95,8 +153,8 @@ class PowerLost(OSError):
 class Connection:
     """A connection to one member: executes its NBD requests."""
 
-    def __init__(self, engine: "Engine", drive: Drive, epoch: int) -> None:
-        self.engine = engine
+    def __init__(self, shelf: Shelf, drive: Drive, epoch: int) -> None:
+        self.shelf = shelf
         self.drive = drive
         self.epoch = epoch
         self.serial = drive.spec.serial
@@ -111,13 +169,13 @@ class Connection:
             PowerLost: there is no power.
             DriveError: a disk fault makes the request fail.
         """
-        engine, drive = self.engine, self.drive
+        shelf, drive = self.shelf, self.drive
         if (disk_faults := drive.disk_faults) is not None:
             self._linger(disk_faults)
         self._take_time(Op.READ, (offset, len(buffer)))
-        with engine.lock:
-            if engine.serving != self.epoch:
-                engine.wait_for_the_cut(self.epoch)
+        with shelf.lock:
+            if shelf.serving != self.epoch:
+                shelf.wait_for_the_cut(self.epoch)
                 raise PowerLost(self.serial)
             if disk_faults is not None:
                 disk_faults.read(offset, len(buffer))
@@ -132,13 +190,13 @@ class Connection:
             PowerLost: there is no power.
             DriveError: a disk fault makes the request fail.
         """
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
+        shelf, drive = self.shelf, self.drive
+        issued = shelf.clock()
         if (disk_faults := drive.disk_faults) is not None:
             self._linger(disk_faults)
         self._take_time(Op.WRITE, (offset, len(data)), fua=fua)
-        with engine.lock:
-            if engine.serving != self.epoch:
+        with shelf.lock:
+            if shelf.serving != self.epoch:
                 self._refuse(Kind.WRITE, fua, (offset, len(data)), issued, data=data)
             drive.writes += 1
             drive.written_bytes += len(data)
@@ -154,9 +212,9 @@ class Connection:
             self._taken(disk_faults, (offset, len(data)), forced=fua and not lied)
             drive.member.write(data, offset, fua, lied)
             flags = self._promised(lied) if fua else 0
-            if engine.log is not None:
+            if shelf.log is not None:
                 span = (offset, len(data))
-                engine.record(Kind.WRITE, flags, drive.index, span, (issued, engine.clock()), data=data)
+                shelf.record(Kind.WRITE, flags, drive.index, span, (issued, shelf.clock()), data=data)
 
     def flush(self) -> None:
         """Execute a FLUSH.
@@ -165,13 +223,13 @@ class Connection:
             PowerLost: there is no power.
             DriveError: a disk fault makes the request fail.
         """
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
+        shelf, drive = self.shelf, self.drive
+        issued = shelf.clock()
         if (disk_faults := drive.disk_faults) is not None:
             self._linger(disk_faults, flush=True)
         covered = self._take_time(Op.FLUSH, (0, 0))
-        with engine.lock:
-            if engine.serving != self.epoch:
+        with shelf.lock:
+            if shelf.serving != self.epoch:
                 self._refuse(Kind.FLUSH, False, (0, 0), issued)
             drive.flushes += 1
             lied = drive.member.mode is CacheMode.LYING if disk_faults is None else self._lies(disk_faults)
@@ -180,10 +238,8 @@ class Connection:
                 lied, kept = self._lies_in_part(disk_faults)
             drive.member.flush(covered, lied, [one.number for one in kept])
             drive.lied += lied
-            flags, times = Flag.LIED if lied else 0, (issued, engine.clock())
-            engine.record(
-                Kind.FLUSH, flags, drive.index, (0, 0), times, data=pack_kept([one.sequence for one in kept])
-            )
+            flags, times = Flag.LIED if lied else 0, (issued, shelf.clock())
+            shelf.record(Kind.FLUSH, flags, drive.index, (0, 0), times, data=pack_kept([one.sequence for one in kept]))
 
     def discard(self, offset: int, length: int, fua: bool) -> None:
         """Execute a discard: the region reads as zeroes afterwards.
@@ -204,13 +260,13 @@ class Connection:
         self._zero(Kind.ZERO, offset, length, fua)
 
     def _zero(self, kind: Kind, offset: int, length: int, fua: bool) -> None:
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
+        shelf, drive = self.shelf, self.drive
+        issued = shelf.clock()
         if (disk_faults := drive.disk_faults) is not None:
             self._linger(disk_faults)
         self._take_time(Op.TRIM, (offset, length), fua=fua)
-        with engine.lock:
-            if engine.serving != self.epoch:
+        with shelf.lock:
+            if shelf.serving != self.epoch:
                 self._refuse(kind, fua, (offset, length), issued)
             lied = None
             if disk_faults is not None:
@@ -222,29 +278,29 @@ class Connection:
             drive.discards += kind is Kind.DISCARD
             drive.zeroes += kind is Kind.ZERO
             drive.discarded_bytes += length
-            engine.record(kind, flags, drive.index, (offset, length), (issued, engine.clock()))
+            shelf.record(kind, flags, drive.index, (offset, length), (issued, shelf.clock()))
 
     def _take_time(self, op: Op, span: tuple[int, int], *, fua: bool = False) -> int | None:
         """Wait for the simulated service time; the request is executed afterwards.
 
         Return `Member.acknowledged` at the arrival of the request, for a flush; None without simulated times.
         """
-        engine = self.engine
-        if engine.timekeeper is None or not engine.timekeeper.running:
+        shelf = self.shelf
+        if shelf.timekeeper is None or not shelf.timekeeper.running:
             return None
-        with engine.lock:
-            if engine.serving != self.epoch or not engine.timekeeper.running:
+        with shelf.lock:
+            if shelf.serving != self.epoch or not shelf.timekeeper.running:
                 return None
             covered = self.drive.member.acknowledged
-            ticket = engine.timekeeper.submit(self.drive.index, op, span, fua=fua)
+            ticket = shelf.timekeeper.submit(self.drive.index, op, span, fua=fua)
         ticket.served.acquire()
-        with engine.lock:
-            engine.timekeeper.account(ticket)
+        with shelf.lock:
+            shelf.timekeeper.account(ticket)
         return covered
 
     def _linger(self, disk_faults: DiskFaults, *, flush: bool = False) -> None:
         """Delay a request by its disk faults, without blocking other requests."""
-        with self.engine.lock:
+        with self.shelf.lock:
             ms = disk_faults.delay_ms(flush=flush)
         if ms:
             pause(ms / 1000)
@@ -256,7 +312,7 @@ class Connection:
     def _taken(self, disk_faults: DiskFaults | None, span: tuple[int, int], *, forced: bool) -> None:
         """Note a change that is about to be made, if a disk fault needs the note."""
         if disk_faults is not None:
-            sequence = self.engine.log.records if self.engine.log is not None else -1
+            sequence = self.shelf.log.records if self.shelf.log is not None else -1
             disk_faults.taken(Cached(self.drive.member.acknowledged, sequence, *span), forced=forced)
 
     def _lies_in_part(self, disk_faults: DiskFaults) -> tuple[bool, Sequence[Cached]]:
@@ -271,17 +327,17 @@ class Connection:
 
     def _flush_late(self) -> None:
         """Execute a flush that was acknowledged before, unless the power has gone meanwhile."""
-        engine, drive = self.engine, self.drive
-        issued = engine.clock()
-        with engine.lock:
-            if engine.serving == self.epoch:
+        shelf, drive = self.shelf, self.drive
+        issued = shelf.clock()
+        with shelf.lock:
+            if shelf.serving == self.epoch:
                 drive.member.flush(lied=False)
-                engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (issued, engine.clock()))
+                shelf.record(Kind.FLUSH, 0, drive.index, (0, 0), (issued, shelf.clock()))
 
     def _tell_of(self, offset: int, length: int, landing: int | None) -> None:
         fate = "is lost" if landing is None else f"lands at {landing}"
         text = f"{self.serial}: a write of {length} bytes at {offset} {fate}"
-        self.engine.note(Kind.MARK, data=text.encode())
+        self.shelf.note(Kind.MARK, data=text.encode())
 
     def _promised(self, lied: bool | None) -> int:
         lied = self.drive.member.mode is CacheMode.LYING if lied is None else lied
@@ -291,10 +347,10 @@ class Connection:
 
     def _refuse(self, kind: Kind, fua: bool, span: tuple[int, int], issued: int, *, data: Buffer = b"") -> None:
         """Wait until the guest is dead, log the request as in flight at the cut, and fail."""
-        engine = self.engine
-        caught = engine.serving is None and self.epoch == engine.epoch
-        engine.wait_for_the_cut(self.epoch)
+        shelf = self.shelf
+        caught = shelf.serving is None and self.epoch == shelf.epoch
+        shelf.wait_for_the_cut(self.epoch)
         if caught:
             flags = int(Flag.IN_FLIGHT | Flag.FUA if fua else Flag.IN_FLIGHT)
-            engine.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
+            shelf.record(kind, flags, self.drive.index, span, (issued, 0), data=data)
         raise PowerLost(self.serial)

@@ -3,40 +3,27 @@
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_type_hints
 
 from raidproof.core.errors import RigError
 from raidproof.disk.engine import Engine, clear_disk_faults, corrupt, set_disk_fault, swap
-from raidproof.disk.messages import (
-    ClearDiskFaults,
-    Corrupt,
-    CountersReply,
-    Describe,
-    Done,
-    Freeze,
-    GetCounters,
-    GetUse,
-    MarkLog,
-    Message,
-    PowerOn,
-    Refused,
-    Reply,
-    Reset,
-    Resolve,
-    Resolved,
-    SaveImage,
-    SetDiskFault,
-    SetMode,
-    SetTiming,
-    Show,
-    StartLog,
-    StopLog,
-    Swap,
-    decode,
-    encode,
+from raidproof.disk.messages import MessageError, build, decode, encode
+
+VERBS: Mapping[str, Callable[..., object]] = MappingProxyType(
+    {
+        operation.__name__: operation
+        for operation in (
+            *(Engine.freeze, Engine.resolve, Engine.power_on, Engine.set_mode, Engine.set_timing, Engine.reset),
+            *(Engine.use, Engine.counters, Engine.describe, Engine.save, Engine.show),
+            *(Engine.start_log, Engine.stop_log, Engine.mark),
+            *(set_disk_fault, clear_disk_faults, corrupt, swap),
+        )
+    }
 )
+"""The operations that the harness may request, by name; their type hints are those of the requests."""
 
 
 class ControlServer:
@@ -44,26 +31,6 @@ class ControlServer:
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
-        self._handlers: dict[type[Message], Callable[[Any], Reply]] = {
-            Freeze: lambda _: Done(engine.freeze()),
-            Resolve: lambda m: Resolved(engine.resolve(m.policy, m.seed)),
-            PowerOn: lambda _: Done(engine.power_on()),
-            SetMode: lambda m: self._done(lambda: engine.set_mode(m.serials, m.mode)),
-            SetTiming: lambda m: self._done(lambda: engine.set_timing(m.on)),
-            GetUse: lambda _: engine.use(),
-            GetCounters: lambda _: CountersReply(engine.counters()),
-            Describe: lambda _: engine.describe(),
-            StartLog: lambda m: self._done(lambda: engine.start_log(Path(m.path), data=m.data)),
-            StopLog: lambda _: engine.stop_log(),
-            MarkLog: lambda m: Done(engine.mark(m.text)),
-            Reset: lambda m: self._done(lambda: engine.reset(m.old)),
-            SaveImage: lambda m: self._done(lambda: engine.save(m.serial, Path(m.path), durable=m.durable)),
-            Show: lambda m: self._done(lambda: engine.show(Path(m.path), keep=m.keep)),
-            SetDiskFault: lambda m: self._done(lambda: set_disk_fault(engine, m.serial, m.disk_fault)),
-            ClearDiskFaults: lambda m: self._done(lambda: clear_disk_faults(engine, m.serials)),
-            Corrupt: lambda m: self._done(lambda: corrupt(engine, m.serial, m.offset, m.length, m.seed)),
-            Swap: lambda m: self._done(lambda: swap(engine, m.one, m.other)),
-        }
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(os.fspath(path))
@@ -73,22 +40,23 @@ class ControlServer:
         """Serve in the background until the process ends."""
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
-    def answer(self, line: bytes) -> Reply:
+    def answer(self, line: bytes) -> dict[str, object]:
         """Execute one request."""
         try:
-            request = decode(line)
-            handler = self._handlers.get(type(request))
-            if handler is None:
-                return Refused(f"not a request: {type(request).__name__}")
-            return handler(request)
+            return {"result": self._execute(decode(line))}
         except RigError as error:
-            return Refused(str(error))
+            return {"refused": str(error)}
         except Exception as error:  # noqa: BLE001  the harness must receive any error
-            return Refused(f"the disk engine failed: {error!r}")
+            return {"refused": f"the disk engine failed: {error!r}"}
 
-    def _done(self, action: Callable[[], None]) -> Done:
-        action()
-        return Done(self._engine.clock())
+    def _execute(self, request: dict[str, Any]) -> object:
+        function = VERBS.get(verb := request.pop("verb", ""))
+        if function is None:
+            raise MessageError(f"the disk engine has no operation {verb!r}")
+        hints = get_type_hints(function)
+        if strange := request.keys() - hints.keys():
+            raise MessageError(f"{verb} has no {', '.join(sorted(strange))}")
+        return function(self._engine, **{name: build(hints[name], value) for name, value in request.items()})
 
     def _accept(self) -> None:
         while True:

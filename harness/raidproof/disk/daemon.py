@@ -60,7 +60,7 @@ def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> 
         node = f"member{number}"
         command += [
             "--blockdev",
-            _options(
+            qemu_options(
                 ("driver", "nbd"),
                 ("node-name", node),
                 ("server.type", "unix"),
@@ -69,7 +69,7 @@ def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> 
                 ("discard", "unmap"),
             ),
             "--export",
-            _options(
+            qemu_options(
                 ("type", "vhost-user-blk"),
                 ("id", f"export{number}"),
                 ("node-name", node),
@@ -83,7 +83,7 @@ def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> 
     return command
 
 
-def _options(*pairs: tuple[str, str]) -> str:
+def qemu_options(*pairs: tuple[str, str]) -> str:
     """Join options in QEMU's syntax: a comma inside a value is doubled."""
     return ",".join(f"{key}={value.replace(',', ',,')}" for key, value in pairs)
 

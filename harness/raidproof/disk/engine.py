@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from random import Random
@@ -10,13 +9,13 @@ from random import Random
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
-from raidproof.disk.connection import Connection, Drive
+from raidproof.disk.connection import Connection, Drive, Shelf
 from raidproof.disk.disk_fault import PARTIAL, DiskFault, DiskFaultKind
 from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
-from raidproof.disk.sparse_image import Buffer, save_platter
+from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
+from raidproof.disk.writelog import Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
 
 _OF_FLUSHES = PARTIAL | {DiskFaultKind.DROP_FLUSHES, DiskFaultKind.EARLY_FLUSHES}
 
@@ -149,7 +148,7 @@ def _listed(members: list[tuple[str, int]]) -> str:
     return ", ".join(f"{serial} ({size} bytes)" for serial, size in members) or "nothing"
 
 
-class Engine:
+class Engine(Shelf):
     """The members of a lab.
 
     A power cut has three steps. ``freeze``: from that instant on no request to any member is served, and none fails,
@@ -168,25 +167,13 @@ class Engine:
         serials = [spec.serial for spec in members]
         if len(set(serials)) != len(serials):
             raise RigError(f"two members with one serial: {', '.join(serials)}")
-        self.clock = clock
-        self.lock = threading.Lock()
+        super().__init__(clock)
         self.drives = [Drive(index, spec) for index, spec in enumerate(members)]
-        self.log: LogWriter | None = None
-        self.epoch = 0
-        """Number of power cuts so far; a connection belongs to the epoch in which it was made."""
-        self.serving: int | None = 0
-        """The epoch that is served; ``None`` without power."""
-        self.power = Power.ON
-        self.waiting = 0
-        """Number of requests that wait for the end of a cut."""
         self._by_serial = {drive.spec.serial: drive for drive in self.drives}
-        self._released = threading.Condition(self.lock)
         self._frozen_at = 0
-        self._log_error: str | None = None
         self._ports: set[Connection] = set()
         self._controllers = tuple(controllers)
         self.timekeeper = self._make_timekeeper(slow_motion)
-        """Simulates service times; None where no disk has a timing profile."""
 
     def _make_timekeeper(self, slow_motion: float) -> Timekeeper | None:
         timed = [drive for drive in self.drives if drive.spec.profile is not None]
@@ -441,46 +428,6 @@ class Engine:
                 member.powered = self.power is Power.ON
                 if keep:
                     member.settle()
-
-    def note(self, kind: Kind, member: int = ALL_MEMBERS, *, data: bytes = b"", at_ns: int | None = None) -> int:
-        """Log an event that is no request, under the lock; return its instant."""
-        at = self.clock() if at_ns is None else at_ns
-        self.record(kind, 0, member, (0, 0), (at, at), data=data)
-        return at
-
-    def record(
-        self,
-        kind: Kind,
-        flags: int,
-        member: int,
-        span: tuple[int, int],
-        times: tuple[int, int],
-        *,
-        data: Buffer = b"",
-    ) -> None:
-        """Append a record to the log, if one is open, under the lock; on a write error give up the log only.
-
-        ``span``: offset, length; ``times``: issued, completed.
-        """
-        log = self.log
-        if log is None:
-            return
-        try:
-            if kind is Kind.WRITE:
-                log.write(flags, member, span[0], times, data)
-            else:
-                log.note(kind, flags, member, span, times, data=bytes(data))
-        except OSError as error:
-            self._log_error = f"writing {log.path} failed: {error.strerror}"
-            self.log = None
-            log.abandon()
-
-    def wait_for_the_cut(self, epoch: int) -> None:
-        """Hold a request, under the lock, while its guest may be alive to see an error."""
-        self.waiting += 1
-        while self.power is Power.FROZEN and epoch == self.epoch:
-            self._released.wait()
-        self.waiting -= 1
 
     def drive(self, serial: str) -> Drive:
         """Return the drive of a serial.

@@ -1,15 +1,19 @@
-"""The protocol between harness and disk engine: one JSON object per line, typed on both sides."""
+"""The protocol between harness and disk engine: one JSON object per line, in both directions.
+
+A request is ``{"verb": NAME, ARGUMENT: VALUE, ...}``, where the verb is an operation of the engine. The answer is
+``{"result": VALUE}`` or ``{"refused": REASON}``. Both sides check values against type hints.
+"""
 
 import json
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from raidproof.core.errors import RigError
-from raidproof.disk.cache import CacheMode, CutPolicy, CutResult
-from raidproof.disk.disk_fault import DiskFault, DiskFaultKind
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.profile import Profile
 from raidproof.disk.timing.hardware import ControllerSpec
 from raidproof.disk.timing.rotational import Placement
@@ -52,147 +56,6 @@ class Disks:
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = 1.0
     """Real seconds per simulated second."""
-
-
-@dataclass(frozen=True)
-class Freeze:
-    """Stop serving all members."""
-
-
-@dataclass(frozen=True)
-class Resolve:
-    """Apply the power cut to the caches, and fail the waiting requests."""
-
-    policy: CutPolicy
-    seed: int
-
-
-@dataclass(frozen=True)
-class PowerOn:
-    """Serve again, to connections made since the cut."""
-
-
-@dataclass(frozen=True)
-class SetMode:
-    """Change the cache mode of some members, or of all (``None``)."""
-
-    serials: tuple[str, ...] | None
-    mode: CacheMode
-
-
-@dataclass(frozen=True)
-class SetTiming:
-    """Simulate the disks' service times, or answer requests at once."""
-
-    on: bool
-
-
-@dataclass(frozen=True)
-class GetUse:
-    """Request the utilization counters of disks, controllers and engine."""
-
-
-@dataclass(frozen=True)
-class GetCounters:
-    """Request the counters of each member."""
-
-
-@dataclass(frozen=True)
-class Describe:
-    """Request what the engine serves, and its state."""
-
-
-@dataclass(frozen=True)
-class StartLog:
-    """Begin a write log at a path that the engine can write."""
-
-    path: str
-    data: bool
-
-
-@dataclass(frozen=True)
-class StopLog:
-    """End the write log."""
-
-
-@dataclass(frozen=True)
-class MarkLog:
-    """Write a text into the write log."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Reset:
-    """Make all members blank, with their initial modes and counters."""
-
-    old: tuple[str, ...] = ()
-    """Serials of members whose unwritten parts read as old data."""
-
-
-@dataclass(frozen=True)
-class SaveImage:
-    """Write the image of one member to a sparse file: its durable content, or what a read returns."""
-
-    serial: str
-    path: str
-    durable: bool
-
-
-@dataclass(frozen=True)
-class Show:
-    """Undo what was written since the last kept state, then apply the write log at ``path``."""
-
-    path: str
-    keep: bool
-    """Whether the result becomes the kept state."""
-
-
-@dataclass(frozen=True)
-class SetDiskFault:
-    """Set a disk fault of a drive."""
-
-    serial: str
-    disk_fault: DiskFault
-
-
-@dataclass(frozen=True)
-class ClearDiskFaults:
-    """Remove the disk faults of some drives, or of all (``None``)."""
-
-    serials: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class Corrupt:
-    """Change a region durably and silently."""
-
-    serial: str
-    offset: int
-    length: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Swap:
-    """Exchange the content of two drives."""
-
-    one: str
-    other: str
-
-
-@dataclass(frozen=True)
-class Done:
-    """The request was executed. ``at_ns``: when (CLOCK_MONOTONIC)."""
-
-    at_ns: int
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """The effect of the power cut on each member."""
-
-    fates: tuple[CutResult, ...]
 
 
 @dataclass(frozen=True)
@@ -262,13 +125,6 @@ class Use:
 
 
 @dataclass(frozen=True)
-class CountersReply:
-    """The counters of all members."""
-
-    members: tuple[Counters, ...]
-
-
-@dataclass(frozen=True)
 class LogClosed:
     """The size of the closed write log; ``error`` if writing it failed."""
 
@@ -291,57 +147,36 @@ class Description:
     pid: int
 
 
-@dataclass(frozen=True)
-class Refused:
-    """The request was not executed."""
-
-    reason: str
+def encode(value: object) -> bytes:
+    """Return dataclasses, enums, paths, and what JSON has, as one line."""
+    return json.dumps(value, default=_plain, separators=(",", ":")).encode() + b"\n"
 
 
-Request = (
-    Freeze
-    | Resolve
-    | PowerOn
-    | SetMode
-    | SetTiming
-    | GetUse
-    | GetCounters
-    | Describe
-    | StartLog
-    | StopLog
-    | MarkLog
-    | Reset
-    | SaveImage
-    | Show
-    | SetDiskFault
-    | ClearDiskFaults
-    | Corrupt
-    | Swap
-)
-Reply = Done | Resolved | CountersReply | Use | LogClosed | Description | Refused
-Message = Request | Reply | Disks
-
-_BY_NAME = {kind.__name__: kind for kind in get_args(Message)}
-
-
-def encode(message: Message) -> bytes:
-    """Return a message as one line."""
-    body = {"is": type(message).__name__, **asdict(message)}
-    return json.dumps(body, default=_plain, separators=(",", ":")).encode() + b"\n"
-
-
-def decode(line: bytes) -> Message:
-    """Parse a message from one line.
+def decode(line: bytes) -> dict[str, Any]:
+    """Parse the JSON object of one line.
 
     Raises:
-        MessageError: it is none, or a field is missing, unknown or of another type.
+        MessageError: the line is none.
     """
     try:
         body = json.loads(line)
-        kind = _BY_NAME[body.pop("is")]
-        return _build(kind, body)  # type: ignore[no-any-return]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise MessageError(f"not a message: {line[:200]!r}: {error}") from error
+    if not isinstance(body, dict):
+        raise MessageError(f"not a message: {line[:200]!r}")
+    return body
+
+
+def build(kind: type[T], value: Any) -> T:
+    """Return an object of a type from what `decode` made of it.
+
+    Raises:
+        MessageError: a field is missing, unknown or of another type.
+    """
+    try:
+        return _build(kind, value)  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MessageError(f"not {getattr(kind, '__name__', kind)}: {str(value)[:200]}: {error}") from error
 
 
 def load_disks(path: Path) -> Disks:
@@ -350,10 +185,7 @@ def load_disks(path: Path) -> Disks:
     Raises:
         MessageError: the file has another content.
     """
-    message = decode(path.read_bytes())
-    if not isinstance(message, Disks):
-        raise MessageError(f"{path}: {type(message).__name__} in place of Disks")
-    return message
+    return build(Disks, decode(path.read_bytes()))
 
 
 def save_disks(path: Path, disks: Disks) -> None:
@@ -362,17 +194,21 @@ def save_disks(path: Path, disks: Disks) -> None:
 
 
 def _plain(value: object) -> object:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Path):
+        return str(value)
     raise TypeError(f"cannot send {value!r}")
 
 
 def _build(annotation: Any, value: Any) -> Any:
-    """Convert plain JSON to the type of an annotation."""
+    """Convert plain JSON to the type of an annotation; any collection becomes a tuple."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is UnionType:
         return None if value is None else _build(next(a for a in arguments if a is not type(None)), value)
-    if origin is tuple:
+    if origin is not None:
         if not isinstance(value, list):
             raise TypeError(f"expected a list, got {value!r}")
         return tuple(_build(arguments[0], item) for item in value)
@@ -382,7 +218,7 @@ def _build(annotation: Any, value: Any) -> Any:
         if unknown:
             raise TypeError(f"unknown: {', '.join(sorted(unknown))}")
         return annotation(**{name: _build(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
-    if issubclass(annotation, Enum):
+    if issubclass(annotation, Enum | Path):
         return annotation(value)
     if type(value) is not annotation:
         raise TypeError(f"expected {annotation.__name__}, got {value!r}")

@@ -6,8 +6,10 @@ make; ``log`` (optional), a write log to begin at once.
 
 import errno
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import nbdkit
 
@@ -133,46 +135,45 @@ def can_multi_conn(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signatur
     return True
 
 
+def _reporting(request: Callable[..., None]) -> Callable[..., None]:
+    """Return a callback that tells nbdkit the error number of a request that fails."""
+
+    @wraps(request)
+    def callback(*arguments: Any) -> None:
+        try:
+            request(*arguments)
+        except (PowerLost, DriveError) as error:
+            nbdkit.set_error(error.errno or errno.EIO)
+            raise
+
+    return callback
+
+
+@_reporting
 def pread(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
     """Read."""
-    try:
-        port.read(buffer, offset)
-    except (PowerLost, DriveError) as error:
-        nbdkit.set_error(error.errno or errno.EIO)
-        raise
+    port.read(buffer, offset)
 
 
+@_reporting
 def pwrite(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:
     """Write."""
-    try:
-        port.write(buffer, offset, bool(flags & _FUA))
-    except (PowerLost, DriveError) as error:
-        nbdkit.set_error(error.errno or errno.EIO)
-        raise
+    port.write(buffer, offset, bool(flags & _FUA))
 
 
+@_reporting
 def flush(port: Connection, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
     """Flush."""
-    try:
-        port.flush()
-    except (PowerLost, DriveError) as error:
-        nbdkit.set_error(error.errno or errno.EIO)
-        raise
+    port.flush()
 
 
+@_reporting
 def trim(port: Connection, count: int, offset: int, flags: int) -> None:
     """Discard."""
-    try:
-        port.discard(offset, count, bool(flags & _FUA))
-    except (PowerLost, DriveError) as error:
-        nbdkit.set_error(error.errno or errno.EIO)
-        raise
+    port.discard(offset, count, bool(flags & _FUA))
 
 
+@_reporting
 def zero(port: Connection, count: int, offset: int, flags: int) -> None:
     """Write zeroes."""
-    try:
-        port.write_zeroes(offset, count, bool(flags & _FUA))
-    except (PowerLost, DriveError) as error:
-        nbdkit.set_error(error.errno or errno.EIO)
-        raise
+    port.write_zeroes(offset, count, bool(flags & _FUA))

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.core import command
-from raidproof.core.command import Completed
+from raidproof.core.command import Completed, install_named
 from raidproof.core.errors import RaidproofError, RequestError, RequirementMissing, RigError, nearest
-from raidproof.core.host_packages import install_named
 from raidproof.image import cache
 
 ARCHITECTURES = ("amd64", "all")

@@ -12,7 +12,26 @@ from raidproof.disk.disks import Disks
 from raidproof.machine.machine import Machine
 
 
-class Lab(ABC):
+class Provenance(ABC):
+    """How the machines of a lab come to be, as far as a report must say it."""
+
+    @property
+    @abstractmethod
+    def cannot_prove(self) -> tuple[str, ...]:
+        """What a run with these machines cannot prove."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the machines ran, as far as a reader of the report must know it."""
+        return ()
+
+    @property
+    def programs(self) -> dict[str, tuple[str, ...]]:
+        """The host programs that take part, by name, each as the words of its command."""
+        return {}
+
+
+class Lab(Provenance):
     """The running machines of a topology. A context manager: leaving it ends everything that it started."""
 
     machines: dict[str, Machine]
@@ -48,21 +67,6 @@ class Lab(ABC):
     @abstractmethod
     def _leave(self) -> None:
         """Detach from the lab, so that it continues without this process."""
-
-    @property
-    @abstractmethod
-    def cannot_prove(self) -> tuple[str, ...]:
-        """What a run in this lab cannot prove."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How the machines ran, as far as a reader of the report must know it."""
-        return ()
-
-    @property
-    def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part, by name, each as the words of its command."""
-        return {}
 
     @abstractmethod
     def listen(self) -> socket.socket:

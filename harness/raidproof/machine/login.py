@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from typing import Protocol
 
 import paramiko
@@ -72,6 +73,12 @@ class Login(Protocol):
         """Return the SSH command that runs as root: one string for the login shell, quoted word by word."""
 
 
+def as_root(argv: Sequence[str]) -> str:
+    """Return the command for the login shell of a user, whatever shell that is, that runs as root by sudo(8)."""
+    # With a shell for root, because some commands are shell built-ins: `command -v`.
+    return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+
+
 def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
     """Return a new connection on the lab's network.
 
@@ -88,6 +95,41 @@ def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port:
         connection.close()
         raise
     return connection
+
+
+def log_in(
+    client: paramiko.SSHClient,
+    way: Way,
+    timeout_s: float,
+    address: str,
+    *,
+    host_key: paramiko.PKey,
+    port: int = 22,
+    user: str = "root",
+    key: paramiko.PKey | None = None,
+    key_files: Sequence[Path] = (),
+) -> None:
+    """Log in over a connection, with a key or with one of several files of keys.
+
+    Raises:
+        paramiko.SSHException: the machine has another host key, or refuses the login.
+    """
+    name = address if port == 22 else f"[{address}]:{port}"
+    client.get_host_keys().add(name, host_key.get_name(), host_key)
+    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    client.connect(
+        address,
+        port=port,
+        username=user,
+        pkey=key,
+        key_filename=[str(path) for path in key_files] or None,  # type: ignore[arg-type]  # its types know of no list
+        sock=way,
+        look_for_keys=False,
+        allow_agent=False,
+        timeout=timeout_s,
+        banner_timeout=timeout_s,
+        auth_timeout=timeout_s,
+    )
 
 
 @dataclass(frozen=True)
@@ -109,23 +151,9 @@ class LabLogin:
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
         """Log in as root; the machine must present the lab's host key."""
-        client.get_host_keys().add(
-            self.address,
-            "ssh-ed25519",
-            paramiko.PKey.from_type_string("ssh-ed25519", self.keys.host.for_paramiko().asbytes()),
-        )
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        client.connect(
-            self.address,
-            username="root",
-            pkey=self.keys.user.for_paramiko(),
-            sock=way,
-            look_for_keys=False,
-            allow_agent=False,
-            timeout=timeout_s,
-            banner_timeout=timeout_s,
-            auth_timeout=timeout_s,
-        )
+        user, host = self.keys.user.for_paramiko(), self.keys.host.for_paramiko()
+        host = paramiko.PKey.from_type_string("ssh-ed25519", host.asbytes())
+        log_in(client, way, timeout_s, self.address, host_key=host, key=user)
 
     def command(self, argv: Sequence[str]) -> str:
         """Return the command; the user is root already."""

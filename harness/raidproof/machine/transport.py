@@ -18,6 +18,8 @@ from raidproof.machine import agent
 from raidproof.machine.agent import Agent, ChannelCommand, NoAgent, RemoteCommand
 from raidproof.machine.login import Login, Way
 
+CHUNK = 1 << 16
+LOOPBACK = "127.0.0.1"
 ATTEMPT_S = 5.0
 """Seconds of one attempt to log in, once the machine has accepted the connection."""
 
@@ -165,6 +167,21 @@ class Transport:
         channel.settimeout(max(0.1, deadline.remaining_s))
         return channel
 
+    def forward(self, connect: Callable[[], socket.socket]) -> int:
+        """Forward connections to the returned port on the machine's loopback to the socket that ``connect`` returns.
+
+        The forwarding replaces an earlier one, and ends with the SSH connection.
+
+        Raises:
+            RigError: there is no connection.
+            paramiko.SSHException: the machine's SSH server does not allow it.
+        """
+
+        def accept(channel: paramiko.Channel, _origin: tuple[str, int], _to: tuple[str, int]) -> None:
+            threading.Thread(target=_carry, args=(channel, connect), daemon=True, name="forward").start()
+
+        return self.connected.request_port_forward(LOOPBACK, 0, accept)
+
     @property
     def alive(self) -> bool:
         """Whether there is a connection, as far as this side knows."""
@@ -195,3 +212,11 @@ class Transport:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
+    """Copy data from the machine until either side ends; send nothing back."""
+    with suppress(OSError, EOFError), connect() as heard:
+        while data := channel.recv(CHUNK):
+            heard.sendall(data)
+    channel.close()

@@ -11,9 +11,8 @@ from shutil import which
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from raidproof.core.command import CommandFailed, run
+from raidproof.core.command import WIRE, CommandFailed, install_list, run
 from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.core.host_packages import WIRE, install_list
 from raidproof.core.waiting import Deadline, pause, realtime_ahead_ns, wait_until
 from raidproof.lab.lab import Lab
 from raidproof.namespace import Process

@@ -17,8 +17,7 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import monitor_agent as agent
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
-from raidproof.monitor.counters import DiskCount
-from raidproof.monitor.mountstats import MountCount, RpcCount
+from raidproof.monitor.counters import DiskCount, MountCount, RpcCount
 from raidproof.monitor.recording import Recording, parse_recording
 
 _IDLE = ("idle", "iowait")

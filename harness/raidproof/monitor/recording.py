@@ -9,19 +9,22 @@ from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine
 from raidproof.guest import monitor_agent as agent
 from raidproof.monitor.counters import (
+    MOUNTSTATS,
     CpuCount,
     DiskCount,
     LinkCount,
     MemoryState,
+    MountCount,
     NfsdCount,
+    mount_at,
     parse_diskstats,
     parse_mdstat,
     parse_meminfo,
+    parse_mounts,
     parse_net_dev,
     parse_nfsd,
     parse_stat,
 )
-from raidproof.monitor.mountstats import MOUNTSTATS, MountCount, mount_at, parse_mounts
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from raidproof.core.command import remedy_for
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
-from raidproof.core.host_packages import remedy_for
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.namespace.keeper import MAX_PACKET, READY
 

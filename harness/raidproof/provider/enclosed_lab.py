@@ -1,23 +1,27 @@
 """A lab in its own namespaces, with machines of a provider, and with the disk engine behind the server's members."""
 
+import io
+import shlex
 import socket
+import tarfile
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 
 from raidproof.core.log import step
-from raidproof.core.topology import GATEWAY, Topology
+from raidproof.core.topology import GATEWAY, MachineSpec, Role, Topology
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.disk.assignment import disks_of
 from raidproof.disk.client import EngineClient
 from raidproof.disk.daemon import nbdkit_command
+from raidproof.disk.disks import disks_of
 from raidproof.disk.messages import save_disks
 from raidproof.lab.lab import Lab
 from raidproof.lab.lab_directory import LabDirectory
 from raidproof.machine.login import LabKeys
 from raidproof.machine.machine import Machine
 from raidproof.provider.provider import Provider, Site
-from raidproof.provider.qemu.machine import config_disk
 
+BLOCK_BYTES = 4096
 ENGINE_DEADLINE_S = 15.0
 QUEUE_DEPTH = 16
 """Requests that qemu-storage-daemon keeps in flight on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
@@ -126,3 +130,35 @@ class EnclosedLab(Lab):
         """Return the listener's address, which is the same for all clients."""
         host, port = listener.getsockname()
         return host, port
+
+
+def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
+    """Return the archive of one machine's configuration, padded to whole disk blocks."""
+    serials = " ".join(disk.serial for disk in topology.disks) if spec.role is Role.SERVER else ""
+    environment = {
+        "ADDRESS": str(spec.address),
+        "ROLE": spec.role.value,
+        "SERIALS": serials,
+    }
+    hosts = "127.0.0.1 localhost\n" + "".join(f"{one.address.ip} {one.name}\n" for one in topology.machines)
+    files = {
+        "etc/hostname": (spec.name + "\n", 0o644),
+        "etc/hosts": (hosts, 0o644),
+        "etc/machine-id": (sha256(f"{spec.name} {keys.host.public}".encode()).hexdigest()[:32] + "\n", 0o444),
+        "etc/ssh/ssh_host_ed25519_key": (keys.host.private, 0o600),
+        "etc/ssh/ssh_host_ed25519_key.pub": (keys.host.public, 0o644),
+        "root/.ssh/authorized_keys": (keys.user.public, 0o600),
+        "etc/raidproof/machine.env": (
+            "".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()),
+            0o644,
+        ),
+    }
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, (content, mode) in files.items():
+            data = content.encode()
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), mode
+            archive.addfile(member, io.BytesIO(data))
+    data = buffer.getvalue()
+    return data + bytes(-len(data) % BLOCK_BYTES)

@@ -1,17 +1,25 @@
-"""The interface of a provider, which makes the machines of a lab."""
+"""The interface of a provider, which makes the machines of a lab, and the base of those that start processes."""
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from raidproof.core.errors import RigError
 from raidproof.core.registry import Registry
 from raidproof.core.topology import MachineSpec, Role, Topology
+from raidproof.core.waiting import Deadline
+from raidproof.disk.cache import CutPolicy
 from raidproof.disk.client import EngineClient
+from raidproof.image import image, kernel
+from raidproof.image.image import Image
+from raidproof.image.kernel import Kernel
+from raidproof.lab.lab import Provenance
+from raidproof.machine.kernel_log import cause_of_death, console_logs
 from raidproof.machine.login import LabKeys, LabLogin
-from raidproof.machine.machine import Machine, MemberDisks, Power
+from raidproof.machine.machine import OWN_POWEROFF, Cut, Machine, MemberDisks, Power, cut_power
 from raidproof.machine.transport import Transport
-from raidproof.namespace import Enclosure
+from raidproof.namespace import Enclosure, Process
 from raidproof.namespace.network import create_network
 
 
@@ -44,7 +52,7 @@ PROVIDERS: Registry[type["Provider"]] = Registry("provider", "raidproof.provider
 """Every provider that makes the machines of a lab in namespaces, by name."""
 
 
-class Provider(ABC):
+class Provider(Provenance):
     """A way of making machines. A subclass with its own name registers itself.
 
     Its methods are called in this order: prepare, enclose, furnish, then machine for each machine.
@@ -86,16 +94,81 @@ class Provider(ABC):
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property
-    @abstractmethod
-    def cannot_prove(self) -> tuple[str, ...]:
-        """What a run with this provider cannot prove."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How these machines ran, as far as a reader of the report must know it."""
-        return ()
-
-    @property
     def programs(self) -> dict[str, tuple[str, ...]]:
         """The host programs that take part, by name, each as the words of its command."""
         return {"nbdkit": ("nbdkit",)}
+
+
+class GuestProvider(Provider):
+    """A provider whose machines are processes of the lab, each with a kernel and an image of raidproof."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Kernel] = {}
+        """By machine name."""
+        self.images: dict[str, Image] = {}
+
+    def prepare(self, topology: Topology) -> None:
+        """Fetch kernels and images.
+
+        Raises:
+            RequestError: there is no such kernel or image.
+        """
+        for machine in topology.machines:
+            asked = machine.software
+            self.kernels[machine.name] = kernel.get(asked.kernel, modules=asked.modules, provider=self.name)
+            self.images[machine.name] = image.get(asked)
+
+
+@dataclass
+class GuestPower:
+    """The power switch of a machine; a subclass implements `on`, which sets ``_guest``."""
+
+    program_name: ClassVar[str] = "its kernel"
+    """The process that ends with the machine, for messages."""
+    raid6 = True
+    spec: MachineSpec
+    kernel: Kernel
+    image: Image
+    site: Site
+    disks: MemberDisks | None = field(init=False)
+    boots: int = field(default=0, kw_only=True)
+    poweroff: tuple[str, ...] = field(default=OWN_POWEROFF, kw_only=True)
+    _guest: Process | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Take the machine's member disks from the site."""
+        self.disks = self.site.members_of(self.spec)
+
+    @property
+    def consoles(self) -> tuple[Path, ...]:
+        """The console log of each boot, the current one last."""
+        return console_logs(self.site.logs, self.spec.name, self.boots)
+
+    def cut(self, policy: CutPolicy, seed: int) -> Cut:
+        """Freeze the disks, kill the guest, then apply the cut policy to the disks' caches."""
+        self._running()
+        return cut_power(self.disks, self._kill, policy, seed)
+
+    def wait_off(self, deadline: Deadline) -> None:
+        """Wait until the guest ends by itself, and remove its remains."""
+        self._running().wait(deadline)
+        self._kill()
+
+    def require_on(self) -> None:
+        """Raise RigError with the last console output if the guest has ended."""
+        if (status := self._running().status) is not None:
+            said = self.consoles[-1].read_text(errors="replace")
+            raise RigError(
+                f"{self.spec.name}: {self.program_name} ended with status {status}: {cause_of_death(said)}; "
+                f"see {self.consoles[-1]}"
+            )
+
+    def _kill(self) -> None:
+        # SIGKILL: an orderly exit of the program may send a flush to its disks.
+        self._running().kill()
+        self._guest = None
+
+    def _running(self) -> Process:
+        if self._guest is None:
+            raise RigError(f"{self.spec.name} is not switched on")
+        return self._guest

@@ -1,16 +1,22 @@
-"""Finds the provider of a topology, and makes its lab."""
+"""Finds the provider of a topology, or the one that ``auto`` selects on this host, and makes its lab."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from raidproof.core.command import QEMU, install_list
+from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Topology
 from raidproof.lab.lab import Lab
+from raidproof.provider import kvm
 from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.provider.hosts import lab as hosts
+from raidproof.provider.kvm import KvmAnswer, qemu_lacks
 from raidproof.provider.provider import PROVIDERS, Provider
-from raidproof.provider.qemu.lab import Qemu
-from raidproof.provider.uml import Uml
+from raidproof.provider.qemu import Qemu
+from raidproof.provider.uml import Uml, uml_lacks
 from raidproof.provider.vagrant.lab import Vagrants
 
+AUTO = "auto"
 OURS = (Uml, Qemu, Vagrants)
 """Built-in providers, registered on import; those of other distributions are registered by entry points."""
 
@@ -52,3 +58,45 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
     if topology.provider == hosts.NAME:
         return hosts.HostsLab(topology, keep=keep)
     return EnclosedLab(topology, provider_of(topology), logs=logs, keep=keep)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A provider and the reason for it."""
+
+    name: str
+    reason: str
+
+
+def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer | None) -> Choice:
+    """Choose a provider: QEMU if KVM works, else User-mode Linux, else QEMU with emulation.
+
+    ``qemu_lacks`` and ``uml_lacks`` are the reasons why the provider cannot run here at all; None means that it can.
+    ``answer`` is None if KVM was not tried, because there is no QEMU.
+
+    Raises:
+        RequirementMissing: neither can run.
+    """
+    if qemu_lacks is None and answer is not None and answer.works:
+        return Choice(Qemu.name, f"KVM works: {answer.reason}")
+    without = f"no QEMU ({qemu_lacks})" if qemu_lacks is not None else "KVM was not tried"
+    if qemu_lacks is None and answer is not None:
+        without = f"KVM does not work ({answer.reason})"
+    if uml_lacks is None:
+        return Choice(Uml.name, f"{without}; kernels as processes are some ten times faster than emulated ones")
+    if qemu_lacks is None:
+        return Choice(Qemu.name, f"{without}, and no User-mode Linux ({uml_lacks}): processors are emulated")
+    raise RequirementMissing(
+        f"no provider can run here: uml: {uml_lacks}; qemu: {qemu_lacks}", remedy=install_list(QEMU)
+    )
+
+
+def decide() -> Choice:
+    """Choose for this host; try KVM if its answer is not cached.
+
+    Raises:
+        RequirementMissing: no provider can run here.
+        RigError: the kernel for the trial of KVM could not be fetched.
+    """
+    lacks = qemu_lacks()
+    return choose(qemu_lacks=lacks, uml_lacks=uml_lacks(), answer=kvm.find_out() if lacks is None else None)

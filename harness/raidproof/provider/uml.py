@@ -1,5 +1,6 @@
 """Provider ``uml``, the default: User-mode Linux, where a machine is a process."""
 
+import platform
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,15 +12,13 @@ from raidproof.core.topology import MachineSpec, Topology
 from raidproof.core.units import MIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.daemon import storage_daemon_command
-from raidproof.image import image, kernel
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
 from raidproof.image.software import libraries
 from raidproof.machine.machine import MemberDisks
 from raidproof.namespace import Process
 from raidproof.namespace.network import hardware_address, tap_name
-from raidproof.provider.guest_power import GuestPower
-from raidproof.provider.provider import Provider, Site
+from raidproof.provider.provider import GuestPower, GuestProvider, Site
 
 NAME = "uml"
 CANNOT_PROVE = (
@@ -95,6 +94,12 @@ def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path
     )
 
 
+def uml_lacks() -> str | None:
+    """Return why provider ``uml`` cannot run on this host, or None."""
+    machine = platform.machine()
+    return None if machine == "x86_64" else f"no kernels for {machine}"
+
+
 @dataclass
 class UmlPower(GuestPower):
     """The power of a machine that is a kernel as a process, with a storage daemon in front of its disks."""
@@ -109,19 +114,20 @@ class UmlPower(GuestPower):
         sockets: list[Path] = []
         if self.disks is not None:
             sockets = self._serve(self.disks)
-        argv = uml_command(self.spec, self.kernel, self.image, self.directory, self.tap, sockets, raid6=self.raid6)
-        self._guest = self.enclosure.spawn(argv, output=self.consoles[-1], environment=self.environment)
+        directory, tap = self.site.directory, tap_name(self.spec.name)
+        argv = uml_command(self.spec, self.kernel, self.image, directory, tap, sockets, raid6=self.raid6)
+        self._guest = self.site.enclosure.spawn(argv, output=self.consoles[-1], environment=self.environment)
 
     def _serve(self, disks: MemberDisks) -> list[Path]:
-        sockets = [self.directory / f"vhost-{serial}.sock" for serial in disks.serials]
+        sockets = [self.site.directory / f"vhost-{serial}.sock" for serial in disks.serials]
         for socket in sockets:
             socket.unlink(missing_ok=True)
         disks.power_on()
-        self._storage = storage = self.enclosure.spawn(
+        self._storage = storage = self.site.enclosure.spawn(
             storage_daemon_command(
                 nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
             ),
-            output=self.logs / "storage-daemon.log",
+            output=self.site.logs / "storage-daemon.log",
         )
 
         def listening() -> bool:
@@ -138,15 +144,13 @@ class UmlPower(GuestPower):
             self._storage = None
 
 
-class Uml(Provider):
+class Uml(GuestProvider):
     """Makes the machines of one lab."""
 
     name = NAME
 
     def __init__(self) -> None:
-        self.kernels: dict[str, Kernel] = {}
-        """By machine name."""
-        self.images: dict[str, Image] = {}
+        super().__init__()
         self._environment: dict[str, Mapping[str, str]] = {}
 
     def prepare(self, topology: Topology) -> None:
@@ -156,30 +160,19 @@ class Uml(Provider):
             RequestError: several CPUs are requested for a machine, or something that cannot run.
             RequirementMissing: there is no room for the machines' memory.
         """
-        memory = sum(machine.memory for machine in topology.machines)
         for machine in topology.machines:
             if machine.cpus > 1:
                 raise RequestError(
                     f"{machine.name}: User-mode Linux has one CPU, not {machine.cpus}", remedy="use provider qemu"
                 )
-            asked = machine.software
-            self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
-            self.images[machine.name] = image.get(asked)
-            self._environment[machine.name] = uml_environment(found, memory)
+        super().prepare(topology)
+        memory = sum(machine.memory for machine in topology.machines)
+        self._environment = {name: uml_environment(found, memory) for name, found in self.kernels.items()}
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
         """Return the power switch of a machine."""
-        return UmlPower(
-            spec,
-            self.kernels[spec.name],
-            self.images[spec.name],
-            site.directory,
-            site.logs,
-            site.enclosure,
-            tap_name(spec.name),
-            self._environment[spec.name],
-            disks=site.members_of(spec),
-        )
+        name = spec.name
+        return UmlPower(spec, self.kernels[name], self.images[name], site, self._environment[name])
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
 from raidproof.monitor.capture import capturing, write_exchanges
-from raidproof.monitor.mountstats import calls
+from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
 from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
 from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput
@@ -33,7 +33,7 @@ from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import Ledger, LedgerSpec
-from raidproof.workload.machines import on_all
+from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
 

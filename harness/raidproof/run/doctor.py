@@ -21,9 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from raidproof.core.command import run
-from raidproof.core.errors import RaidproofError, RequirementMissing
-from raidproof.core.host_packages import (
+from raidproof.core.command import (
     HOST,
     QEMU,
     VAGRANT,
@@ -33,12 +31,14 @@ from raidproof.core.host_packages import (
     install_list,
     install_named,
     parse_host_packages,
+    run,
 )
+from raidproof.core.errors import RaidproofError, RequirementMissing
 from raidproof.core.units import GIB, MIB
 from raidproof.image import cache
 
 if TYPE_CHECKING:
-    from raidproof.provider.qemu.kvm import KvmAnswer
+    from raidproof.provider.kvm import KvmAnswer
 
 TUN = Path("/dev/net/tun")
 APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
@@ -322,21 +322,19 @@ def provider_findings() -> Iterator[Finding]:
     """
     # They bring the SSH library along.
     from raidproof.image.kernel import pc  # noqa: PLC0415
-    from raidproof.provider import choice as provider  # noqa: PLC0415
-    from raidproof.provider import uml  # noqa: PLC0415
-    from raidproof.provider.qemu import kvm  # noqa: PLC0415
-    from raidproof.provider.qemu import machine as qemu  # noqa: PLC0415
+    from raidproof.provider import kvm, qemu, uml  # noqa: PLC0415
+    from raidproof.provider.registry import choose  # noqa: PLC0415
 
     yield architecture_finding(platform.machine())
     yield xstate_finding(Path("/proc/cpuinfo").read_text())
-    lacks, answer = provider.qemu_lacks(), None
+    lacks, answer = kvm.qemu_lacks(), None
     yield qemu_finding(lacks)
     if lacks is None:
         answer = kvm.find_out() if pc.at_hand() else kvm.remembered()
         yield kvm_finding(answer)
     yield from vagrant_findings(parse_host_packages(VAGRANT.read_text()))
     try:
-        choice = provider.choose(qemu_lacks=lacks, uml_lacks=provider.uml_lacks(), answer=answer)
+        choice = choose(qemu_lacks=lacks, uml_lacks=uml.uml_lacks(), answer=answer)
     except RaidproofError as error:
         yield Finding("provider auto", Outcome.MISSING, str(error))
     else:

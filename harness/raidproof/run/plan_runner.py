@@ -12,8 +12,8 @@ from raidproof.core.errors import ProductError, RequestError, RigError
 from raidproof.core.log import logger, progress, say, step
 from raidproof.core.topology import Platform, Topology
 from raidproof.core.waiting import now_ns
-from raidproof.disk.assignment import riskiest_mode
 from raidproof.disk.cache import CacheMode
+from raidproof.disk.disks import riskiest_mode
 from raidproof.fault import CleanReboot
 from raidproof.plan.axes import write_value
 from raidproof.plan.cell import Cell, Matrix

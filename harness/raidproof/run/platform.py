@@ -10,8 +10,7 @@ from raidproof.crash.checker import require_shown
 from raidproof.image import image, kernel
 from raidproof.image.kernel import catalogue
 from raidproof.plan.plan import RunSpec
-from raidproof.provider.choice import AUTO, decide
-from raidproof.provider.registry import names
+from raidproof.provider.registry import AUTO, decide, names
 from raidproof.provider.vagrant import box
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from raidproof.core.errors import DeadlineExceeded
 from raidproof.core.topology import NO_MECHANICS, Topology
-from raidproof.disk.assignment import usual_modes
 from raidproof.disk.cache import CacheMode
+from raidproof.disk.disks import usual_modes
 from raidproof.disk.messages import Busy, Use
 from raidproof.disk.profile import load_profile
 from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
@@ -23,9 +23,8 @@ from raidproof.record.cell import CellRecord, Repetition
 from raidproof.run.stack_deployer import StackDeployer, slowed
 from raidproof.storage.array import capacity
 from raidproof.storage.link import LinkSpec
-from raidproof.workload.machines import empty_caches
 from raidproof.workload.regime import Memory, Route, find_steady, regime_of
-from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload
+from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
 
 START_UP_S = 2.0
 """Longest time in seconds for a tool to start and end; a longer remainder is work that it does not time."""

@@ -12,8 +12,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, State, power_of_two
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import now_ns
-from raidproof.workload.machines import CACHES_DEADLINE_S, ToolSize, on_all, own_directory, require_room, run_limited
-from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
+from raidproof.workload.workload import DirectoryTool, Place, Sample, ToolSize, Work, WorkloadSpec, added, run_limited
 
 FIELDS = 50
 """Number of fields of a result line, by bon_csv2html(1)."""
@@ -148,12 +147,7 @@ def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, 
     Raises:
         RigError: the primary rate is missing.
     """
-    all_values = [state.values for state in states.values()]
-    values = {
-        name: sum(values[name] for values in all_values)
-        for name in all_values[0]
-        if all(name in values for values in all_values)
-    }
+    values = added([state.values for state in states.values()])
     if primary not in values:
         raise RigError(
             f"bonnie++ did not measure {primary}: it took less than half a second",
@@ -162,14 +156,10 @@ def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, 
     return Sample(primary=primary, values=values, seconds=seconds, output=output)
 
 
-class Bonnie:
+class Bonnie(DirectoryTool[BonnieSpec]):
     """Runs bonnie++ on all machines at the same time, each in its own directory."""
 
     programs = ("bonnie++", "timeout")
-    timed_s: float | None = None
-
-    def __init__(self, spec: BonnieSpec) -> None:
-        self.spec = spec
 
     @property
     def primary(self) -> str:
@@ -181,13 +171,9 @@ class Bonnie:
         """Bytes of the large file, or of all small files if they are more."""
         return max(self.spec.size, self.spec.number * FILES * (self.spec.largest + self.spec.smallest) // 2)
 
-    def prepare(self, place: Place) -> None:
-        """Create the directories, and check the free space."""
-        needed = max(self.spec.size, self.spec.number * FILES * self.spec.largest)
-        for machine in place.machines:
-            machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, "bonnie")])
-            require_room(machine, place.directory, needed * len(place.machines), "bonnie++")
-        on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
+    def room(self) -> int:
+        """Return the bytes of the large file, or of all small files if they are more."""
+        return max(self.spec.size, self.spec.number * FILES * self.spec.largest)
 
     def run(self, place: Place) -> Sample:
         """Run all phases once.
@@ -197,23 +183,16 @@ class Bonnie:
             RigError: bonnie++ failed, its line cannot be parsed, or the primary phase was too short.
         """
         begun = now_ns()
-        output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
+        output = self.run_everywhere(place)
         seconds = (now_ns() - begun) / 1e9
         states = {name: parse_bonnie(text) for name, text in output.items()}
         return bonnie_sample(states, self.primary, seconds, output)
 
-    def _run_on(self, machine: Machine, directory: str) -> str:
-        command = bonnie_command(self.spec, own_directory(machine, directory, "bonnie"))
-        ended = run_limited(machine, command, self.spec.deadline_s)
+    def run_on(self, machine: Machine, directory: str) -> str:
+        """Run bonnie++ on one machine, and return its line."""
+        ended = run_limited(machine, bonnie_command(self.spec, directory), self.spec.deadline_s)
         if not ended.ok:
             # The error message comes first; the usage text follows.
             said = (ended.stderr.strip() or ended.stdout.strip()).partition("usage:")[0].splitlines()
             raise RigError(f"{machine.name}: bonnie++, status {ended.status}: {' '.join(said)[:300] or 'silent'}")
         return ended.stdout
-
-    def clean(self, place: Place) -> None:
-        """Remove what an interrupted run has left."""
-        on_all(
-            place.machines,
-            lambda machine: machine.succeed(["rm", "-rf", own_directory(machine, place.directory, "bonnie")]),
-        )

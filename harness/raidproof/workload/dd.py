@@ -9,8 +9,20 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, State
 from raidproof.core.units import KIB
-from raidproof.workload.machines import ToolSize, empty_caches, on_all, run_limited
-from raidproof.workload.workload import Access, Place, Sample, Work, WorkloadSpec, durable_of
+from raidproof.workload.workload import (
+    Access,
+    Place,
+    Sample,
+    Tool,
+    ToolSize,
+    Work,
+    WorkloadSpec,
+    durable_of,
+    empty_caches,
+    on_all,
+    own_directory,
+    run_limited,
+)
 
 NAME = "raidproof-dd"
 _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)
@@ -113,23 +125,15 @@ def parse_dd(text: str) -> DdState:
     return found
 
 
-class Dd:
+class Dd(Tool[DdSpec]):
     """Runs dd on the first machine of a place, or on all at once."""
 
     programs = ("dd", "timeout")
-
-    def __init__(self, spec: DdSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:
         """The file's bytes."""
         return self.spec.total
-
-    @property
-    def timed_s(self) -> float | None:
-        """None: the amount is fixed."""
-        return None
 
     def prepare(self, place: Place) -> None:
         """Remove the previous file; for reading, write the file durably, and empty this machine's caches."""
@@ -189,4 +193,4 @@ def read_ended(spec: DdSpec, ended: Completed) -> DdState:
 
 
 def _path(machine: Machine, place: Place) -> str:
-    return f"{place.directory}/{NAME}-{machine.name}"
+    return own_directory(machine, place.directory, NAME)

@@ -14,9 +14,22 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, State, one_of
 from raidproof.core.units import MIB
 from raidproof.workload import presets as job_files
-from raidproof.workload.machines import ToolSize, empty_caches, on_all, run_limited
 from raidproof.workload.presets import PRESETS, JobFile, work_of_jobs
-from raidproof.workload.workload import Access, Place, Point, Sample, Work, WorkloadSpec, durable_of
+from raidproof.workload.workload import (
+    Access,
+    Place,
+    Point,
+    Sample,
+    Tool,
+    ToolSize,
+    Work,
+    WorkloadSpec,
+    durable_of,
+    empty_caches,
+    on_all,
+    own_directory,
+    run_limited,
+)
 
 DIRECTIONS = ("read", "write")
 SHORTEST_INTERVAL_S = 0.3
@@ -444,13 +457,10 @@ def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
     return reports
 
 
-class Fio:
+class Fio(Tool[FioSpec]):
     """Runs fio on the first machine of a place, or on all at once."""
 
     programs = ("fio", "timeout")
-
-    def __init__(self, spec: FioSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:
@@ -543,4 +553,4 @@ def _words(options: dict[str, str]) -> list[str]:
 
 
 def _directory(machine: Machine, place: Place) -> str:
-    return f"{place.directory}/{NAME}-{machine.name}"
+    return own_directory(machine, place.directory, NAME)

@@ -9,8 +9,7 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import State
 from raidproof.core.units import KIB, MIB
-from raidproof.workload.machines import run_limited
-from raidproof.workload.workload import Access, Place, Sample, Work, WorkloadSpec
+from raidproof.workload.workload import Access, Place, Sample, Tool, Work, WorkloadSpec, run_limited
 
 _TIMING = re.compile(
     r"^ ?Timing (?P<what>cached|O_DIRECT cached|buffered disk|O_DIRECT disk) reads: +(?P<mib>\d+) MB in +"
@@ -101,13 +100,10 @@ def parse_hdparm(text: str) -> HdparmState:
     )
 
 
-class Hdparm:
+class Hdparm(Tool[HdparmSpec]):
     """Runs hdparm on the server's device."""
 
     programs = ("hdparm", "timeout")
-
-    def __init__(self, spec: HdparmSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:

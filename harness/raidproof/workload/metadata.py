@@ -13,16 +13,17 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, State
 from raidproof.core.units import KIB
 from raidproof.guest import metadata_agent
-from raidproof.workload.machines import (
-    CACHES_DEADLINE_S,
+from raidproof.workload.workload import (
+    DirectoryTool,
+    Place,
+    Sample,
     ToolSize,
-    on_all,
-    own_directory,
+    Work,
+    WorkloadSpec,
+    added,
     require_ended_well,
-    require_room,
     run_limited,
 )
-from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SHORTEST_S = 0.5
 """Seconds; shorter phases are not measured: the 10 ms steps of the guest's clock would be more than 2 % of them."""
@@ -152,12 +153,7 @@ def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[st
     Raises:
         RigError: the primary rate is missing.
     """
-    all_values = [state.values for state in states.values()]
-    values = {
-        name: sum(values[name] for values in all_values)
-        for name in RATES.values()
-        if all(name in values for values in all_values)
-    }
+    values = added([state.values for state in states.values()])
     if PRIMARY not in values:
         raise RigError(f"metadata: creating took less than {SHORTEST_S:g} s", remedy="more files")
     return Sample(
@@ -169,13 +165,10 @@ def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[st
     )
 
 
-class Metadata:
+class Metadata(DirectoryTool[MetadataSpec]):
     """Runs the agent on all machines at the same time, each in its own directory."""
 
     programs = ("python3", "timeout")
-
-    def __init__(self, spec: MetadataSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:
@@ -183,18 +176,23 @@ class Metadata:
         return (self.spec.files or 0) * self.spec.size
 
     @property
+    def clean_deadline_s(self) -> float:
+        """Seconds to remove all files."""
+        return self.spec.deadline_s
+
+    @property
     def timed_s(self) -> float | None:
         """None if the number of files is given."""
         return self.spec.timed_s
 
+    def room(self) -> int:
+        """Return the bytes of a given number of files."""
+        return (self.spec.files or 0) * (self.spec.size + CLUSTER)
+
     def prepare(self, place: Place) -> None:
-        """Create an empty directory, and check the free space for a given number of files."""
+        """Create an empty directory, and check the free space."""
         self.clean(place)
-        needed = (self.spec.files or 0) * (self.spec.size + CLUSTER) * len(place.machines)
-        for machine in place.machines:
-            machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, "metadata")])
-            require_room(machine, place.directory, needed, "metadata")
-        on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
+        super().prepare(place)
 
     def run(self, place: Place) -> Sample:
         """Create, stat and remove.
@@ -203,21 +201,13 @@ class Metadata:
             DeadlineExceeded: the agent took too long.
             RigError: the agent failed, its answer cannot be parsed, or creating was too short.
         """
-        output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
+        output = self.run_everywhere(place)
         states = {name: parse_metadata(text) for name, text in output.items()}
         return metadata_sample(states, self.spec.size, output)
 
-    def _run_on(self, machine: Machine, directory: str) -> str:
-        command = metadata_command(self.spec, own_directory(machine, directory, "metadata"))
+    def run_on(self, machine: Machine, directory: str) -> str:
+        """Run the agent on one machine, and return its answer."""
+        command = metadata_command(self.spec, directory)
         limit_s = self.spec.deadline_s + (self.timed_s or 0)
         ended = run_limited(machine, command, limit_s, stdin=Path(metadata_agent.__file__).read_text())
         return require_ended_well(ended, "the metadata agent")
-
-    def clean(self, place: Place) -> None:
-        """Remove what an interrupted run has left."""
-        on_all(
-            place.machines,
-            lambda machine: machine.succeed(
-                ["rm", "-rf", own_directory(machine, place.directory, "metadata")], deadline_s=self.spec.deadline_s
-            ),
-        )

@@ -13,15 +13,15 @@ from pydantic import Field, model_validator
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.layer import Machine, State, found_in
 from raidproof.core.units import KIB, Size
-from raidproof.workload.machines import (
-    CACHES_DEADLINE_S,
-    on_all,
-    own_directory,
+from raidproof.workload.workload import (
+    DirectoryTool,
+    Place,
+    Sample,
+    Work,
+    WorkloadSpec,
     require_ended_well,
-    require_room,
     run_limited,
 )
-from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
 
 SLOWEST_PER_S = 5
 """Operations per second below which postmark is assumed to loop; a single disk of 2001 did 17 transactions/s."""
@@ -219,28 +219,20 @@ def postmark_sample(states: dict[str, PostmarkState], transactions: int, output:
     )
 
 
-class Postmark:
+class Postmark(DirectoryTool[PostmarkSpec]):
     """Runs postmark on all machines at the same time, each in its own directory."""
 
     programs = ("postmark", "timeout")
-    timed_s: float | None = None
-
-    def __init__(self, spec: PostmarkSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:
         """Bytes of the files that exist at a time; appends make them at most as large as the largest."""
         return self.spec.number * (self.spec.smallest + self.spec.largest) // 2
 
-    def prepare(self, place: Place) -> None:
-        """Create the directories, and check the free space: postmark does not notice a full disk."""
-        each = self.spec.largest + CLUSTER
+    def room(self) -> int:
+        """Return the most bytes of its files; postmark does not notice a full disk."""
         most = 2 * self.spec.number if self.spec.bias_create > EVEN else self.spec.number * 3 // 2
-        for machine in place.machines:
-            machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, "postmark")])
-            require_room(machine, place.directory, most * each * len(place.machines), "postmark")
-        on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
+        return most * (self.spec.largest + CLUSTER)
 
     def run(self, place: Place) -> Sample:
         """Run postmark to its end.
@@ -248,14 +240,15 @@ class Postmark:
         Raises:
             RigError: postmark looped, crashed, ran out of files, or its report cannot be parsed; names the biases.
         """
-        output = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
+        output = self.run_everywhere(place)
         states = {name: parse_postmark(text, self.spec.biases) for name, text in output.items()}
         for state in states.values():
             require_all_done(self.spec, state)
         return postmark_sample(states, self.spec.transactions, output)
 
-    def _run_on(self, machine: Machine, directory: str) -> str:
-        orders = postmark_orders(self.spec, own_directory(machine, directory, "postmark"))
+    def run_on(self, machine: Machine, directory: str) -> str:
+        """Run postmark on one machine, and return its report."""
+        orders = postmark_orders(self.spec, directory)
         try:
             ended = run_limited(machine, postmark_command(), self.spec.limit_s, stdin=orders)
         except DeadlineExceeded as error:
@@ -268,10 +261,3 @@ class Postmark:
             return "\n".join([require_ended_well(ended, "postmark"), *ended.stderr.splitlines()[:1]])
         except RigError as error:
             raise RigError(f"{error} ({self.spec.biases})") from error
-
-    def clean(self, place: Place) -> None:
-        """Remove what an interrupted run has left."""
-        on_all(
-            place.machines,
-            lambda machine: machine.succeed(["rm", "-rf", own_directory(machine, place.directory, "postmark")]),
-        )

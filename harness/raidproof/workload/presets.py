@@ -12,8 +12,7 @@ from pydantic import BeforeValidator
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
-from raidproof.workload.machines import parse_tool_size
-from raidproof.workload.workload import Durable, Work
+from raidproof.workload.workload import Durable, Work, parse_tool_size
 
 GLOBAL = "global"
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -11,8 +11,17 @@ from raidproof.core.errors import ProductError, RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Machine, State
 from raidproof.core.units import KIB, MIB
 from raidproof.guest import shared_file_agent as shared_agent
-from raidproof.workload.machines import ToolSize, on_all, require_ended_well, run_limited
-from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
+from raidproof.workload.workload import (
+    Place,
+    Sample,
+    Tool,
+    ToolSize,
+    Work,
+    WorkloadSpec,
+    on_all,
+    require_ended_well,
+    run_limited,
+)
 
 NAME = "raidproof-shared"
 AGENT = "/run/raidproof/shared_agent.py"
@@ -159,14 +168,10 @@ def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader
         )
 
 
-class SharedFile:
+class SharedFile(Tool[SharedFileSpec]):
     """Runs writers on all machines of a place, and then readers, each on its neighbour's part."""
 
     programs = ("python3", "timeout")
-    timed_s: float | None = None
-
-    def __init__(self, spec: SharedFileSpec) -> None:
-        self.spec = spec
 
     @property
     def working_set(self) -> int:

@@ -9,17 +9,15 @@ from typing import ClassVar, Literal, cast
 from pydantic import Field
 
 from raidproof.core import command
-from raidproof.core.command import Completed
+from raidproof.core.command import Completed, install_named
 from raidproof.core.errors import ProductError, RaidproofError, RequirementMissing, RigError
-from raidproof.core.host_packages import install_named
 from raidproof.core.layer import Machine
 from raidproof.core.log import logger, step
 from raidproof.core.units import KIB
 from raidproof.core.waiting import now_ns
 from raidproof.image import cache
 from raidproof.record.suite import SuiteOutcome
-from raidproof.workload.machines import on_all, own_directory, run_limited
-from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec
+from raidproof.workload.workload import Place, Sample, Work, WorkloadSpec, on_all, own_directory, run_limited
 from raidproof_suites.ltp import parse_ltp
 from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, Target, failed, install, passed, tail, unknown
 

@@ -19,7 +19,7 @@ from raidproof.core.layer import Machine, Spec, State
 from raidproof.core.units import MIB, format_size
 from raidproof.core.waiting import now_ns
 from raidproof.record.suite import CaseResult, SuiteOutcome
-from raidproof.workload.machines import own_directory, run_limited
+from raidproof.workload.workload import own_directory, run_limited
 
 DIRECTORY = "/var/lib/raidproof-suites"
 """Folder in the machine; it disappears when the lab ends."""

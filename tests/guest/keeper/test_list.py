@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.guest.keeper import config, knobs
+from raidproof.guest.keeper import config, kernel
 from raidproof.monitor import monitor
 from raidproof.provider.hosts.snapshot import DIRECTORIES, RUNTIME
 from raidproof.storage import mount
@@ -84,24 +84,24 @@ def test_a_layer_that_named_another_would_be_found() -> None:
 
 def test_dirty_bytes_that_were_not_set_give_way_to_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size of 0 bytes cannot be restored: the ratio is restored instead."""
-    kernel = {f"{VM}/dirty_bytes": "33554432", f"{VM}/dirty_ratio": "0"}
+    values = {f"{VM}/dirty_bytes": "33554432", f"{VM}/dirty_ratio": "0"}
 
     def write(path: str, value: str, said: list[str]) -> None:
         assert value != "0"
         partner = path.replace("bytes", "ratio") if "bytes" in path else path.replace("ratio", "bytes")
-        kernel.update({path: value, partner: "0"})
+        values.update({path: value, partner: "0"})
 
-    monkeypatch.setattr(knobs, "sysctls", lambda: dict(kernel))
-    monkeypatch.setattr(knobs, "write", write)
+    monkeypatch.setattr(kernel, "sysctls", lambda: dict(values))
+    monkeypatch.setattr(kernel, "write", write)
     found = {f"{VM}/dirty_bytes": "0", f"{VM}/dirty_ratio": "20"}
-    knobs.restore_sysctls(found, [])
-    assert kernel == found
-    knobs.restore_sysctls({f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}, [])
-    assert kernel == {f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}
+    kernel.restore_sysctls(found, [])
+    assert values == found
+    kernel.restore_sysctls({f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}, [])
+    assert values == {f"{VM}/dirty_bytes": "4194304", f"{VM}/dirty_ratio": "0"}
 
 
 def test_queueing_disciplines_of_the_owner_are_listed() -> None:
     kernels = [{"kind": "mq", "handle": "0:"}, {"kind": "fq_codel", "handle": "0:"}]
-    assert knobs.own_queues({"qdiscs": kernels}) == []
-    assert knobs.own_queues({"qdiscs": [{"kind": "htb", "handle": "1:"}, *kernels]}) == ["htb 1:"]
-    assert knobs.own_queues(None) == []
+    assert kernel.own_queues({"qdiscs": kernels}) == []
+    assert kernel.own_queues({"qdiscs": [{"kind": "htb", "handle": "1:"}, *kernels]}) == ["htb 1:"]
+    assert kernel.own_queues(None) == []

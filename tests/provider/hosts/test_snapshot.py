@@ -80,7 +80,7 @@ def test_the_keeper_is_brought_whole(tmp_path: Path) -> None:
     machine = Fake()
     take(machine, orders(), tmp_path)
     assert b"keeper/__main__.py" in machine.brought
-    assert b"keeper/trees.py" in machine.brought
+    assert b"keeper/store.py" in machine.brought
 
 
 def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:

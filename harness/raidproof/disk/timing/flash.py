@@ -3,20 +3,16 @@
 from collections import deque
 
 from raidproof.disk.profile import Profile
-from raidproof.disk.timing.request import Calendar, Interface, Op, Request, Usage, answer_at
+from raidproof.disk.timing.request import Calendar, DiskModel, Request
 
 
-class FlashDisk:
+class FlashDisk(DiskModel):
     """One drive. A read goes to the channel that holds its page; writes go to the channels in turn, as a log."""
 
     def __init__(self, profile: Profile, calendar: Calendar) -> None:
         flash = profile.flash
         assert flash is not None  # noqa: S101  the caller's choice of class
-        self.usage = Usage()
-        self._calendar = calendar
-        self._overhead_ns = round(profile.command_overhead_us * 1e3)
-        self._interface = Interface(profile.interface_mb_s)
-        self._cache = profile.cache
+        super().__init__(profile, calendar)
         self._page = flash.page
         self._read_ns = round(flash.read_us * 1e3)
         # Each program operation includes its share of the erasure that made room for it.
@@ -31,21 +27,6 @@ class FlashDisk:
         """When all accepted writes are on flash."""
         self._stream_end = -1
         """The end of the last read: the drive has read ahead from there."""
-
-    def submit(self, request: Request, now: int) -> None:
-        """Accept a request at a time."""
-        ready = now + self._overhead_ns
-        match request.op:
-            case Op.TRIM:
-                self._answer(request, ready)
-            case Op.FLUSH:
-                self._calendar.at(ready, lambda at: self._flush(request, at))
-            case Op.READ:
-                self._calendar.at(ready, lambda at: self._read(request, at))
-            case Op.WRITE:
-                carry = self._interface.trail if request.passed else self._interface.pass_through
-                arrived = carry(request.length, ready)
-                self._calendar.at(arrived, lambda at: self._take_write(request, at))
 
     def _read(self, request: Request, now: int) -> None:
         fetched = now
@@ -96,6 +77,3 @@ class FlashDisk:
     def _flush(self, request: Request, now: int) -> None:
         kept = self._cache.protected or not self._cache.write_back
         self._answer(request, now if kept else max(now, self._programmed_ns) + self._flush_ns)
-
-    def _answer(self, request: Request, now: int) -> None:
-        answer_at(self._calendar, self.usage, request, now)

@@ -1,11 +1,14 @@
 """Requests to simulated disks, the calendar of events, transfers, spans of addresses and utilization counters."""
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import islice
+
+from raidproof.disk.profile import Profile
 
 Action = Callable[[int], None]
 _SCANNED = 64
@@ -283,3 +286,44 @@ class Interface:
         needed = self.needed_ns(length)
         self._free_ns = max(self._free_ns, now - needed if since is None else min(since, now - needed)) + needed
         return max(now, self._free_ns)
+
+
+class DiskModel(ABC):
+    """The parts of a drive that do not depend on its medium: interface, cache, and the way of a request to them."""
+
+    def __init__(self, profile: Profile, calendar: Calendar) -> None:
+        self.usage = Usage()
+        self._calendar = calendar
+        self._overhead_ns = round(profile.command_overhead_us * 1e3)
+        self._interface = Interface(profile.interface_mb_s)
+        self._cache = profile.cache
+
+    def submit(self, request: Request, now: int) -> None:
+        """Accept a request at a time."""
+        ready = now + self._overhead_ns
+        match request.op:
+            case Op.TRIM:
+                self._answer(request, ready)
+            case Op.FLUSH:
+                self._calendar.at(ready, lambda at: self._flush(request, at))
+            case Op.READ:
+                self._calendar.at(ready, lambda at: self._read(request, at))
+            case Op.WRITE:
+                carry = self._interface.trail if request.passed else self._interface.pass_through
+                arrived = carry(request.length, ready)
+                self._calendar.at(arrived, lambda at: self._take_write(request, at))
+
+    @abstractmethod
+    def _flush(self, request: Request, now: int) -> None:
+        """Write the cache to the medium."""
+
+    @abstractmethod
+    def _read(self, request: Request, now: int) -> None:
+        """Read from the medium or the cache."""
+
+    @abstractmethod
+    def _take_write(self, request: Request, now: int) -> None:
+        """Take a write whose data has arrived."""
+
+    def _answer(self, request: Request, now: int) -> None:
+        answer_at(self._calendar, self.usage, request, now)

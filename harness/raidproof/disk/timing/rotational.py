@@ -8,7 +8,7 @@ from math import sqrt
 
 from raidproof.core.errors import RequestError
 from raidproof.disk.profile import Profile, Rotational
-from raidproof.disk.timing.request import Calendar, Extents, Interface, Op, Request, Usage, answer_at
+from raidproof.disk.timing.request import Calendar, DiskModel, Extents, Op, Request
 
 _KNEE = 1 / 3
 # The curve's mean over two random tracks (density 2(1-d) of the distance d) is
@@ -152,21 +152,17 @@ class ReadAhead:
         return known
 
 
-class RotationalDisk:
+class RotationalDisk(DiskModel):
     """One drive. Requests come by `submit`; each is answered through its ``then``."""
 
     def __init__(self, profile: Profile, size: int, placement: Placement, calendar: Calendar) -> None:
         mechanics = profile.rotational
         assert mechanics is not None  # noqa: S101  the caller's choice of class
-        self.usage = Usage()
-        self._calendar = calendar
+        super().__init__(profile, calendar)
         self._geometry = Geometry(profile, size, placement)
         self._seek = SeekCurve(mechanics)
         self._settle_ns = round(mechanics.write_seek_extra_ms * 1e6)
-        self._overhead_ns = round(profile.command_overhead_us * 1e3)
-        self._interface = Interface(profile.interface_mb_s)
         self._depth = profile.queue_depth
-        self._cache = profile.cache
         self._room = profile.cache.size if profile.cache.write_back else 0
         self._queue: list[Request] = []
         self._outside: deque[Request] = deque()
@@ -183,22 +179,7 @@ class RotationalDisk:
         self._destaged = False
         """Whether the last work of the heads was a destage."""
 
-    def submit(self, request: Request, now: int) -> None:
-        """Accept a request at a time."""
-        ready = now + self._overhead_ns
-        match request.op:
-            case Op.TRIM:
-                self._answer(request, ready)
-            case Op.FLUSH:
-                self._calendar.at(ready, lambda at: self._flush(request, at))
-            case Op.WRITE:
-                carry = self._interface.trail if request.passed else self._interface.pass_through
-                arrived = carry(request.length, ready)
-                self._calendar.at(arrived, lambda at: self._take_write(request, at))
-            case Op.READ:
-                self._calendar.at(ready, lambda at: self._take_read(request, at))
-
-    def _take_read(self, request: Request, now: int) -> None:
+    def _read(self, request: Request, now: int) -> None:
         end = request.offset + request.length
         self._grow(now)
         held = self._ahead.of(request.offset)
@@ -374,6 +355,3 @@ class RotationalDisk:
             reached = segment.limit
         segment.end = max(segment.end, reached)
         self._at = segment.end
-
-    def _answer(self, request: Request, now: int) -> None:
-        answer_at(self._calendar, self.usage, request, now)

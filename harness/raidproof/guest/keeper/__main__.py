@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import config, devices, knobs, nfs, store, trees
+from . import config, kernel, nfs, store
 
 Answer = dict[str, Any]
 
 
 def boot_id() -> str:
     """Return the id of this boot."""
-    return knobs.read("/proc/sys/kernel/random/boot_id") or ""
+    return kernel.read("/proc/sys/kernel/random/boot_id") or ""
 
 
 def take(run: str) -> Answer:
@@ -48,15 +48,15 @@ def look(orders: Answer) -> Answer:
         "orders": orders,
         "boot_id": boot_id(),
         "skip": skip,
-        "trees": trees.save(roots(orders), skip),
-        "sysctls": knobs.sysctls(),
-        "queues": knobs.queues(orders["disks"]),
-        "link": knobs.link(orders["interface"]),
+        "trees": store.save(roots(orders), skip),
+        "sysctls": kernel.sysctls(),
+        "queues": kernel.queues(orders["disks"]),
+        "link": kernel.link(orders["interface"]),
         "nfs": server,
-        "mounts": devices.mounts(),
-        "missing": devices.missing(orders["directories"]),
-        "absent": devices.absent(),
-        "links": devices.links(),
+        "mounts": kernel.mounts(),
+        "missing": store.missing(orders["directories"]),
+        "absent": store.absent(),
+        "links": store.links(),
     }
 
 
@@ -75,7 +75,7 @@ def settle(run: str) -> Answer:
                 return {"serving": [one["name"] for one in snapshot["nfs"]["daemons"]]}
             nfs.stop(said)
         if not said:
-            store.add(run, store.SETTLED, {"trees": trees.save(config.CLIENT_RECORDS)})
+            store.add(run, store.SETTLED, {"trees": store.save(config.CLIENT_RECORDS)})
     return {"failed": said}
 
 
@@ -107,22 +107,22 @@ def restore(run: str) -> Answer:
     ours = nfs_is_ours(snapshot)
     if ours:
         nfs.stop(said)
-    devices.unmount(directories, snapshot["mounts"], said)
-    devices.stop(disks, said)
+    kernel.unmount(directories, snapshot["mounts"], said)
+    kernel.stop_devices(disks, said)
     nfs.end_strangers(server, said)
-    knobs.restore_link(orders["interface"], snapshot["link"], said)
-    knobs.restore_sysctls(snapshot["sysctls"], said)
-    knobs.restore_queues(snapshot["queues"], said)
-    devices.remove_links(snapshot["links"])
-    replaced = trees.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
-    devices.remove_folders(snapshot["missing"])
-    devices.remove_ours(snapshot["absent"])
+    kernel.restore_link(orders["interface"], snapshot["link"], said)
+    kernel.restore_sysctls(snapshot["sysctls"], said)
+    kernel.restore_queues(snapshot["queues"], said)
+    store.remove_links(snapshot["links"])
+    replaced = store.restore(snapshot["trees"], roots(orders), skip_of(snapshot, ours=ours))
+    store.remove_folders(snapshot["missing"])
+    store.remove_ours(snapshot["absent"])
     if ours:
         nfs.set_knobs(server, said)
         nfs.start(server, said)
         # A server that starts rewrites its tables.
         tables = {path: entry for path, entry in snapshot["trees"].items() if path in config.TABLES}
-        trees.restore(tables, config.TABLES)
+        store.restore(tables, config.TABLES)
         nfs.flush(said)
     different = differences(run, ours=ours)
     if not said and not different:
@@ -140,7 +140,7 @@ def nfs_is_ours(snapshot: Answer) -> bool:
         return nfs.serving(before) and not nfs.serving(now)
     if snapshot["boot_id"] == boot_id():
         return True
-    table = knobs.read(config.TABLES[0]) or ""
+    table = kernel.read(config.TABLES[0]) or ""
     exported = any(line.split("\t")[0] in snapshot["orders"]["directories"] for line in table.splitlines())
     strange = not before["daemons"] and nfs.serving(now)
     return exported or strange or (nfs.serving(before) and not nfs.serving(now))
@@ -165,15 +165,15 @@ def differences(run: str, *, ours: bool) -> list[str]:
         # A server that was started again has new client records.
         skip += config.CLIENT_RECORDS
     saved = {path: entry for path, entry in before["trees"].items() if not within(path, tuple(skip))}
-    said = trees.differences(saved, trees.save(roots(before["orders"]), skip))
+    said = store.differences(saved, store.save(roots(before["orders"]), skip))
     # Modules that were loaded since add their own sysctls.
     known = {path: value for path, value in now["sysctls"].items() if path in before["sysctls"]}
     said += _other("sysctl", {path: before["sysctls"][path] for path in known}, known)
     said += _other("queue", before["queues"], now["queues"]) + _other("link", before["link"], now["link"])
     said += _other("nfs", _server(before["nfs"]), _server(now["nfs"]))
     orders = before["orders"]
-    said += [f"still mounted: {one['where']}" for one in devices.our_mounts(orders["directories"], before["mounts"])]
-    said += [f"still online: {name}" for name in devices.made_of(orders["disks"])]
+    said += [f"still mounted: {one['where']}" for one in kernel.our_mounts(orders["directories"], before["mounts"])]
+    said += [f"still online: {name}" for name in kernel.made_of(orders["disks"])]
     appeared = set(now["links"]) - set(before["links"])
     for what in ("missing", "absent"):
         appeared |= set(before[what]) - set(now[what])

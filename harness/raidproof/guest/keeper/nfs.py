@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 from . import config, programs
-from .knobs import read, write
+from .kernel import read, write
 
 State = dict[str, Any]
 

@@ -1,19 +1,31 @@
 # A minimal Python: no pathlib.
-"""Location of a snapshot on its machine; every step is atomic with respect to a power cut."""
+"""Saves files and folders with all their attributes, restores them, and stores a snapshot on its machine.
+
+Every step of a snapshot is atomic with respect to a power cut.
+"""
 
 from __future__ import annotations
 
+import base64
+import glob
 import json
 import os
 import shutil
+import stat
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from . import trees
+from . import config
 
 ROOT = "/var/lib/raidproof"
 PREFIX, PARTIAL, GONE = "snapshot.", ".new", "gone."
 SNAPSHOT, SETTLED = "snapshot.json", "settled.json"
+LARGEST = 64 << 20
+"""Bytes; no configuration file is as large."""
+
+Entry = dict[str, Any]
+Tree = dict[str, Entry]
 
 
 def path_of(run: str) -> str:
@@ -51,21 +63,21 @@ def commit(run: str, snapshot: dict[str, Any], program: str) -> None:
     for name in sorted(os.listdir(program)):
         if name.endswith(".py"):
             with open(os.path.join(program, name), "rb") as file:
-                trees.write(os.path.join(package, name), file.read())
-    trees.write(os.path.join(aside, SNAPSHOT), json.dumps(snapshot).encode())
+                write(os.path.join(package, name), file.read())
+    write(os.path.join(aside, SNAPSHOT), json.dumps(snapshot).encode())
     for folder in (package, aside, ROOT):
-        trees.sync_folder(folder)
+        sync_folder(folder)
     os.rename(aside, final)
-    trees.sync_folder(ROOT)
-    trees.sync_folder(os.path.dirname(ROOT))
+    sync_folder(ROOT)
+    sync_folder(os.path.dirname(ROOT))
 
 
 def add(run: str, name: str, content: dict[str, Any]) -> None:
     """Write a further file of a snapshot, atomically."""
     path = os.path.join(path_of(run), name)
-    trees.write(path + PARTIAL, json.dumps(content).encode())
+    write(path + PARTIAL, json.dumps(content).encode())
     os.replace(path + PARTIAL, path)
-    trees.sync_folder(path_of(run))
+    sync_folder(path_of(run))
 
 
 def load(run: str, name: str) -> dict[str, Any] | None:
@@ -82,7 +94,205 @@ def discard(run: str) -> None:
     """Remove a snapshot atomically, by a rename before the removal."""
     gone = os.path.join(ROOT, GONE + run)
     os.replace(path_of(run), gone)
-    trees.sync_folder(ROOT)
+    sync_folder(ROOT)
     shutil.rmtree(gone, ignore_errors=True)
     with suppress(OSError):  # not empty: it holds other files of raidproof
         os.rmdir(ROOT)
+
+
+def save(roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
+    """Return every file, folder and link below the roots, by path; a root that does not exist is left out.
+
+    File systems that are mounted below a root are left out. Sockets and devices have no content to save.
+    """
+    tree: Tree = {}
+    omitted = frozenset(skip)
+    for root in roots:
+        _save(root, omitted, tree)
+    return tree
+
+
+def _save(path: str, skip: frozenset[str], tree: Tree) -> None:
+    if path in skip:
+        return
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    entry: Entry = {
+        "mode": stat.S_IMODE(found.st_mode),
+        "owner": [found.st_uid, found.st_gid],
+        "mtime_ns": found.st_mtime_ns,
+        "xattrs": _xattrs(path),
+    }
+    tree[path] = entry
+    if stat.S_ISLNK(found.st_mode):
+        entry.update(kind="link", target=os.readlink(path))
+    elif stat.S_ISREG(found.st_mode):
+        if found.st_size > LARGEST:
+            raise ValueError(f"{path} has {found.st_size} bytes: too many for a configuration")
+        with open(path, "rb") as file:
+            entry.update(kind="file", content=base64.b64encode(file.read()).decode())
+    elif stat.S_ISDIR(found.st_mode):
+        if os.path.ismount(path):
+            del tree[path]
+            return
+        entry.update(kind="folder")
+        for name in sorted(os.listdir(path)):
+            _save(os.path.join(path, name), skip, tree)
+    else:
+        del tree[path]
+
+
+def _xattrs(path: str) -> dict[str, str]:
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+        return {name: base64.b64encode(os.getxattr(path, name, follow_symlinks=False)).decode() for name in names}
+    except OSError:  # the file system does not support them
+        return {}
+
+
+def differences(saved: Tree, found: Tree) -> list[str]:
+    """Return a description of each path in which two trees differ."""
+    said = []
+    for path in sorted({*saved, *found}):
+        if path not in found:
+            said.append(f"{path} is missing")
+        elif path not in saved:
+            said.append(f"{path} was not there")
+        elif saved[path] != found[path]:
+            keys = sorted({*saved[path], *found[path]})
+            said.append(f"{path}: other {', '.join(k for k in keys if saved[path].get(k) != found[path].get(k))}")
+    return said
+
+
+def restore(saved: Tree, roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
+    """Restore the roots; return the entries that were replaced."""
+    found = save(roots, skip)
+    replaced = {path: entry for path, entry in found.items() if saved.get(path) != entry}
+    changed = [path for path, entry in saved.items() if found.get(path) != entry]
+    touched = {os.path.dirname(path) for path in {*replaced, *changed}}
+    # The content of a folder must be removed before the folder.
+    for path in sorted(replaced, reverse=True):
+        if path not in saved or saved[path]["kind"] != replaced[path]["kind"]:
+            _remove(path, replaced[path])
+    for path in sorted(changed):
+        _make(path, saved[path], found.get(path))
+    # Folders last, deepest first: creating and removing files changed their times.
+    for path in sorted(touched | set(changed), reverse=True):
+        if path in saved and saved[path]["kind"] == "folder":
+            _dress(path, saved[path])
+    for folder in touched:
+        sync_folder(folder)
+    return replaced
+
+
+def _remove(path: str, entry: Entry) -> None:
+    if entry["kind"] == "folder":
+        try:
+            os.rmdir(path)
+        except OSError:
+            return  # not empty: the rest is not raidproof's to remove; the comparison at the end reports it
+    else:
+        os.unlink(path)
+
+
+def _make(path: str, entry: Entry, found: Entry | None) -> None:
+    if entry["kind"] == "folder":
+        if not os.path.isdir(path):
+            os.makedirs(path, exist_ok=True)
+        return
+    same = found is not None and all(found.get(key) == entry.get(key) for key in ("kind", "content", "target"))
+    if same and entry["kind"] == "file":
+        _dress(path, entry)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    aside = f"{path}.raidproof"
+    if os.path.lexists(aside):
+        os.unlink(aside)
+    if entry["kind"] == "link":
+        os.symlink(entry["target"], aside)
+        _dress(aside, entry)
+        os.replace(aside, path)
+        return
+    write(aside, base64.b64decode(entry["content"]), lambda: _dress(aside, entry))
+    try:
+        os.replace(aside, path)
+    except OSError:  # a mount point: its content can be changed, but it cannot be replaced
+        os.unlink(aside)
+        write(path, base64.b64decode(entry["content"]), lambda: _dress(path, entry))
+
+
+def write(path: str, content: bytes, dress: Callable[[], None] = lambda: None) -> None:
+    """Write a file durably (fsync)."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        dress()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: str) -> None:
+    """Make the changes of a directory's entries durable (fsync)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _dress(path: str, entry: Entry) -> None:
+    os.chown(path, *entry["owner"], follow_symlinks=False)
+    if entry["kind"] != "link":
+        # After chown(2), which clears set-user-ID.
+        os.chmod(path, entry["mode"])
+    if _xattrs(path) != entry["xattrs"]:
+        for name in _xattrs(path).keys() - entry["xattrs"].keys():
+            os.removexattr(path, name, follow_symlinks=False)
+        for name, value in entry["xattrs"].items():
+            os.setxattr(path, name, base64.b64decode(value), follow_symlinks=False)
+    os.utime(path, ns=(entry["mtime_ns"], entry["mtime_ns"]), follow_symlinks=False)
+
+
+def missing(directories: list[str]) -> list[str]:
+    """Return the folders that must be created so that these directories exist, the deepest first."""
+    absent = set()
+    for directory in directories:
+        path = os.path.abspath(directory)
+        while not os.path.exists(path):
+            absent.add(path)
+            path = os.path.dirname(path)
+    return sorted(absent, reverse=True)
+
+
+def remove_folders(were_missing: list[str]) -> None:
+    """Remove folders that did not exist before, unless they are not empty."""
+    for path in were_missing:
+        with suppress(OSError):
+            os.rmdir(path)
+
+
+def absent() -> list[str]:
+    """Return raidproof's folders that do not exist."""
+    return [path for path in config.OUR_FOLDERS if not os.path.lexists(path)]
+
+
+def remove_ours(were_absent: list[str]) -> None:
+    """Remove raidproof's folders, with their content."""
+    for path in were_absent:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def links() -> list[str]:
+    """Return the links that raidproof created."""
+    return sorted(glob.glob(config.OUR_LINKS))
+
+
+def remove_links(before: list[str]) -> None:
+    """Remove raidproof's links that did not exist before."""
+    for path in set(links()) - set(before):
+        with suppress(FileNotFoundError):
+            os.unlink(path)

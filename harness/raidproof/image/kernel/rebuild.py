@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.core import command
+from raidproof.core.command import KERNEL, install_line, parse_host_packages
 from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.core.host_packages import KERNEL, install_line, parse_host_packages
 from raidproof.core.log import step
 from raidproof.image import apt, cache
 from raidproof.image.kernel import catalogue, uml

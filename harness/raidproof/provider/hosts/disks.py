@@ -11,8 +11,7 @@ from raidproof.core.units import SECTOR
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disk_fault import DiskFault
 from raidproof.disk.messages import Counters, Description, LogClosed, Power, Use
-from raidproof.provider.hosts.adopt import require_adopted
-from raidproof.provider.hosts.gate import Permission, Refusal, blank, digest, judge
+from raidproof.provider.hosts.gate import Permission, Refusal, blank, digest, judge, require_adopted
 from raidproof.provider.hosts.inventory import BY_ID, OURS, Inventory
 from raidproof.provider.hosts.survey import Survey, survey
 

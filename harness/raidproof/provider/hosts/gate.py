@@ -1,8 +1,11 @@
-"""The gate: no disk of an existing machine is written to without a confirmed permission."""
+"""The gate: no disk of an existing machine is written to without a permission that a person has confirmed.
+
+The confirmation, once for an inventory, that all data on its disks may be destroyed is called adoption.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from raidproof.core.units import MIB, format_size
 from raidproof.guest import disk_writer as writer
 from raidproof.provider.hosts.inventory import Inventory, MemberDisk, why_unstable
 from raidproof.provider.hosts.survey import BLOCK, DiskFacts, Identity, Mark, Survey, encode
+from raidproof.provider.hosts.survey import survey as look
 
 SMALLEST = 64 * MIB
 """Least bytes of a disk: both ends, which are blanked, and some space between."""
@@ -288,3 +292,100 @@ def _write(machine: Machine, argv: list[str]) -> None:
     ended = machine.run(argv, stdin=source, deadline_s=WRITE_DEADLINE_S)
     if not ended.ok:
         raise RigError(f"{machine.name}: a disk is not as it was when it was judged: {ended.stderr.strip()[-500:]}")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The disks that an adoption would take, and the objections. Nothing has been written."""
+
+    inventory: Inventory
+    found: Survey
+    verdicts: tuple[Permission | Refusal, ...]
+    fingerprint: str
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """The disks that must not be touched."""
+        return tuple(verdict for verdict in self.verdicts if isinstance(verdict, Refusal))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return a line for each disk with its description and what happens to it."""
+        return tuple(
+            f"refused   {verdict}"
+            if isinstance(verdict, Refusal)
+            else f"DESTROYED {verdict.serial} {_described(self.found.disks[verdict.number])} {verdict.path}"
+            + (", adopted before" if verdict.mark else ", blank")
+            for verdict in self.verdicts
+        )
+
+
+def propose(inventory: Inventory, server: Machine) -> Proposal:
+    """Survey the disks of an inventory and judge them. Write nothing.
+
+    Raises:
+        RigError: the survey of the server failed, or the server has no machine-id.
+    """
+    found = look(server, [disk.id for disk in inventory.disk])
+    return Proposal(inventory, found, judge_all(inventory.disks, found, None), fingerprint(inventory, found))
+
+
+def adopt(
+    inventory: Inventory,
+    server: Machine,
+    *,
+    show: Callable[[str], object],
+    ask: Callable[[str], str] | None = None,
+    yes: str | None = None,
+) -> tuple[Mark, ...]:
+    """Show what will be destroyed, get a confirmation, and mark the disks. Return the marks.
+
+    ``ask`` puts a question to a person and returns the answer; ``yes`` is the fingerprint, or its beginning, given in
+    advance.
+
+    Raises:
+        RequestError: a disk is refused, or there was no confirmation. Nothing was written.
+        RigError: the survey of the server failed, or a disk changed meanwhile.
+    """
+    proposal = propose(inventory, server)
+    show(f"{server.name} ({inventory.server.host}), machine-id {proposal.found.machine_id}")
+    for line in proposal.lines():
+        show(line)
+    permissions = require_permitted(proposal.verdicts)
+    show(f"fingerprint {proposal.fingerprint}")
+    _require_confirmed(proposal.fingerprint, ask, yes)
+    inventory_digest = digest(inventory, proposal.found.machine_id)
+    marks = tuple(Mark(inventory=inventory_digest, serial=one.serial, identity=one.identity) for one in permissions)
+    # The disks may have changed before the confirmation: judge them again, and require the confirmed fingerprint.
+    again = propose(inventory, server)
+    if again.fingerprint != proposal.fingerprint:
+        raise RequestError("the disks changed while they were being confirmed; nothing was written")
+    write_marks(server, require_permitted(again.verdicts), marks)
+    require_adopted(inventory, server)
+    return marks
+
+
+def require_adopted(inventory: Inventory, server: Machine) -> tuple[Permission, ...]:
+    """Survey the disks again, and return the permissions to use them.
+
+    Raises:
+        RequestError: one of them may not be used; the message has every reason of every such disk.
+        RigError: the survey of the server failed.
+    """
+    found = look(server, [disk.id for disk in inventory.disk])
+    return require_permitted(judge_all(inventory.disks, found, digest(inventory, found.machine_id)))
+
+
+def _require_confirmed(asked: str, ask: Callable[[str], str] | None, yes: str | None) -> None:
+    if yes is None and ask is None:
+        raise RigError("an adoption needs a confirmation by a person")
+    question = f"All data on these disks will be lost. Type the first {SHORT} characters of the fingerprint: "
+    said = (yes if yes is not None else ask(question) if ask else "").strip().lower()
+    if len(said) < SHORT or not asked.startswith(said):
+        raise RequestError(
+            f"not confirmed: {said!r} is not how the fingerprint begins; nothing was written",
+            remedy=f"at least {SHORT} characters of it",
+        )
+
+
+def _described(facts: DiskFacts) -> str:
+    return f"{facts.model or 'unknown model'}, {format_size(facts.size)}, serial number {facts.serial or 'unknown'}:"

@@ -14,14 +14,13 @@ from raidproof.core.waiting import wall_clock
 from raidproof.lab.lab import Lab, side_by_side
 from raidproof.lab.lab_directory import LabDirectory
 from raidproof.machine.machine import Machine
-from raidproof.machine.transport import Transport
-from raidproof.provider.hosts.adopt import require_adopted
+from raidproof.machine.transport import LOOPBACK, Transport
 from raidproof.provider.hosts.disks import CANNOT_PROVE, HostDisks
+from raidproof.provider.hosts.gate import require_adopted
 from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
 from raidproof.provider.hosts.login import login_of, require_root
 from raidproof.provider.hosts.power import HostPower, NoPower, switch_of
 from raidproof.provider.hosts.snapshot import Orders, copies, left_as_found, require_restored
-from raidproof.provider.qemu.machine import LOOPBACK, forward
 
 NAME = "hosts"
 PROGRAMS = {
@@ -160,7 +159,7 @@ class HostsLab(Lab):
             connection.connect(path)
             return connection
 
-        return LOOPBACK, forward(client.transport.connected, connect)
+        return LOOPBACK, client.transport.forward(connect)
 
 
 def of_inventory(topology: Topology, inventory: Inventory) -> Topology:

@@ -13,7 +13,7 @@ import paramiko
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import Deadline
-from raidproof.machine.login import Way
+from raidproof.machine.login import Way, as_root
 from raidproof.machine.machine import Remote
 from raidproof.machine.transport import Transport
 from raidproof.provider.hosts.inventory import HostSpec
@@ -143,10 +143,7 @@ class HostLogin:
 
     def command(self, argv: Sequence[str]) -> str:
         """Return the command for the login shell, whatever shell that is, as root."""
-        if not self._sudo:
-            return shlex.join(argv)
-        # With a shell for root, because some commands are shell built-ins: `command -v`.
-        return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+        return as_root(argv) if self._sudo else shlex.join(argv)
 
     def answers(self) -> bool:
         """Return whether an SSH server sends its greeting: an open connection may be only the proxy's."""

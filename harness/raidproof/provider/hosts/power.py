@@ -4,6 +4,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
@@ -162,7 +163,7 @@ class IpmiSwitch:
 
     def __init__(self, control: IpmiControl) -> None:
         self._control = control
-        self._ipmi = _pyghmi()
+        self._ipmi = _library("pyghmi.ipmi.command", "IPMI")
         self._session: Any = None
 
     def prepare(self) -> None:
@@ -214,13 +215,13 @@ class IpmiSwitch:
         return answer
 
 
-def _pyghmi() -> ModuleType:
+def _library(module: str, protocol: str) -> ModuleType:
+    """Return an optional library."""
     try:
-        from pyghmi.ipmi import command  # noqa: PLC0415  optional
+        return import_module(module)
     except ImportError as error:
-        raise RequirementMissing("this Python has no pyghmi, which speaks IPMI", remedy=REMEDY) from error
-    module: ModuleType = command
-    return module
+        name = module.partition(".")[0]
+        raise RequirementMissing(f"this Python has no {name}, which speaks {protocol}", remedy=REMEDY) from error
 
 
 class RedfishSwitch:
@@ -233,7 +234,7 @@ class RedfishSwitch:
 
     def __init__(self, control: RedfishControl) -> None:
         self._control = control
-        self._sushy = _sushy()
+        self._sushy = _library("sushy", "Redfish")
         self._found: Any = None
 
     def prepare(self) -> None:
@@ -298,15 +299,6 @@ class RedfishSwitch:
         if self._control.system is None and len(members := service.get_system_collection().members_identities) != 1:
             raise RigError(f"{self._control.url} has {len(members)} systems: name one of them: {', '.join(members)}")
         return service.get_system(self._control.system)
-
-
-def _sushy() -> ModuleType:
-    try:
-        import sushy  # noqa: PLC0415  optional
-    except ImportError as error:
-        raise RequirementMissing("this Python has no sushy, which speaks Redfish", remedy=REMEDY) from error
-    module: ModuleType = sushy
-    return module
 
 
 class Switch(Protocol):

@@ -23,7 +23,7 @@ from raidproof.guest.keeper.config import SERVER_UNITS
 from raidproof.image import cache
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
-from raidproof.machine.login import Way, connect_in_lab
+from raidproof.machine.login import Way, as_root, connect_in_lab, log_in
 from raidproof.machine.machine import Machine
 from raidproof.provider.hosts.inventory import BY_ID, OURS
 from raidproof.provider.hosts.login import require_root
@@ -194,28 +194,20 @@ class BoxLogin:
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
         """Log in; refuse a machine whose host key differs from that of its first boot."""
-        name = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
-        client.get_host_keys().add(name, self.host_key.get_name(), self.host_key)
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        client.connect(
+        log_in(
+            client,
+            way,
+            timeout_s,
             self.address,
+            host_key=self.host_key,
             port=self.port,
-            username=self.user,
-            key_filename=[str(path) for path in self.keys],  # type: ignore[arg-type]  # its types know of no list
-            sock=way,
-            look_for_keys=False,
-            allow_agent=False,
-            timeout=timeout_s,
-            banner_timeout=timeout_s,
-            auth_timeout=timeout_s,
+            user=self.user,
+            key_files=self.keys,
         )
 
     def command(self, argv: Sequence[str]) -> str:
         """Return the command for the login shell, whatever shell that is, as root."""
-        if self.user == "root":
-            return shlex.join(argv)
-        # With a shell for root, because some commands are shell built-ins: `command -v`.
-        return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
+        return shlex.join(argv) if self.user == "root" else as_root(argv)
 
     def save(self, directory: Path, machine: str) -> None:
         """Write the login into a lab's directory, for later logins to a kept lab."""

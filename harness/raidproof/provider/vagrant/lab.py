@@ -11,10 +11,9 @@ from raidproof.machine.machine import OWN_POWEROFF, Machine
 from raidproof.machine.transport import Transport
 from raidproof.namespace import Enclosure
 from raidproof.namespace.network import hardware_address
+from raidproof.provider import kvm
+from raidproof.provider.kvm import PROGRAM, Accelerator, KvmAnswer
 from raidproof.provider.provider import Provider, Site
-from raidproof.provider.qemu import kvm
-from raidproof.provider.qemu.kvm import KvmAnswer
-from raidproof.provider.qemu.machine import PROGRAM, Accelerator
 from raidproof.provider.vagrant import box, libvirt
 from raidproof.provider.vagrant.box import Box, BoxGuest, BoxLogin, UserBox, learn_host_key
 from raidproof.provider.vagrant.libvirt import Libvirt
@@ -24,11 +23,11 @@ from raidproof.provider.vagrant.machine import (
     NAME,
     USERS,
     USERS_POWEROFF,
+    Guest,
     SshConfig,
     Vagrant,
     VagrantPower,
 )
-from raidproof.provider.vagrant.vagrantfile import Guest
 
 HOST_KEY_DEADLINE_S = 60.0
 

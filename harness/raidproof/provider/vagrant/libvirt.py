@@ -13,9 +13,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from raidproof.core import command
-from raidproof.core.command import CommandFailed, Completed
+from raidproof.core.command import VAGRANT, CommandFailed, Completed, install_list
 from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.core.host_packages import VAGRANT, install_list
 from raidproof.core.topology import GATEWAY, Topology
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.namespace import Enclosure

@@ -2,6 +2,7 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,15 +17,9 @@ from raidproof.disk.cache import CutPolicy
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
 from raidproof.machine.machine import MemberDisks
-from raidproof.provider.qemu import machine
-from raidproof.provider.qemu.machine import (
-    Accelerator,
-    QemuPower,
-    overlay_command,
-    overlay_path,
-    program_for,
-    qemu_command,
-)
+from raidproof.provider import kvm
+from raidproof.provider.kvm import Accelerator, program_for
+from raidproof.provider.qemu import QemuPower, overlay_command, overlay_path, qemu_command
 
 KERNEL = Kernel("debian/sid", "7.2", Path("/k/vmlinuz"), Path("/k/modules.ext4"), initramfs=Path("/k/initramfs"))
 USER_MODE = Kernel("debian/sid", "7.2", Path("/k/linux"), Path("/k/modules.ext4"))
@@ -56,9 +51,9 @@ def members(*serials: str, said: list[str] | None = None) -> MemberDisks:
 
 
 def test_emulation_asks_for_a_qemu_that_can_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "for_emulation", lambda: ("ld.so", "qemu"))
+    monkeypatch.setattr(kvm, "for_emulation", lambda: ("ld.so", "qemu"))
     assert program_for(Accelerator.TCG) == ("ld.so", "qemu")
-    assert program_for(Accelerator.KVM) == (machine.PROGRAM,)
+    assert program_for(Accelerator.KVM) == (kvm.PROGRAM,)
     argv = qemu_command(TOPOLOGY.server, KERNEL, IMAGE, Path("/lab"), "tap", Accelerator.TCG, None, ("ld.so", "qemu"))
     assert argv[:2] == ["ld.so", "qemu"]
 
@@ -184,18 +179,11 @@ class FakeEnclosure:
 
 def power_in(folder: Path, said: list[str]) -> QemuPower:
     overlay_path(folder, "server").touch()
-    return QemuPower(
-        TOPOLOGY.server,
-        KERNEL,
-        IMAGE,
-        folder,
-        folder,
-        FakeEnclosure(said),  # type: ignore[arg-type]
-        "tap-server",
-        Accelerator.TCG,
-        ("ld.so", "qemu"),
-        disks=members("a", said=said),
+    disks = members("a", said=said)
+    site = SimpleNamespace(
+        directory=folder, logs=folder, enclosure=FakeEnclosure(said), members_of=lambda spec: disks if spec else None
     )
+    return QemuPower(TOPOLOGY.server, KERNEL, IMAGE, site, Accelerator.TCG, ("ld.so", "qemu"))  # type: ignore[arg-type]
 
 
 def test_a_cut_freezes_before_it_kills_and_resolves_after(tmp_path: Path) -> None:
@@ -224,6 +212,6 @@ def test_the_error_about_a_dead_machine_has_its_last_output(tmp_path: Path) -> N
         power.cut(CutPolicy.DROP, 0)
     power.on()
     power.require_on()
-    power.enclosure.process.status = 0  # type: ignore[attr-defined]
+    power.site.enclosure.process.status = 0  # type: ignore[attr-defined]
     with pytest.raises(RigError, match="QEMU ended with status 0: Kernel panic"):
         power.require_on()

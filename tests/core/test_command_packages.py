@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.core.command import run
-from raidproof.core.errors import RequirementMissing, RigError
-from raidproof.core.host_packages import (
+from raidproof.core.command import (
     HOST,
     INSTALL,
     KERNEL,
@@ -18,8 +16,10 @@ from raidproof.core.host_packages import (
     install_list,
     parse_host_packages,
     remedy_for,
+    run,
 )
-from raidproof.provider.choice import QEMU_TOOLS
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.provider.kvm import QEMU_TOOLS
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.+-", min_size=2)
 

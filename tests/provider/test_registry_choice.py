@@ -1,8 +1,8 @@
 import pytest
 
 from raidproof.core.errors import RequirementMissing
-from raidproof.provider.choice import QEMU_TOOLS, choose, qemu_lacks
-from raidproof.provider.qemu.kvm import KvmAnswer
+from raidproof.provider.kvm import QEMU_TOOLS, KvmAnswer, qemu_lacks
+from raidproof.provider.registry import choose
 
 WORKS = KvmAnswer(works=True, reason="a kernel booted under it")
 SPINS = KvmAnswer(works=False, reason="it spins and prints nothing")

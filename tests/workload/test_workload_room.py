@@ -1,7 +1,7 @@
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.workload.machines import free_bytes, own_directory, parse_free, require_room
+from raidproof.workload.workload import free_bytes, own_directory, parse_free, require_room
 from tests.workload.guest import Guest, said
 
 

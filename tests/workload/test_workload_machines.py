@@ -2,7 +2,7 @@ import pytest
 
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.layer import Machine
-from raidproof.workload.machines import empty_caches, on_all, require_ended_well, run_limited
+from raidproof.workload.workload import empty_caches, on_all, require_ended_well, run_limited
 from tests.workload.guest import Guest, said
 
 

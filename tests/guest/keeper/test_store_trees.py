@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raidproof.guest.keeper import trees
+from raidproof.guest.keeper import store
 
 NAMES = st.sampled_from(["a", "b", "c", "d/e", "d/f", "d/g/h"])
 CONTENT = st.binary(max_size=20)
@@ -54,14 +54,14 @@ def test_whatever_happened_is_undone(
     root.mkdir()
     for action in before:
         carry_out(root, action)
-    saved = trees.save([str(root)])
+    saved = store.save([str(root)])
     for action in after:
         carry_out(root, action)
-    trees.restore(saved, [str(root)])
-    found = trees.save([str(root)])
-    assert trees.differences(saved, found) == []
+    store.restore(saved, [str(root)])
+    found = store.save([str(root)])
+    assert store.differences(saved, found) == []
     # A second time there is nothing to do.
-    assert trees.restore(saved, [str(root)]) == {}
+    assert store.restore(saved, [str(root)]) == {}
 
 
 @pytest.mark.parametrize("step", range(8))
@@ -72,7 +72,7 @@ def test_power_may_go_in_the_middle_and_it_is_just_repeated(
     (root / "exports.d").mkdir(parents=True)
     for name in ("fstab", "exports", "exports.d/own"):
         (root / name).write_text(f"{name}\n")
-    saved = trees.save([str(root)])
+    saved = store.save([str(root)])
     for name in ("fstab", "exports", "exports.d/own", "exports.d/ours"):
         (root / name).write_text("ours\n")
     done = 0
@@ -87,21 +87,21 @@ def test_power_may_go_in_the_middle_and_it_is_just_repeated(
 
     monkeypatch.setattr(os, "fsync", counted)
     with suppress(KeyboardInterrupt):
-        trees.restore(saved, [str(root)])
+        store.restore(saved, [str(root)])
     monkeypatch.undo()
-    trees.restore(saved, [str(root)])
-    assert trees.differences(saved, trees.save([str(root)])) == []
+    store.restore(saved, [str(root)])
+    assert store.differences(saved, store.save([str(root)])) == []
 
 
 def test_new_files_are_removed_and_missing_files_restored(tmp_path: Path) -> None:
     gone, new = tmp_path / "mdadm.conf", tmp_path / "exports.d"
     gone.write_text("ARRAY\n")
     roots = [str(gone), str(new)]
-    saved = trees.save(roots)
+    saved = store.save(roots)
     gone.unlink()
     new.mkdir()
     (new / "ours.exports").write_text("/srv\n")
-    replaced = trees.restore(saved, roots)
+    replaced = store.restore(saved, roots)
     assert gone.read_text() == "ARRAY\n"
     assert not new.exists()
     assert set(replaced) == {str(new), str(new / "ours.exports")}
@@ -111,34 +111,34 @@ def test_owner_and_time_are_put_back(tmp_path: Path) -> None:
     file = tmp_path / "exports"
     file.write_text("")
     os.utime(file, ns=(1, 1234567890123456789))
-    saved = trees.save([str(file)])
+    saved = store.save([str(file)])
     file.write_text("/srv\n")
-    trees.restore(saved, [str(file)])
+    store.restore(saved, [str(file)])
     assert file.stat().st_mtime_ns == 1234567890123456789
     if os.geteuid() == 0:
         os.chown(file, 7, 8)
-        trees.restore(saved, [str(file)])
+        store.restore(saved, [str(file)])
         assert (file.stat().st_uid, file.stat().st_gid) == (os.getuid(), os.getgid())
 
 
 def test_what_is_skipped_is_neither_saved_nor_removed(tmp_path: Path) -> None:
     live = tmp_path / "sm"
     live.mkdir()
-    saved = trees.save([str(tmp_path)], [str(live)])
+    saved = store.save([str(tmp_path)], [str(live)])
     assert str(live) not in saved
     (live / "10.0.0.7").write_text("")
-    trees.restore(saved, [str(tmp_path)], [str(live)])
+    store.restore(saved, [str(tmp_path)], [str(live)])
     assert (live / "10.0.0.7").exists()
 
 
 def test_a_difference_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     (tmp_path / "b").write_text("1")
-    saved = trees.save([str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")])
+    saved = store.save([str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")])
     (tmp_path / "a").write_text("2")
     (tmp_path / "b").unlink()
     (tmp_path / "c").write_text("3")
-    said = trees.differences(saved, trees.save([str(tmp_path / name) for name in "abc"]))
+    said = store.differences(saved, store.save([str(tmp_path / name) for name in "abc"]))
     assert [line.removeprefix(f"{tmp_path}/") for line in said] == [
         said[0].removeprefix(f"{tmp_path}/"),
         "b is missing",
@@ -148,7 +148,7 @@ def test_a_difference_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_too_large_for_a_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "LARGEST", 3)
+    monkeypatch.setattr(store, "LARGEST", 3)
     (tmp_path / "a").write_text("1234")
     with pytest.raises(ValueError, match="too many for a configuration"):
-        trees.save([str(tmp_path)])
+        store.save([str(tmp_path)])

@@ -7,10 +7,10 @@ from raidproof.core import command
 from raidproof.core.errors import RequestError
 from raidproof.image import cache
 from raidproof.image.kernel import Kernel
-from raidproof.provider.qemu import kvm
-from raidproof.provider.qemu.machine import Accelerator, bare_machine
+from raidproof.provider import kvm
+from raidproof.provider.kvm import Accelerator, bare_machine
 
-DATA = Path(__file__).parents[2] / "data" / "qemu"
+DATA = Path(__file__).parents[1] / "data" / "qemu"
 GUEST = Kernel("debian/trixie", "6.12", Path("/k/vmlinuz"), Path("/k/modules"), initramfs=Path("/k/initramfs"))
 
 

@@ -8,17 +8,19 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import Machine
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.provider.hosts import adopt as adoption
 from raidproof.provider.hosts import disks as real
-from raidproof.provider.hosts.adopt import adopt, propose, require_adopted
+from raidproof.provider.hosts import gate
 from raidproof.provider.hosts.disks import HostDisks, parse_stat
 from raidproof.provider.hosts.gate import (
     Permission,
+    adopt,
     blank,
     digest,
     discard_command,
     fingerprint,
     judge,
+    propose,
+    require_adopted,
     write_marks,
     writer_command,
 )
@@ -104,7 +106,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         assert list(paths) == list(PATHS)
         return made.found
 
-    monkeypatch.setattr(adoption, "survey", look)
+    monkeypatch.setattr(gate, "look", look)
     monkeypatch.setattr(real, "survey", look)
     return made
 

@@ -5,8 +5,8 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import ControllerSpec, DiskSpec, Topology, server_and_clients
 from raidproof.core.units import MIB
-from raidproof.disk.assignment import disks_of, usual_mode
 from raidproof.disk.cache import CacheMode
+from raidproof.disk.disks import disks_of, usual_mode
 from raidproof.disk.profile import load_profile
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
-from raidproof.workload.machines import parse_tool_size
+from raidproof.workload.workload import parse_tool_size
 
 
 @pytest.mark.parametrize(

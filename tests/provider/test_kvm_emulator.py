@@ -6,13 +6,13 @@ import pytest
 from raidproof.core import command
 from raidproof.core.errors import RigError
 from raidproof.image import apt
-from raidproof.provider.qemu import machine
+from raidproof.provider import kvm
 
 
 def host_has(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     def run(argv: list[str | Path], **_: object) -> command.Completed:
         words = tuple(map(str, argv))
-        return command.Completed(words, 0, said, "") if words[0] == machine.PROGRAM else REAL_RUN(words)
+        return command.Completed(words, 0, said, "") if words[0] == kvm.PROGRAM else REAL_RUN(words)
 
     monkeypatch.setattr(command, "run", run)
 
@@ -29,18 +29,18 @@ REAL_RUN = command.run
 )
 def test_the_version_is_read(monkeypatch: pytest.MonkeyPatch, said: str, version: tuple[int, int]) -> None:
     host_has(monkeypatch, said)
-    assert machine.version() == version
+    assert kvm.version() == version
 
 
 def test_something_else_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     host_has(monkeypatch, "Xen\n")
     with pytest.raises(RigError, match="does not say its version: Xen"):
-        machine.version()
+        kvm.version()
 
 
 def test_a_new_qemu_of_this_host_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     host_has(monkeypatch, "QEMU emulator version 10.0.13\n")
-    assert machine.for_emulation() == (machine.PROGRAM,)
+    assert kvm.for_emulation() == (kvm.PROGRAM,)
 
 
 def test_an_old_one_is_replaced_with_all_its_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_an_old_one_is_replaced_with_all_its_libraries(monkeypatch: pytest.Monke
     unpacked: list[str] = []
     monkeypatch.setattr(apt, "download_behind", download_behind)
     monkeypatch.setattr(apt, "unpack", lambda package, _: unpacked.append(package.stem))
-    words = machine.for_emulation()
+    words = kvm.for_emulation()
     assert unpacked == ["qemu-system-x86", "qemu-system-data", "libc6", "libfdt1"]
     assert words[0].endswith("ld-linux-x86-64.so.2")
-    assert words[3].endswith(f"usr/bin/{machine.PROGRAM}")
-    assert machine.for_emulation() == words
+    assert words[3].endswith(f"usr/bin/{kvm.PROGRAM}")
+    assert kvm.for_emulation() == words
     assert len(unpacked) == 4

@@ -1,5 +1,5 @@
 # A minimal Python: no pathlib.
-"""Kernel settings: sysctls, the queues of disks, the queueing disciplines of a network interface."""
+"""What the kernel of a machine holds: sysctls, disk queues, qdiscs, mounts, the md and dm devices on member disks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import glob
 import json
 import os
 import re
+import signal
+from contextlib import suppress
 from typing import Any
 
 from . import config, programs
+
+BLOCK = "/sys/class/block"
+UNMOUNT_S = 20.0
+
+Mount = dict[str, str]
 
 
 def read(path: str) -> str | None:
@@ -111,3 +118,82 @@ def restore_link(interface: str | None, saved: dict[str, Any] | None, said: list
 
 def _kinds(found: dict[str, Any]) -> list[str]:
     return [one["kind"] for one in found["qdiscs"]]
+
+
+def mounts() -> list[Mount]:
+    """Return all mounts, in mount order."""
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            words, kind = left.split(), right.split()
+            found.append({"where": _unescape(words[4]), "number": words[2], "type": kind[0], "source": kind[1]})
+    return found
+
+
+def _unescape(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)
+
+
+def made_of(disks: list[str]) -> list[str]:
+    """Return the md and dm devices that consist of these disks only, the uppermost first."""
+    names = {os.path.basename(os.path.realpath(disk)) for disk in disks}
+    parts = {
+        name for name in os.listdir(BLOCK) for disk in names if os.path.exists(f"{BLOCK}/{disk}/{name}/partition")
+    }
+    ours, above = names | parts, list[str]()
+    while True:
+        more = [
+            name
+            for name in sorted(os.listdir(BLOCK))
+            if name not in ours and (slaves := _listed(f"{BLOCK}/{name}/slaves")) and set(slaves) <= ours
+        ]
+        if not more:
+            return above
+        ours.update(more)
+        above = [*more, *above]
+
+
+def _listed(path: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(path)
+    return []
+
+
+def our_mounts(directories: list[str], before: list[Mount]) -> list[Mount]:
+    """Return the mounts in raidproof's directories that the snapshot does not contain, the last one first.
+
+    Mounts elsewhere are left alone, even if they use one of the disks: these disks are then reported as busy.
+    """
+
+    def ours(mount: Mount) -> bool:
+        inside = any(mount["where"] == one or mount["where"].startswith(f"{one}/") for one in directories)
+        return inside and _key(mount) not in {_key(one) for one in before}
+
+    return [mount for mount in reversed(mounts()) if ours(mount)]
+
+
+def _key(mount: Mount) -> tuple[str, str, str]:
+    return mount["where"], mount["type"], mount["source"]
+
+
+def unmount(directories: list[str], before: list[Mount], said: list[str]) -> None:
+    """Unmount raidproof's mounts, ending processes that use them; lazily if the NFS server does not answer."""
+    if not (ours := our_mounts(directories, before)):
+        return
+    for pid in programs.users([mount["where"] for mount in ours]):
+        programs.end(pid, signal.SIGKILL)
+    for mount in ours:
+        network = mount["type"].startswith("nfs")
+        ways = [["umount"], ["umount", "--force"], ["umount", "--lazy"]] if network else [["umount"]]
+        if all(programs.run([*way, mount["where"]], UNMOUNT_S).returncode for way in ways):
+            programs.must(["umount", mount["where"]], said, UNMOUNT_S)
+
+
+def stop_devices(disks: list[str], said: list[str]) -> None:
+    """Stop the md and dm devices on raidproof's disks; the content of the disks stays."""
+    for name in made_of(disks):
+        if name.startswith("md"):
+            programs.must(["mdadm", "--stop", f"/dev/{name}"], said)
+        else:
+            programs.must(["dmsetup", "remove", f"/dev/{name}"], said)

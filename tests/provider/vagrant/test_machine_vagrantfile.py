@@ -11,7 +11,7 @@ from raidproof.core.topology import MachineSpec, Platform, Role, client_spec, se
 from raidproof.core.units import MIB
 from raidproof.disk.client import EngineClient
 from raidproof.machine.machine import MemberDisks
-from raidproof.provider.vagrant.vagrantfile import FILE, Guest, lab_json, qemu_arguments
+from raidproof.provider.vagrant.machine import FILE, Guest, lab_json, qemu_arguments
 
 NO_ENGINE = cast("EngineClient", None)
 

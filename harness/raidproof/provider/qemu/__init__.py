@@ -1,1 +1,0 @@
-"""Provider ``qemu``: virtual PCs."""
