@@ -23,12 +23,12 @@ from raidproof.core.log import shown_on
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.lab.lab import Lab
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.record import ControlSpec, CrashTestRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.demo import demo_stack, demo_topology
+from raidproof.run.run import Run
 
 BAR_S = 10.0
 POLICIES = (CutPolicy.RANDOM, CutPolicy.TORN, CutPolicy.DROP)
@@ -111,8 +111,8 @@ class ExplorationStats:
 
 def surplus(lab: Lab) -> int:
     """Return the number of surplus processes of a running lab; orphans of a killed process become its keeper's."""
-    assert isinstance(lab, EnclosedLab)  # noqa: S101  the demo's is
-    return max(0, len(psutil.Process(lab.enclosure.pid).children()) - len(lab.machines) - DAEMONS)
+    assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's is
+    return max(0, len(psutil.Process(lab.namespace.pid).children()) - len(lab.machines) - DAEMONS)
 
 
 def left(labs: set[Path]) -> list[str]:
@@ -146,17 +146,17 @@ def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, secon
     labs: set[Path] = set()
     before = 0
     try:
-        with Campaign(f"cuts-{tally.kind}", folder, demo_topology()) as campaign:
+        with Run(f"cuts-{tally.kind}", folder, demo_topology()) as current_run:
             for seed in range(first_seed, first_seed + cuts):
-                lab = campaign.lab
-                assert isinstance(lab, EnclosedLab)  # noqa: S101  the demo's is
+                lab = current_run.lab
+                assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's is
                 labs.add(lab.directory.path)
                 spec = spec_of(tally.kind, seed, seconds)
                 with shown_on(io.StringIO(), 80):
-                    record = campaign.cycle(spec)
-                # After an error the campaign has ended the lab, and `left` looks at what that left.
+                    record = current_run.cycle(spec)
+                # After an error the run has ended the lab, and `left` looks at what that left.
                 ended = record.rig_error or record.not_recovered or record.not_effective
-                tally.add(record, 0 if ended else surplus(campaign.lab))
+                tally.add(record, 0 if ended else surplus(current_run.lab))
                 before = before or descriptors()
                 first = record.reason.partition("\n")[0]
                 gone = "everything" if record.not_recovered else f"{lost(record):,}"
@@ -166,7 +166,7 @@ def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, secon
                     flush=True,
                 )
                 if as_expected(tally.kind, record):
-                    shutil.rmtree(campaign.store.path / spec.name)  # some ten MB each, and nothing to look up
+                    shutil.rmtree(current_run.store.path / spec.name)  # some ten MB each, and nothing to look up
     except RigError as error:
         # A lab that does not boot: no further cut is possible.
         tally.ends[Outcome.ERROR.value] += 1

@@ -21,7 +21,7 @@ from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB
 from raidproof.core.waiting import now_ns
 from raidproof.machine.machine import Machine
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.uml import SHARED_MEMORY, Uml, UmlPower
 
 SIZE = 192 * MIB
@@ -80,9 +80,9 @@ def boot_with_files(machine: Machine, folder: Path) -> None:
 
 
 @contextmanager
-def cpu_share(lab: EnclosedLab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
+def cpu_share(lab: NamespaceLab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
     """Measure the share of one CPU that each daemon uses while the body runs, in percent."""
-    daemons = [one for one in psutil.Process(lab.enclosure.pid).children() if one.name().startswith(DAEMONS)]
+    daemons = [one for one in psutil.Process(lab.namespace.pid).children() if one.name().startswith(DAEMONS)]
     begun, before = now_ns(), [sum(one.cpu_times()[:2]) for one in daemons]
     yield
     seconds = (now_ns() - begun) / 1e9
@@ -102,7 +102,7 @@ def main() -> int:
     with (
         TemporaryDirectory() as logs,
         TemporaryDirectory(dir=SHARED_MEMORY) as files,
-        EnclosedLab(server_and_clients(clients=1, disk_size=SIZE), Uml(), logs=Path(logs)) as lab,
+        NamespaceLab(server_and_clients(clients=1, disk_size=SIZE), Uml(), logs=Path(logs)) as lab,
     ):
         client = lab.clients[0]
         boot_with_files(client, Path(files))

@@ -180,7 +180,7 @@ topology = server_and_clients(clients=1).model_copy(update={"provider": "toy"})
 print(type(provider_of(topology)).__name__, type(lab_of(topology)).__name__, names())
 """
     said = python(tmp_path, "-c", code)
-    assert said.stdout == "Toy EnclosedLab ('qemu', 'toy', 'uml', 'vagrant', 'hosts')\n", said.stderr
+    assert said.stdout == "Toy NamespaceLab ('qemu', 'toy', 'uml', 'vagrant', 'hosts')\n", said.stderr
 
 
 def test_an_installed_column_is_in_the_tables(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 HOME = Path(__file__).resolve().parents[1]
 OWN_TEST = """
 def test_fixtures_are_there(request):
-    for fixture in ("cycle", "explore", "lab", "campaign"):
+    for fixture in ("cycle", "explore", "lab", "current_run"):
         assert request._fixturemanager.getfixturedefs(fixture, request.node), fixture
 """
 

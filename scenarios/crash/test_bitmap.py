@@ -12,8 +12,8 @@ from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
-from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
+from raidproof.run.run import Run
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 from scenarios.crash.settled import BitmapSettled
@@ -102,14 +102,14 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
 
 
 @pytest.mark.exhaustive
-def test_every_differing_row_is_marked_and_a_missing_mark_is_found(cycle: CrashTestRunner, campaign: Campaign) -> None:
-    early_known = campaign.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
+def test_every_differing_row_is_marked_and_a_missing_mark_is_found(cycle: CrashTestRunner, current_run: Run) -> None:
+    early_known = current_run.lab.server.succeed(["uname", "--kernel-release"]).startswith(EARLY)
     stack = stack_of(bitmap_chunk=REGION)
     ended = cycle(stack, during=[BitmapSettled()], ledger_seconds=SECONDS).must_keep_every_promise()
     members = ended.record.observed.members
     assert members is not None
     assert {one.region_size for one in (members.bitmaps or {}).values()} == {REGION}
-    seen = judged(source_of(campaign.store, ended.record.name), early_known=early_known)
+    seen = judged(source_of(current_run.store, ended.record.name), early_known=early_known)
     assert seen["states"] == STATES
     assert seen["differ"]
     assert seen["distinguished"]

@@ -13,8 +13,8 @@ from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Source, source_of
+from raidproof.run.run import Run
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
@@ -29,16 +29,16 @@ HEADS = range(512)
 
 
 @pytest.fixture(scope="module")
-def source(campaign: Campaign) -> Source:
+def source(current_run: Run) -> Source:
     """Record a crash test once for all tests of this file; the tests only read the recording."""
-    ended = CrashTestRunner(campaign, "what-checkers-look-at")(stack_of()).must_pass()
-    return source_of(campaign.store, ended.record.name)
+    ended = CrashTestRunner(current_run, "what-checkers-look-at")(stack_of()).must_pass()
+    return source_of(current_run.store, ended.record.name)
 
 
 @pytest.fixture
-def checker(source: Source, campaign: Campaign, tmp_path: Path) -> Iterator[Checker]:
+def checker(source: Source, current_run: Run, tmp_path: Path) -> Iterator[Checker]:
     """Boot a checker, without another lab of the session beside it."""
-    campaign.discard_lab()
+    current_run.discard_lab()
     with Checker(source.topology, source.stack, source.orders, tmp_path) as booted:
         yield booted
 
@@ -120,11 +120,11 @@ def test_damage_that_a_mount_does_not_read_is_found(source: Source, checker: Che
 
 
 def test_a_missing_member_is_damage_unless_a_fault_removed_it(
-    campaign: Campaign, cycle: CrashTestRunner, tmp_path: Path
+    current_run: Run, cycle: CrashTestRunner, tmp_path: Path
 ) -> None:
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
-    source = source_of(campaign.store, ended.record.name)
-    campaign.discard_lab()
+    source = source_of(current_run.store, ended.record.name)
+    current_run.discard_lab()
     with Checker(source.topology, source.stack, source.orders, tmp_path) as checker:
         checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
         seen = checker.check(Patch())

@@ -16,9 +16,9 @@ from raidproof.fault import FaultContext
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import Options, explore_cycle, source_of
+from raidproof.run.run import Run
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
 from scenarios.selftest.defects import Before, Places, PlantDefect, disks_of
@@ -40,14 +40,14 @@ SLOW = pytest.mark.exhaustive
 
 
 @pytest.fixture(scope="module")
-def own(campaign: Campaign) -> Iterator[Campaign]:
+def own(current_run: Run) -> Iterator[Run]:
     """Return a separate run with one client, so that failures in its crash tests do not fail the session's run."""
-    everything = campaign.topology
+    everything = current_run.topology
     machines = (everything.server, everything.clients[0])
     disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
     topology = everything.model_copy(update={"machines": machines, "disks": disks})
-    campaign.discard_lab()
-    with Campaign("quiet-cut", campaign.store.path, topology) as one:
+    current_run.discard_lab()
+    with Run("quiet-cut", current_run.store.path, topology) as one:
         yield one
 
 
@@ -61,7 +61,7 @@ def planted(disk_fault: DiskFault) -> PlantDefect:
 
 
 def cut_at_replies(
-    own: Campaign, name: str, ledger: LedgerSpec, disk_fault: DiskFault | None, budget: Budget
+    own: Run, name: str, ledger: LedgerSpec, disk_fault: DiskFault | None, budget: Budget
 ) -> ExplorationRecord:
     """Record a crash test, optionally with a disk fault of one drive, and explore cuts at the server's replies."""
     during = () if disk_fault is None else (Before(planted(disk_fault)),)
@@ -95,7 +95,7 @@ def cut_at_replies(
     ],
 )
 def test_acknowledged_operations_are_durable_at_the_reply(
-    own: Campaign, ledger: LedgerSpec, request: pytest.FixtureRequest
+    own: Run, ledger: LedgerSpec, request: pytest.FixtureRequest
 ) -> None:
     explored = cut_at_replies(own, f"sound-{request.node.callspec.id}", ledger, None, Budget(STATES, None))
     # Some kinds have too few operations before the sampled cuts to pass; this test is about false alarms.
@@ -127,7 +127,7 @@ def test_acknowledged_operations_are_durable_at_the_reply(
     ],
 )
 def test_a_drive_with_late_or_incomplete_flushes_is_found(
-    own: Campaign,
+    own: Run,
     disk_fault: DiskFault,
     ledger: LedgerSpec,
     budget: Budget,

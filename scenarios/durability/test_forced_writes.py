@@ -19,9 +19,9 @@ from raidproof.core.log import step
 from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CutPolicy
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
-from raidproof.run.campaign import Campaign
+from raidproof.run.run import Run
 from raidproof.storage.array import disk_path
 from scenarios.durability import nbd_guest
 
@@ -74,10 +74,10 @@ def relay(listener: socket.socket, path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def forced(campaign: Campaign) -> Iterator[None]:
+def forced(current_run: Run) -> Iterator[None]:
     """Return the shared lab with the server's members attached by the NBD driver, until the server boots again."""
-    lab = campaign.lab
-    if not isinstance(lab, EnclosedLab):
+    lab = current_run.lab
+    if not isinstance(lab, NamespaceLab):
         raise RequirementMissing("the disks of this run are not the disk engine's")
     server = lab.server
     if not server.run(["modprobe", "nbd"]).ok:
@@ -95,7 +95,7 @@ def forced(campaign: Campaign) -> Iterator[None]:
                 raise RequirementMissing(f"{server.name}: {device} forces no writes")
         yield
     # A server without its disks is unusable.
-    campaign.discard_lab()
+    current_run.discard_lab()
 
 
 @pytest.mark.parametrize("policy", [CutPolicy.DROP, pytest.param(CutPolicy.TORN, marks=pytest.mark.exhaustive)])

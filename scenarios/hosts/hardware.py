@@ -11,7 +11,7 @@ from pathlib import Path
 
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.machine import Machine
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 
 CLIENT = """\
 import socket, sys
@@ -62,7 +62,7 @@ class Outlet:
 class Hardware:
     """A lab as hardware: a home folder with the configuration of SSH, and an inventory."""
 
-    def __init__(self, lab: EnclosedLab, home: Path) -> None:
+    def __init__(self, lab: NamespaceLab, home: Path) -> None:
         self.lab = lab
         self.home = home
         self.inventory = home / "inventory.toml"
@@ -108,7 +108,7 @@ class Hardware:
         # TMPDIR too: files of a killed run are removed with the home folder, and `gc` sees no files of other runs.
         folders = {"HOME": self.home, "XDG_STATE_HOME": self.home / "state", "TMPDIR": self.home}
         environment = [*(f"{name}={folder}" for name, folder in folders.items()), "COLUMNS=200"]
-        keeper = ["nsenter", f"--target={self.lab.enclosure.pid}", "--net", "--"]
+        keeper = ["nsenter", f"--target={self.lab.namespace.pid}", "--net", "--"]
         return ["env", *environment, *keeper, *command]
 
     def raidproof(self, *words: str) -> "subprocess.CompletedProcess[str]":

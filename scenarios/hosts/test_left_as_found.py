@@ -22,7 +22,7 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
 from raidproof.provider.hosts.snapshot import (
     ROOT,
-    Orders,
+    KeeperConfig,
     copy_of,
     left_as_found,
     restore_all,
@@ -127,10 +127,10 @@ def spec() -> StackSpec:
     return stack.model_copy(update={"tuning": tuning, "link": LinkSpec(rate="1Gbit", delay="100us")})
 
 
-def orders_of(lab: Lab, *, stop_nfs: bool = True) -> list[tuple[Machine, Orders]]:
+def orders_of(lab: Lab, *, stop_nfs: bool = True) -> list[tuple[Machine, KeeperConfig]]:
     disks = tuple(f"/dev/disk/by-id/raidproof-{serial}" for serial in MEMBERS)
-    server = Orders("r1", "server", disks, INTERFACE, stop_nfs=stop_nfs)
-    return [(lab.server, server), *((client, Orders("r1", "client", (), INTERFACE)) for client in lab.clients)]
+    server = KeeperConfig("r1", "server", disks, INTERFACE, stop_nfs=stop_nfs)
+    return [(lab.server, server), *((client, KeeperConfig("r1", "client", (), INTERFACE)) for client in lab.clients)]
 
 
 def at_work(lab: Lab, said: Connection, folder: Path) -> None:
@@ -193,7 +193,7 @@ def test_restore_after_a_killed_harness_leaves_no_trace(hardware: Lab, tmp_path:
     assert all(unrestored(machine) == ("r1",) for machine in machines)
     assert differences(before["server"], census(hardware.server))
     with pytest.raises(RequestError, match=r"server has not been put back since run r1 \(\./raidproof hosts restore"):
-        take(hardware.server, Orders("r2", "server"), tmp_path)
+        take(hardware.server, KeeperConfig("r2", "server"), tmp_path)
     assert copy_of(tmp_path, "r1", "server").exists()
     restore_all(machines, tmp_path)
     must_be_as_found(hardware, before)
@@ -248,7 +248,7 @@ def test_layers_write_only_files_that_are_saved_before(lab: Lab) -> None:
         client.succeed(["dd", "if=/dev/zero", f"of=/mnt/raidproof/{client.name}", "bs=64K", "count=16", "conv=fsync"])
     stack.export.restart()
     stack.deactivate()
-    listed = (*config.CONFIGURATION, config.NFS_STATE, *Orders("r", "server").directories, "/run/raidproof")
+    listed = (*config.CONFIGURATION, config.NFS_STATE, *KeeperConfig("r", "server").directories, "/run/raidproof")
     # Except runtime files: mount's table, mdadm's map, sockets and locks of daemons that the harness starts.
     system = ("/run/mount", "/run/mdadm", "/run/rpc", "/run/lock", "/run/nfs", "/run/sm-notify", "/run/exportfs")
     for machine in machines:

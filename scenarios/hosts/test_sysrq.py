@@ -4,11 +4,11 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
 from raidproof.machine.machine import Machine
 from raidproof.provider.hosts.power import HostPower, SysrqSwitch
-from raidproof.run.campaign import Campaign
+from raidproof.run.run import Run
 
 
-def test_a_reset_loses_unflushed_data_of_the_kernel(campaign: Campaign) -> None:
-    client = campaign.lab.clients[0]
+def test_a_reset_loses_unflushed_data_of_the_kernel(current_run: Run) -> None:
+    client = current_run.lab.clients[0]
     booted = boots(client)
     power = HostPower(client.name, SysrqSwitch(client.start_command), lambda: False)
     power.prepare()
@@ -17,7 +17,7 @@ def test_a_reset_loses_unflushed_data_of_the_kernel(campaign: Campaign) -> None:
     cut = power.cut(CutPolicy.DROP, 0)
     assert begun <= cut.at_ns
     # The machine boots again by itself. In this lab its kernel then logs an error, as its tap interface is still in
-    # use. Kernel logs are judged with the fixture `lab` only, so this test takes the lab from `campaign`.
+    # use. Kernel logs are judged with the fixture `lab` only, so this test takes the lab from `current_run`.
     wait_until(lambda: boots(client) > booted, Deadline.after(60), "a second boot")
     client.crash()
     client.start()

@@ -14,7 +14,7 @@ from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import Capture, Exchange, capturing
 from raidproof.pytest_plugin.fixtures import name_of, stack_of
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.run.campaign import Campaign
+from raidproof.run.run import Run
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import Stack, on_disks
@@ -113,8 +113,8 @@ class TwoClients:
 class Clients:
     """Builds a stack on the shared lab's blank disks for one scenario, and removes it afterwards."""
 
-    def __init__(self, campaign: Campaign, name: str) -> None:
-        self._campaign = campaign
+    def __init__(self, current_run: Run, name: str) -> None:
+        self._campaign = current_run
         self._name = name
 
     @contextmanager
@@ -171,9 +171,9 @@ def _must_be_calm(logs: list[tuple[str, str]]) -> None:
 
 
 @pytest.fixture
-def two_clients(campaign: Campaign, request: pytest.FixtureRequest) -> Clients:
+def two_clients(current_run: Run, request: pytest.FixtureRequest) -> Clients:
     """Two clients of one export: ``with two_clients() as clients``."""
-    return Clients(campaign, name_of(request.node.name))
+    return Clients(current_run, name_of(request.node.name))
 
 
 __all__ = ["EXPORT", "Clients", "TwoClients", "two_clients"]

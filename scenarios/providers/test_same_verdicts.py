@@ -15,8 +15,8 @@ from raidproof.crash.exploration import Budget
 from raidproof.provider.registry import provider_of
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.exploration import Options, explore_cycle, source_of
+from raidproof.run.run import Run
 from scenarios.hosts.hardware import Hardware
 
 pytestmark = pytest.mark.long
@@ -54,11 +54,11 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
         pytest.param("vagrant", marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_provider(campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+def test_every_provider(current_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
     # A provider whose requirements this host lacks is skipped with the reasons. No other lab runs at the same time.
     provider_of(topology).prepare(topology)
-    campaign.discard_lab()
+    current_run.discard_lab()
     options = [f"--provider={provider}", f"--results={tmp_path / 'results'}", "-p", "no:cacheprovider"]
     store = run_of([sys.executable, "-m", "pytest", str(PROMISES), *options], tmp_path / "results")
     record = store.load()

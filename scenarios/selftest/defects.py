@@ -18,7 +18,7 @@ from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, slow_flushes
 from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
-from raidproof.fault.array import place_of, struck
+from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 from raidproof.run.crash_test import LEDGER_DIRECTORY
@@ -159,7 +159,7 @@ def trigger(context: FaultContext, serial: str, disk_fault: DiskFault, times: in
     """Set a disk fault, and wait until it has affected at least ``times`` requests."""
     disks_of(context).set_disk_fault(serial, disk_fault)
     wait_until(
-        lambda: struck(context, serial, disk_fault.kind) >= times or None,
+        lambda: hits(context, serial, disk_fault.kind) >= times or None,
         Deadline.after(DEADLINE_S),
         f"{disk_fault.kind.value} of {serial}",
         0.01,

@@ -16,8 +16,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from raidproof.core import log
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.platform import words_of
+from raidproof.run.run import Run
 
 pytestmark = pytest.mark.long
 
@@ -50,11 +50,11 @@ class Trials(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory, campaign: Campaign) -> Trials:
+def trials(tmp_path_factory: pytest.TempPathFactory, current_run: Run) -> Trials:
     """Run the trials once, in a separate pytest, so that their outcomes do not change the outcome of this run."""
     home = tmp_path_factory.mktemp("trials")
     command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no"]
-    command += words_of(campaign.topology)
+    command += words_of(current_run.topology)
     command += [f"--results={home / 'results'}", f"--junitxml={home / 'junit.xml'}"]
     status, terminal = pytest_of(command)
     assert (home / "junit.xml").is_file(), terminal

@@ -11,8 +11,8 @@ from raidproof.core.units import MIB
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.run import Run
 from scenarios.selftest.defects import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 
@@ -28,8 +28,8 @@ DISK_SIZE = 184 * MIB
 class Cycles:
     """Crash tests in a separate run, each executed once, so that their failures do not fail the session's run."""
 
-    def __init__(self, campaign: Campaign) -> None:
-        self.campaign = campaign
+    def __init__(self, current_run: Run) -> None:
+        self.current_run = current_run
         self.planted = cache(self._planted)
         self.twin = cache(self._twin)
 
@@ -42,7 +42,7 @@ class Cycles:
                 return self._run(name, experiment.changes(places)), places
             except BaseException:
                 # A defect could not be planted: the state of the lab is unknown.
-                self.campaign.discard_lab()
+                self.current_run.discard_lab()
                 raise
 
     def _twin(self, name: str) -> CrashTestRecord:
@@ -51,15 +51,15 @@ class Cycles:
 
     def _run(self, name: str, changes: dict[str, Any]) -> CrashTestRecord:
         spec = {"name": name, "title": name, "stack": stack_of(LEVEL), "ledger": LEDGER}
-        return self.campaign.cycle(CrashTestSpec(**{"ledger_seconds": LEDGER_SECONDS, **spec, **changes}))
+        return self.current_run.cycle(CrashTestSpec(**{"ledger_seconds": LEDGER_SECONDS, **spec, **changes}))
 
 
 @pytest.fixture(scope="module")
-def cycles(campaign: Campaign) -> Iterator[Cycles]:
-    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in campaign.topology.disks)
-    topology = campaign.topology.model_copy(update={"disks": disks})
-    campaign.discard_lab()
-    with Campaign("planted", campaign.store.path, topology) as own:
+def cycles(current_run: Run) -> Iterator[Cycles]:
+    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in current_run.topology.disks)
+    topology = current_run.topology.model_copy(update={"disks": disks})
+    current_run.discard_lab()
+    with Run("planted", current_run.store.path, topology) as own:
         yield Cycles(own)
 
 

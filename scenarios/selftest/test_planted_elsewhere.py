@@ -58,14 +58,14 @@ def grace_is_skipped(clients: TwoClients) -> None:
 
 
 def test_a_skipped_grace_period_is_found(cycles: Cycles) -> None:
-    verdict = after_a_restart(Clients(cycles.campaign, "grace-skipped"), grace_is_skipped)
+    verdict = after_a_restart(Clients(cycles.current_run, "grace-skipped"), grace_is_skipped)
     assert verdict.outcome is Outcome.FAIL, verdict
     assert str(verdict.blame) == "nfsd"
     assert "held" in verdict.reason
 
 
 def test_a_kept_grace_period_is_not(cycles: Cycles) -> None:
-    verdict = after_a_restart(Clients(cycles.campaign, "grace-kept"), lambda _: None)
+    verdict = after_a_restart(Clients(cycles.current_run, "grace-kept"), lambda _: None)
     assert verdict.outcome is Outcome.PASS, verdict
 
 
@@ -86,7 +86,7 @@ def in_danger(source: Source) -> Iterator[int]:
 def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> None:
     record, _ = cycles.planted("careless-close")
     assert record.outcome is Outcome.INCONCLUSIVE, record.reason
-    explored, page = explore_cycle(source_of(cycles.campaign.store, record.name), Options(Budget(STATES, None)))
+    explored, page = explore_cycle(source_of(cycles.current_run.store, record.name), Options(Budget(STATES, None)))
     assert explored.outcome is Outcome.INCONCLUSIVE, (explored.reason, page)
     assert explored.undecided is not None
     assert "under a write delegation" in explored.undecided.reason
@@ -95,7 +95,7 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
 
 def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
-    source = source_of(cycles.campaign.store, record.name)
+    source = source_of(cycles.current_run.store, record.name)
     explored, page = explore_cycle(source, Options(Budget(STATES_AFTER_A_LIE, None)))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     blames = [str(one.blame) for one in explored.failures]
@@ -110,7 +110,7 @@ def test_a_control_with_a_lying_disk_does_not_hide_a_broken_stack(cycles: Cycles
 
 def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: pytest.MonkeyPatch) -> None:
     record, places = cycles.planted("flush-dropped")
-    source = source_of(cycles.campaign.store, record.name)
+    source = source_of(cycles.current_run.store, record.name)
     cuts = set(in_danger(source))
 
     class InDanger(Choices):

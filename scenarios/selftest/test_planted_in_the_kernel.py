@@ -12,8 +12,8 @@ from raidproof.image import kernel
 from raidproof.pytest_plugin.fixtures import Explore
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.demo import demo_cycles
+from raidproof.run.run import Run
 from raidproof.verdict.contract import PROMISES
 from scenarios.crash.quiet import quiet
 from scenarios.selftest.defects import Before, Places, TamperedCut
@@ -42,7 +42,7 @@ def is_hidden(defect: str) -> bool:
 class Defective:
     """Crash tests with a defective nfsd, in a separate run, so that their failures do not fail the session's run."""
 
-    campaign: Campaign
+    current_run: Run
 
     def cycle(self, defect: str) -> tuple[CrashTestRecord, int]:
         """Execute the demo's first crash test; return its record and how often nfsd broke the promise."""
@@ -63,18 +63,18 @@ class Defective:
             "during": (Before(plant),),
             "fault": TamperedCut(places=places, at_work=count),
         }
-        record = self.campaign.cycle(SYNC.model_copy(update=changes))
+        record = self.current_run.cycle(SYNC.model_copy(update=changes))
         assert BROKEN in places, all_said(record)
         return record, int(places[BROKEN])
 
 
 @pytest.fixture(scope="module")
-def defective(campaign: Campaign) -> Iterator[Defective]:
-    if campaign.topology.provider != kernel.USER_MODE:
+def defective(current_run: Run) -> Iterator[Defective]:
+    if current_run.topology.provider != kernel.USER_MODE:
         raise RequirementMissing("a module takes the place of the kernel's own on provider uml alone")
-    topology = with_module(campaign.topology)
-    campaign.discard_lab()
-    with Campaign("planted-in-the-kernel", campaign.store.path, topology) as own:
+    topology = with_module(current_run.topology)
+    current_run.discard_lab()
+    with Run("planted-in-the-kernel", current_run.store.path, topology) as own:
         yield Defective(own)
 
 
@@ -100,7 +100,7 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     else:
         # A quiet ledger has too few operations of some kinds, or no COMMIT; the verdict on them is INCONCLUSIVE.
         assert record.outcome is Outcome.PASS or is_hidden(defect), all_said(record)
-        explored = Explore(defective.campaign)(record, STATES, at_replies=is_hidden(defect))
+        explored = Explore(defective.current_run)(record, STATES, at_replies=is_hidden(defect))
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
         found = {plain(one.promise): one.blame for one in explored.record.failures if one.confirmed}
     promised = {plain(PROMISES[kind]) for kind in DEFECTS[defect].kinds}
@@ -117,4 +117,4 @@ def test_without_a_defect_the_same_nfsd_keeps_every_promise(defective: Defective
     record, broken = defective.cycle(NONE)
     assert broken == 0
     assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
-    Explore(defective.campaign)(record, STATES).must_keep_every_promise()
+    Explore(defective.current_run)(record, STATES).must_keep_every_promise()

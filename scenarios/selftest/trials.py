@@ -17,7 +17,7 @@ from raidproof.machine.machine import Machine
 from raidproof.provider.registry import lab_of
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
-from raidproof.run.campaign import Campaign
+from raidproof.run.run import Run
 from raidproof.workload.fio import FioSpec
 
 
@@ -38,8 +38,8 @@ def test_async_export_that_loses_nothing(cycle: CrashTestRunner) -> None:
 
 
 @pytest.fixture
-def client_without_fio(campaign: Campaign) -> Iterator[Machine]:
-    client = campaign.lab.clients[0]
+def client_without_fio(current_run: Run) -> Iterator[Machine]:
+    client = current_run.lab.clients[0]
     client.succeed(["mv", "/usr/bin/fio", "/usr/bin/fio.away"])
     yield client
     client.succeed(["mv", "/usr/bin/fio.away", "/usr/bin/fio"])

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from raidproof.core.topology import ControllerSpec, server_and_clients
-from raidproof.crash.checker import Check, Lost, Silent, alarming, checker_topology, orders_of
+from raidproof.crash.checker import Check, Lost, Silent, alarming, checker_topology, config_of
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
@@ -26,31 +26,31 @@ def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
 
 
 def test_the_orders_are_the_commands_of_a_run() -> None:
-    orders = orders_of(stack_of(), {"root": "/srv/raidproof/ledger"})
-    ((device, assemble),) = orders["assemble"]
+    config = config_of(stack_of(), {"root": "/srv/raidproof/ledger"})
+    ((device, assemble),) = config["assemble"]
     assert assemble[:3] == ["mdadm", "--assemble", device]
     assert "--force" not in assemble
     assert "--run" not in assemble
-    assert orders["mount"][0] == "mount"
-    assert orders["mount"][-2:] == [device, orders["unmount"][-1]]
-    assert orders["stop"] == ["mdadm", "--stop", device]
-    assert orders["parameters"] == []
+    assert config["mount"][0] == "mount"
+    assert config["mount"][-2:] == [device, config["unmount"][-1]]
+    assert config["stop"] == ["mdadm", "--stop", device]
+    assert config["parameters"] == []
 
 
 def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
-    ((path, value),) = orders_of(stack_of(), {}, starts_dirty=True)["parameters"]
+    ((path, value),) = config_of(stack_of(), {}, starts_dirty=True)["parameters"]
     assert (path.rpartition("/")[2], value) == ("start_dirty_degraded", "1")
 
 
 def test_nested_arrays_are_stopped_from_above() -> None:
-    orders = orders_of(stack_of("1+0"), {})
-    devices = [device for device, _ in orders["assemble"]]
-    assert orders["stop"][2:] == devices[::-1]
+    config = config_of(stack_of("1+0"), {})
+    devices = [device for device, _ in config["assemble"]]
+    assert config["stop"][2:] == devices[::-1]
 
 
 def test_the_file_systems_checker_reads_the_device_that_is_mounted() -> None:
-    orders = orders_of(stack_of("1+0"), {})
-    assert orders["fsck"] == ["xfs_repair", "-n", orders["mount"][-2]]
+    config = config_of(stack_of("1+0"), {})
+    assert config["fsck"] == ["xfs_repair", "-n", config["mount"][-2]]
 
 
 def test_alarms_are_the_same_after_each_boot() -> None:

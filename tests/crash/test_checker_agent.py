@@ -98,17 +98,17 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
     called: list[socket.socket] = []
 
     def run(argv: Sequence[str]) -> Command:
-        assert argv == ["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"]
-        orders = json.loads(guest.files[argv[-1]])
-        called.append(socket.create_connection((orders["host"], orders["port"])))
+        assert argv == ["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
+        config = json.loads(guest.files[argv[-1]])
+        called.append(socket.create_connection((config["host"], config["port"])))
         return Command()
 
     guest = Guest(tmp_path / "console", run)
     with AgentLine.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
         assert set(guest.files) == {
-            f"{FOLDER}/{name}" for name in ("ledger_writer.py", "ledger_reader.py", "check_agent.py", "orders.json")
+            f"{FOLDER}/{name}" for name in ("ledger_writer.py", "ledger_reader.py", "check_agent.py", "config.json")
         }
-        assert json.loads(guest.files[f"{FOLDER}/orders.json"])["root"] == "/srv"
+        assert json.loads(guest.files[f"{FOLDER}/config.json"])["root"] == "/srv"
         called[0].sendall(b'{"answer": {"end": "read"}}\n')
         assert line.ask(["switch"], 20.0, lambda _: None) == {"end": "read"}
     called[0].settimeout(20)

@@ -51,8 +51,8 @@ class Server:
 class Line:
     """The agent of one boot: it gives the answers that are next."""
 
-    def __init__(self, answers: list[dict[str, Any] | Lost], asked: list[list[str]], orders: dict[str, Any]) -> None:
-        self.answers, self.asked, self.orders = answers, asked, orders
+    def __init__(self, answers: list[dict[str, Any] | Lost], asked: list[list[str]], config: dict[str, Any]) -> None:
+        self.answers, self.asked, self.config = answers, asked, config
         self.closed = False
 
     def ask(self, request: list[str], _deadline_s: float, _begun: Callable[[str], None]) -> dict[str, Any]:
@@ -109,16 +109,16 @@ class Rig:
             rig.primed.append((state, keep))
             return Lab(topology, logs=logs)
 
-        def start(_machine: object, _listener: object, _lab: object, orders: dict[str, Any]) -> Line:
-            rig.lines.append(Line(rig.answers, rig.asked, orders))
+        def start(_machine: object, _listener: object, _lab: object, config: dict[str, Any]) -> Line:
+            rig.lines.append(Line(rig.answers, rig.asked, config))
             return rig.lines[-1]
 
-        def check_after_boot(_lab: object, _stack: object, orders: dict[str, Any], _deadline_s: float) -> Observation:
-            rig.cold_orders.append(orders)
+        def check_after_boot(_lab: object, _stack: object, config: dict[str, Any], _deadline_s: float) -> Observation:
+            rig.cold_orders.append(config)
             return Observation(end=End.READ)
 
         for name, stand_in in {
-            "EnclosedLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
+            "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
             "UmlOnFiles": lambda files: SimpleNamespace(files=files), "AgentLine": SimpleNamespace(start=start),
             "start_nfsd": lambda _: None,
         }.items():  # fmt: skip
@@ -165,7 +165,7 @@ def test_members_are_files_where_the_kernel_is_a_process_that_has_room_for_them(
     with rig.checker(disks, provider):
         assert rig.on_files == [files]
         assert rig.modes == ([] if files else [CacheMode.LYING])
-        assert len(rig.lines[0].orders["links"]) == (disks if files else 0)
+        assert len(rig.lines[0].config["links"]) == (disks if files else 0)
 
 
 def test_a_lab_that_has_no_disks_of_the_engine_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_each_cold_machine_has_a_folder_of_its_own_whatever_an_earlier_checker_l
         (logs / "cold3" / "state.log", False),
         (logs / "cold4" / "state.log", True),
     ]
-    assert [orders["links"] for orders in rig.cold_orders] == [[], []], "it has made its own"
+    assert [config["links"] for config in rig.cold_orders] == [[], []], "it has made its own"
     assert held.lab == "a9e7f033"
     assert [argv[0] for argv in held.commands] == ["mdadm", "mount"]
 

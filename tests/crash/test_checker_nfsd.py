@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
-from raidproof.crash.checker import nfsd_orders, start_nfsd
+from raidproof.crash.checker import nfsd_config, start_nfsd
 from raidproof.crash.exploration import read
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ThroughNfsd
@@ -54,22 +54,22 @@ def honest(tmp_path: Path) -> MadeUp:
 
 def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
     stack = stack_of().model_copy(update={"mount": MountSpec(vers="3", rsize="64KiB")})
-    orders = nfsd_orders(stack, server, ROOT)
-    assert orders["mount"] == [mount_command(stack.mount, "10.77.0.10:/srv/raidproof")]
-    assert orders["unmount"] == ["umount", "/mnt/raidproof"]
-    assert orders["root"] == "/mnt/raidproof/ledger"
+    config = nfsd_config(stack, server, ROOT)
+    assert config["mount"] == [mount_command(stack.mount, "10.77.0.10:/srv/raidproof")]
+    assert config["unmount"] == ["umount", "/mnt/raidproof"]
+    assert config["root"] == "/mnt/raidproof/ledger"
 
 
 @pytest.mark.parametrize(("vers", "source"), [("4.2", "10.77.0.10:/"), ("3", "10.77.0.10:/srv/raidproof")])
 def test_a_root_of_the_name_space_is_mounted_as_such(server: Server, vers: str, source: str) -> None:
     changed = {"export": ExportSpec(fsid=0), "mount": MountSpec(vers=vers)}
-    orders = nfsd_orders(stack_of().model_copy(update=changed), server, ROOT)
-    assert orders["mount"][-1][-2] == source
+    config = nfsd_config(stack_of().model_copy(update=changed), server, ROOT)
+    assert config["mount"][-1][-2] == source
 
 
 def test_whoever_is_squashed_may_enter(server: Server) -> None:
     stack = stack_of().model_copy(update={"export": ExportSpec(root_squash=True)})
-    assert nfsd_orders(stack, server, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
+    assert nfsd_config(stack, server, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
 
 
 def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,13 +90,13 @@ def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, mo
 
 def test_what_nfsd_gives_otherwise_is_a_failure_counted_once(honest: MadeUp) -> None:
     honest.nfsd = lambda first: ThroughNfsd.DIFFERENT if first == 2 else ThroughNfsd.SAME
-    tally = honest.explore().tally
-    (group,) = tally.failures()
+    stats = honest.explore().stats
+    (group,) = stats.failures()
     assert group.damage.promise == NFSD
-    assert 0 < group.count == tally.broken < tally.judged
-    assert not tally.cold.differing
+    assert 0 < group.count == stats.broken < stats.judged
+    assert not stats.cold.differing
     # What an exploration that goes on reads from its journal counts the same.
-    (again,) = honest.explore().tally.failures()
+    (again,) = honest.explore().stats.failures()
     assert (again.count, again.names) == (group.count, group.names)
 
 
@@ -106,8 +106,8 @@ def test_what_nfsd_gives_otherwise_is_seen_by_both_and_counted_once(
     for name in ("NFSD_EVERY", "COLD_EVERY"):
         monkeypatch.setattr(module, name, 1)
     honest.nfsd = lambda _: ThroughNfsd.DIFFERENT
-    tally = honest.explore().tally
-    (group,) = tally.failures()
-    assert group.count == tally.broken == tally.judged
-    assert tally.cold.checked == tally.checked
-    assert not tally.cold.differing
+    stats = honest.explore().stats
+    (group,) = stats.failures()
+    assert group.count == stats.broken == stats.judged
+    assert stats.cold.checked == stats.checked
+    assert not stats.cold.differing

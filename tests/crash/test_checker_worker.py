@@ -25,7 +25,7 @@ def made() -> list[FakeChecker]:
 
 
 @pytest.fixture
-def bench(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
+def worker(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
     @contextmanager
     def boot(_: int) -> Iterator[FakeChecker]:
         made.append(FakeChecker())
@@ -36,56 +36,56 @@ def bench(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerW
 
 
 def check(
-    bench: CheckerWorker, cursor: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
+    worker: CheckerWorker, cursor: RecordingCursor, breaks: Callable[[Observation], bool], *, fsck: bool = False
 ) -> Observation:
     cursor.go(6)
-    return bench.submit(cursor.job(CrashState(6), fsck=fsck, breaks=breaks)).result().observation
+    return worker.submit(cursor.job(CrashState(6), fsck=fsck, breaks=breaks)).result().observation
 
 
-def test_a_job_asks_for_the_ledger_alone(bench: CheckerWorker) -> None:
-    checked = bench.submit(Job(0, Patch(), rows=Rows())).result()
+def test_a_job_asks_for_the_ledger_alone(worker: CheckerWorker) -> None:
+    checked = worker.submit(Job(0, Patch(), rows=Rows())).result()
     assert (checked.observation.through_nfsd, checked.observation.filesystem) == (ThroughNfsd.NOT_TRIED, None)
     assert checked.cold is None
 
 
 def test_a_state_that_breaks_a_promise_is_shown_to_the_file_systems_checker_too(
-    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    assert check(bench, cursor, lambda _: False).filesystem is None
+    assert check(worker, cursor, lambda _: False).filesystem is None
     assert made[0].checks == 1
-    assert check(bench, cursor, lambda _: True).filesystem == CLEAN
+    assert check(worker, cursor, lambda _: True).filesystem == CLEAN
     assert made[0].checks == 3
-    assert check(bench, cursor, lambda _: True, fsck=True).filesystem == CLEAN
+    assert check(worker, cursor, lambda _: True, fsck=True).filesystem == CLEAN
     assert made[0].checks == 4, "it has checked already"
 
 
-def test_what_cannot_be_read_is_not_shown_to_it(bench: CheckerWorker, made: list[FakeChecker]) -> None:
+def test_what_cannot_be_read_is_not_shown_to_it(worker: CheckerWorker, made: list[FakeChecker]) -> None:
     broken = Patch({(1, 0): b"\7" * BLOCK})
     job = Job(0, broken, rows=Rows(), breaks=lambda _: True)
-    observation = bench.submit(job).result().observation
+    observation = worker.submit(job).result().observation
     assert (observation.end, observation.filesystem, made[0].checks) == (End.NOT_MOUNTED, None, 1)
 
 
 def test_after_an_error_of_its_rig_a_new_checker_checks_and_has_the_whole_base(
-    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
-    first = check(bench, cursor, lambda _: False)
+    first = check(worker, cursor, lambda _: False)
 
     def fail(_: int) -> None:
         raise RigError("it is gone")
 
     made[0].before_check = fail
-    assert check(bench, cursor, lambda _: False).found == first.found
+    assert check(worker, cursor, lambda _: False).found == first.found
     assert len(made) == 2
     assert made[1].base == made[0].base != {}
 
 
 def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
-    bench: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
 ) -> None:
     for cut in (18, 3, 3, 12):
         cursor.go(cut)
-        seen = bench.submit(cursor.job(CrashState(cut))).result().observation
+        seen = worker.submit(cursor.job(CrashState(cut))).result().observation
         fresh = RecordingCursor(cursor.recording)
         fresh.go(cut)
         checker = FakeChecker()
@@ -94,8 +94,8 @@ def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
     assert len(made) == 1
 
 
-def test_nobody_is_asked_before_it_has_booted(bench: CheckerWorker) -> None:
+def test_nobody_is_asked_before_it_has_booted(worker: CheckerWorker) -> None:
     with pytest.raises(RigError, match="checker 0 is not booted"):
-        bench.use(lambda checker: checker).result()
-    bench.boot().result()
-    assert isinstance(bench.use(lambda checker: checker).result(), FakeChecker)
+        worker.use(lambda checker: checker).result()
+    worker.boot().result()
+    assert isinstance(worker.use(lambda checker: checker).result(), FakeChecker)

@@ -27,30 +27,30 @@ def lying(tmp_path: Path) -> MadeUp:
 
 
 def test_honest_disks_break_nothing(honest: MadeUp) -> None:
-    tally = honest.explore().tally
-    assert tally.judged == len(honest.begin().choices.order) > 100
-    assert not tally.broken
-    assert not tally.groups
+    stats = honest.explore().stats
+    assert stats.judged == len(honest.begin().choices.order) > 100
+    assert not stats.broken
+    assert not stats.groups
 
 
 def test_equal_contents_are_checked_once(honest: MadeUp) -> None:
-    tally = honest.explore().tally
-    assert tally.checked == len(tally.digests) < tally.judged
-    assert honest.checks == tally.checked + tally.cold.checked
+    stats = honest.explore().stats
+    assert stats.checked == len(stats.digests) < stats.judged
+    assert honest.checks == stats.checked + stats.cold.checked
 
 
 def test_equal_contents_are_judged_at_each_cut(lying: MadeUp) -> None:
     # Before the lie the content is all that was promised; after it, it is not.
-    tally = lying.explore().tally
-    assert tally.broken
-    assert any(mark.broken and not mark.checked for mark in tally.marks)
-    assert not any(mark.broken for mark in tally.marks if mark.at_s * 1e9 < 15000)
+    stats = lying.explore().stats
+    assert stats.broken
+    assert any(mark.broken and not mark.checked for mark in stats.marks)
+    assert not any(mark.broken for mark in stats.marks if mark.at_s * 1e9 < 15000)
 
 
 @pytest.mark.parametrize("checkers", [2, 3])
 def test_several_checkers_see_what_one_sees(lying: MadeUp, tmp_path: Path, checkers: int) -> None:
-    one = lying.explore().tally
-    several = MadeUp(tmp_path / "several", written(lies_from=4), told()).explore(checkers=checkers).tally
+    one = lying.explore().stats
+    several = MadeUp(tmp_path / "several", written(lies_from=4), told()).explore(checkers=checkers).stats
     assert sorted(one.marks, key=str) != []
     assert {mark.name: mark.broken for mark in one.marks} == {mark.name: mark.broken for mark in several.marks}
     assert {group.damage: group.names for group in one.failures()} == {
@@ -59,14 +59,14 @@ def test_several_checkers_see_what_one_sees(lying: MadeUp, tmp_path: Path, check
 
 
 def test_batches_go_back_to_the_beginning(lying: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = lying.explore().tally
+    at_once = lying.explore().stats
     monkeypatch.setattr(module, "BATCH", 7)
-    in_batches = MadeUp(tmp_path / "batches", written(lies_from=4), told()).explore(checkers=2).tally
+    in_batches = MadeUp(tmp_path / "batches", written(lies_from=4), told()).explore(checkers=2).stats
     assert {mark.name: mark.broken for mark in at_once.marks} == {mark.name: mark.broken for mark in in_batches.marks}
 
 
 def test_a_lying_disk_is_found_and_blamed(lying: MadeUp) -> None:
-    (group,) = [one for one in lying.explore().tally.failures() if one.damage == STALE]
+    (group,) = [one for one in lying.explore().stats.failures() if one.damage == STALE]
     assert str(group.first.judgement.blame) == "the disks: disk0 acknowledged flushes and kept nothing"
     assert [one.operation.place for one in group.first.judgement.missing] == [0]
 
@@ -74,36 +74,36 @@ def test_a_lying_disk_is_found_and_blamed(lying: MadeUp) -> None:
 def test_an_async_export_is_measured(tmp_path: Path) -> None:
     late = told()
     early = type(late)(one._replace(ended_ns=one.issued_ns + 1) for one in late.operations)
-    tally = MadeUp(tmp_path / "async", written(), early, sync=False).explore().tally
-    assert not tally.broken
-    assert tally.loss is not None
-    assert tally.loss.operations
+    stats = MadeUp(tmp_path / "async", written(), early, sync=False).explore().stats
+    assert not stats.broken
+    assert stats.loss is not None
+    assert stats.loss.operations
 
 
 def test_a_check_that_comes_to_no_end_is_taken_once_more_and_told(honest: MadeUp) -> None:
     honest.silent = (3, 7)
-    tally = honest.explore().tally
-    assert (tally.broken, tally.wedged) == (0, 0)
-    assert [said.partition(": ")[2] for said in tally.hung] == ["mount: no answer in time"] * 2
+    stats = honest.explore().stats
+    assert (stats.broken, stats.wedged) == (0, 0)
+    assert [said.partition(": ")[2] for said in stats.hung] == ["mount: no answer in time"] * 2
 
 
 def test_a_state_of_which_no_check_comes_to_an_end_is_broken(honest: MadeUp) -> None:
     honest.silent = (3, 4)
-    tally = honest.explore().tally
-    assert tally.wedged == 1
-    assert tally.broken
-    assert {damage.end for damage in tally.groups} == {"wedged"}
-    assert len(tally.hung) == 1
+    stats = honest.explore().stats
+    assert stats.wedged == 1
+    assert stats.broken
+    assert {damage.end for damage in stats.groups} == {"wedged"}
+    assert len(stats.hung) == 1
 
 
 def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
     honest.explore(states=40)
     with (honest.folder / "states.jsonl").open("ab") as file:
         file.write(b'{"what":"state","state":"[3')
-    tally = honest.explore().tally
-    whole = MadeUp(honest.folder / "whole", written(), told()).explore().tally
-    assert {mark.name for mark in tally.marks} == {mark.name for mark in whole.marks}
-    assert tally.judged == whole.judged
+    stats = honest.explore().stats
+    whole = MadeUp(honest.folder / "whole", written(), told()).explore().stats
+    assert {mark.name for mark in stats.marks} == {mark.name for mark in whole.marks}
+    assert stats.judged == whole.judged
     assert honest.checks == whole.checked + whole.cold.checked
     _, lines, _ = read(honest.folder / "states.jsonl")
     checked = [line.digest for line in lines if line.observation is not None]
@@ -111,9 +111,9 @@ def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
 
 
 def test_to_go_on_with_fewer_states_than_were_judged_boots_nothing(honest: MadeUp) -> None:
-    before = honest.explore(states=40).tally
+    before = honest.explore(states=40).stats
     checkers = len(honest.checkers)
-    again = honest.explore(states=10).tally
+    again = honest.explore(states=10).stats
     assert (again.judged, again.marks) == (before.judged, before.marks)
     assert len(honest.checkers) == checkers
 
@@ -145,14 +145,14 @@ def test_a_line_that_is_none_is_refused(honest: MadeUp) -> None:
 def test_what_reuse_hides_is_found(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COLD_EVERY", 5)
     honest.cold_differs = True
-    cold = honest.explore().tally.cold
+    cold = honest.explore().stats.cold
     assert cold.checked >= 2
     assert len(cold.differing) == cold.checked
 
 
 def test_reuse_that_hides_nothing(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COLD_EVERY", 5)
-    cold = honest.explore().tally.cold
+    cold = honest.explore().stats.cold
     assert cold.checked >= 2
     assert not cold.differing
 
@@ -163,9 +163,9 @@ def test_a_checker_that_fails_once_is_replaced(honest: MadeUp) -> None:
             raise RigError("gone")
 
     honest.before_check = fail_once
-    tally = honest.explore().tally
+    stats = honest.explore().stats
     assert len(honest.checkers) == 2
-    assert not tally.broken
+    assert not stats.broken
 
 
 def test_a_checker_that_goes_on_failing_ends_it(honest: MadeUp) -> None:
@@ -190,9 +190,9 @@ def test_an_interruption_keeps_what_was_seen(honest: MadeUp) -> None:
     with pytest.raises(KeyboardInterrupt), exploration:
         exploration.run(Budget(None))
     exploration.journal.close()
-    assert exploration.tally.judged >= 4
+    assert exploration.stats.judged >= 4
     honest.before_check = lambda _: None
-    assert honest.explore().tally.judged == len(exploration.choices.order)
+    assert honest.explore().stats.judged == len(exploration.choices.order)
 
 
 def test_time_that_is_up_is_said(honest: MadeUp) -> None:
@@ -200,7 +200,7 @@ def test_time_that_is_up_is_said(honest: MadeUp) -> None:
     with exploration:
         exploration.run(Budget(None, minutes=0))
     assert exploration.out_of_time
-    assert not exploration.tally.judged
+    assert not exploration.stats.judged
 
 
 class Clock:
@@ -274,17 +274,17 @@ def test_a_third_of_the_time_is_kept_for_what_broke(tmp_path: Path, monkeypatch:
 
 
 def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:
-    tally = mirrored(tmp_path / "mirror", 0).explore().tally
-    counted = tally.redundancy
-    assert counted.checked + sum(counted.unchecked.values()) == tally.judged
+    stats = mirrored(tmp_path / "mirror", 0).explore().stats
+    counted = stats.redundancy
+    assert counted.checked + sum(counted.unchecked.values()) == stats.judged
     assert 0 < counted.differing < counted.checked
     assert not counted.unmarked
-    assert not tally.broken
+    assert not stats.broken
 
 
 def test_what_could_have_been_lost_is_counted_by_kind(honest: MadeUp, tmp_path: Path) -> None:
-    assert honest.explore().tally.tested == {"fsync": 4}
-    assert MadeUp(tmp_path / "silent", written(), told(0)).explore().tally.tested == {"fsync": 0}
+    assert honest.explore().stats.tested == {"fsync": 4}
+    assert MadeUp(tmp_path / "silent", written(), told(0)).explore().stats.tested == {"fsync": 0}
 
 
 def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
@@ -292,33 +292,33 @@ def test_a_close_that_may_promise_nothing_is_left_open(tmp_path: Path) -> None:
     closes = (operation._replace(kind="close") for operation in told().operations)
     conditions = Conditions(export_sync=True, delegations=True)
     one.oracle = replace(one.oracle, history=History(closes), conditions=conditions)
-    tally = one.explore().tally
-    assert (tally.broken, tally.loss) == (0, None)
-    assert tally.undecided is not None
-    assert "under a write delegation" in tally.undecided.reason
+    stats = one.explore().stats
+    assert (stats.broken, stats.loss) == (0, None)
+    assert stats.undecided is not None
+    assert "under a write delegation" in stats.undecided.reason
 
 
 def test_the_file_systems_checker_checks_a_sample_and_at_what_is_broken(honest: MadeUp, lying: MadeUp) -> None:
-    sampled = honest.explore().tally
+    sampled = honest.explore().stats
     assert 0 < sampled.filesystems < sampled.checked
-    tally = lying.explore().tally
-    assert tally.broken
+    stats = lying.explore().stats
+    assert stats.broken
     digests = {line.digest: line.observation for line in read(lying.folder / "states.jsonl")[1] if line.observation}
-    assert tally.filesystems == sum(seen.filesystem is not None for seen in digests.values())
-    broken = {mark.name for mark in tally.marks if mark.broken}
+    assert stats.filesystems == sum(seen.filesystem is not None for seen in digests.values())
+    broken = {mark.name for mark in stats.marks if mark.broken}
     failing = {line.digest for line in read(lying.folder / "states.jsonl")[1] if line.crash.name in broken}
     assert all(digests[digest].filesystem is not None for digest in failing)
-    assert {group.damage for group in tally.failures()} == {STALE}
+    assert {group.damage for group in stats.failures()} == {STALE}
 
 
 def test_damage_that_it_sees_in_the_sample_is_found(honest: MadeUp) -> None:
     honest.fsck = lambda _: FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
-    tally = honest.explore().tally
-    assert [group.damage.promise for group in tally.failures()] == [FILESYSTEM]
+    stats = honest.explore().stats
+    assert [group.damage.promise for group in stats.failures()] == [FILESYSTEM]
 
 
 def test_a_member_that_md_goes_on_without_is_found(honest: MadeUp) -> None:
     honest.degraded = lambda block: {"/dev/md0": 1} if block == 2 else {}
-    tally = honest.explore().tally
-    assert [group.damage.promise for group in tally.failures()] == [DEGRADED]
-    assert 0 < tally.broken < tally.judged
+    stats = honest.explore().stats
+    assert [group.damage.promise for group in stats.failures()] == [DEGRADED]
+    assert 0 < stats.broken < stats.judged

@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RigError
-from raidproof.crash.checker import Checker, orders_of
+from raidproof.crash.checker import Checker, config_of
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
 from raidproof.crash.owner import MOST_OWNERS, Piece, WriteOwner, WriteOwners, owners_of
 from raidproof.crash.states import CrashState
@@ -53,7 +53,7 @@ class OnServer(FakeChecker, Checker):
     def __init__(self, server: Server, level: str = "5") -> None:
         FakeChecker.__init__(self)
         self.stack = stack_of(level)
-        self.orders = orders_of(self.stack, {})
+        self.config = config_of(self.stack, {})
         self.server = server
 
     @property
@@ -98,8 +98,8 @@ class Mirrored:
         def boot(_: int) -> Iterator[FakeChecker]:
             yield self.checker
 
-        with CheckerWorker(1, boot, self.cursor) as bench:
-            yield WriteOwners(bench, self.cursor)
+        with CheckerWorker(1, boot, self.cursor) as worker:
+            yield WriteOwners(worker, self.cursor)
 
 
 def test_each_piece_has_its_stripe_and_its_owner(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRec
     exploration = made_up.begin()
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
-        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
+        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until)
         return failures
@@ -38,8 +38,8 @@ def test_a_bitmap_that_was_cleared_too_early_is_a_failure(tmp_path: Path) -> Non
     assert (failure.promise, failure.confirmed) == (REDUNDANCY, 2)
     assert failure.missing is None
     # What an exploration that goes on reads from its journal counts the same.
-    tally = made_up.explore().tally
-    assert 0 < tally.redundancy.unmarked == tally.broken == failure.states
+    stats = made_up.explore().stats
+    assert 0 < stats.redundancy.unmarked == stats.broken == failure.states
 
 
 def test_a_failure_is_repeated_shrunk_and_named(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
         exploration.run(Budget(None))
         for checker in made_up.checkers:
             checker.forgives = True
-        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
+        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name])
     (failure,) = failures

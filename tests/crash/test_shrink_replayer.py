@@ -43,7 +43,7 @@ def asked(tmp_path: Path) -> Asked:
 def replayer(asked: Asked) -> Iterator[Replayer]:
     exploration = asked.begin()
     with closing(exploration.journal), exploration:
-        yield Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
+        yield Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
 
 
 @pytest.mark.parametrize(

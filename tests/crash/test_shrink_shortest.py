@@ -15,7 +15,7 @@ NOT_MOUNTED = Damage(RECOVERY, "not mounted", "not-mounted")
 def shortened(made_up: MadeUp, damage: Damage, state: CrashState, budget: int = 200) -> ShortestRecord:
     """Shrink a state, and then its history."""
     with made_up.begin() as exploration:
-        replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
+        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
         trials = Trials(lambda one: damage in replayer.judge(one).damages, budget)
         smallest = trials.shrink(state)
         return shorten(trials, damage, replayer, smallest, trials.missing(state, exploration.cursor.window.open))

@@ -145,7 +145,7 @@ def test_member_is_the_model(mode: CacheMode, policy: CutPolicy, seed: int, befo
         assert durable(member) == naive.dropped(), "the durable image is what DROP leaves"
         assert sectors(read(member)) == naive.seen(), "asking for it changes nothing"
         assert member.pending == sum(not r.durable for r in naive.pending)
-        fate = member.cut(policy, Random(seed))
+        cut_result = member.cut(policy, Random(seed))
         member.power_on()
         image = sectors(read(member))
         if policy is CutPolicy.DROP:
@@ -155,7 +155,7 @@ def test_member_is_the_model(mode: CacheMode, policy: CutPolicy, seed: int, befo
         elif policy is CutPolicy.RANDOM:
             assert image in naive.subsets()
         assert naive.torn_is_legal(image)
-        check_fate(fate, naive, policy)
+        check_fate(cut_result, naive, policy)
         naive.durable, naive.pending = image, []
         assert member.pending == member.pending_bytes == 0
 
@@ -174,7 +174,7 @@ def test_a_lying_disk_that_merges_its_oldest_notes_is_still_the_model(
         assert sectors(read(volatile)) == naive.seen()
         assert durable(volatile) == naive.dropped()
         assert volatile.pending == sum(not r.durable for r in naive.pending)
-        fate = volatile.cut(policy, Random(seed))
+        cut_result = volatile.cut(policy, Random(seed))
     volatile.power_on()
     image = sectors(read(volatile))
     if policy is CutPolicy.KEEP:
@@ -182,7 +182,7 @@ def test_a_lying_disk_that_merges_its_oldest_notes_is_still_the_model(
     elif policy is CutPolicy.DROP:
         assert image == naive.dropped()
     assert naive.torn_is_legal(image)
-    check_fate(fate, naive, policy)
+    check_fate(cut_result, naive, policy)
 
 
 def test_a_lying_disk_takes_no_more_memory_than_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,23 +193,24 @@ def test_a_lying_disk_takes_no_more_memory_than_the_disk(monkeypatch: pytest.Mon
         member.flush()
     assert len(member._pending) < 32
     assert member.pending == 1999
-    fate = member.cut(CutPolicy.DROP, Random(0))
-    assert (fate.dropped, fate.broken_promises, fate.dropped_bytes) == (1999, 1999, 1999 * 8 * SECTOR)
+    cut_result = member.cut(CutPolicy.DROP, Random(0))
+    counted = (cut_result.dropped, cut_result.broken_promises, cut_result.dropped_bytes)
+    assert counted == (1999, 1999, 1999 * 8 * SECTOR)
     member.power_on()
     assert not any(read(member))
 
 
-def check_fate(fate: CutResult, naive: Naive, policy: CutPolicy) -> None:
+def check_fate(cut_result: CutResult, naive: Naive, policy: CutPolicy) -> None:
     open_requests = [r for r in naive.pending if not r.durable]
-    assert fate.pending == len(open_requests) == fate.kept + fate.dropped
-    assert fate.torn <= fate.kept
-    assert fate.broken_promises <= sum(r.promised for r in open_requests)
+    assert cut_result.pending == len(open_requests) == cut_result.kept + cut_result.dropped
+    assert cut_result.torn <= cut_result.kept
+    assert cut_result.broken_promises <= sum(r.promised for r in open_requests)
     if policy is CutPolicy.DROP:
-        assert fate.kept == 0
-        assert fate.dropped_bytes == sum(r.count for r in open_requests) * SECTOR
-        assert fate.broken_promises == sum(r.promised for r in open_requests)
+        assert cut_result.kept == 0
+        assert cut_result.dropped_bytes == sum(r.count for r in open_requests) * SECTOR
+        assert cut_result.broken_promises == sum(r.promised for r in open_requests)
     if policy is not CutPolicy.TORN:
-        assert fate.torn == 0
+        assert cut_result.torn == 0
 
 
 @given(operations, st.sampled_from(CutPolicy), st.integers())
@@ -219,10 +220,10 @@ def test_flushed_data_survives_a_volatile_disk_and_not_a_lying_one(steps: Steps,
         apply(member, Naive(member.mode), steps, 1)
         member.flush()
     seen = read(honest)
-    fate = honest.cut(policy, Random(seed))
+    cut_result = honest.cut(policy, Random(seed))
     honest.power_on()
     assert read(honest) == seen
-    assert fate.pending == fate.broken_promises == 0
+    assert cut_result.pending == cut_result.broken_promises == 0
     liar.cut(CutPolicy.DROP, Random(seed))
     liar.power_on()
     assert not any(read(liar))
@@ -270,8 +271,8 @@ def test_a_disk_that_begins_to_lie_keeps_what_was_durable() -> None:
     member.mode = CacheMode.LYING
     member.write(content(2, 1), 0)
     member.flush()
-    fate = member.cut(CutPolicy.DROP, Random(0))
-    assert fate.broken_promises == 1
+    cut_result = member.cut(CutPolicy.DROP, Random(0))
+    assert cut_result.broken_promises == 1
     member.power_on()
     assert sectors(read(member))[:3] == [1, 1, 0]
 
@@ -338,8 +339,8 @@ def test_a_slow_flush_owes_nothing_to_what_came_after_it() -> None:
     member.write(b"b" * 512, 512)
     member.flush(covered)
     assert (member.pending, member.pending_bytes) == (1, 512)
-    fate = member.cut(CutPolicy.DROP, Random(1))
-    assert (fate.pending, fate.dropped) == (1, 1)
+    cut_result = member.cut(CutPolicy.DROP, Random(1))
+    assert (cut_result.pending, cut_result.dropped) == (1, 1)
     member.power_on()
     buffer = bytearray(1024)
     member.read_into(memoryview(buffer), 0)

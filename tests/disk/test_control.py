@@ -123,7 +123,7 @@ def test_a_whole_cut_over_the_socket(engine: Engine, client: EngineClient, tmp_p
     frozen = client.freeze()
     assert frozen > marked
     assert client.describe().power is Power.FROZEN
-    assert [fate.broken_promises for fate in client.resolve(CutPolicy.DROP, seed=3)] == [0, 1]
+    assert [cut_result.broken_promises for cut_result in client.resolve(CutPolicy.DROP, seed=3)] == [0, 1]
     assert client.power_on() > frozen
     client.image("d0", tmp_path / "d0")
     client.image("d1", tmp_path / "d1")

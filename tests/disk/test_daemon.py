@@ -110,9 +110,9 @@ def test_a_guest_over_nbd_and_what_a_cut_leaves(lab: Lab) -> None:
     assert (counters["d0"].writes, counters["d0"].flushes, counters["d0"].fua, counters["d0"].discards) == (3, 1, 1, 1)
     assert (counters["d0"].pending, counters["d1"].pending, counters["d1"].lied) == (2, 2, 2)
     client.freeze()
-    fates = {fate.serial: fate for fate in client.resolve(CutPolicy.DROP)}
-    assert (fates["d0"].dropped, fates["d0"].broken_promises) == (2, 0)
-    assert (fates["d1"].dropped, fates["d1"].broken_promises) == (2, 2)
+    cut_results = {cut_result.serial: cut_result for cut_result in client.resolve(CutPolicy.DROP)}
+    assert (cut_results["d0"].dropped, cut_results["d0"].broken_promises) == (2, 0)
+    assert (cut_results["d1"].dropped, cut_results["d1"].broken_promises) == (2, 2)
     client.power_on()
     said = qemu_io("d0", "read -P 1 0 64k", "read -P 0 64k 4k", "read -P 3 68k 4k")
     assert said.count("read ") == 3

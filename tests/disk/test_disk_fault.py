@@ -65,9 +65,9 @@ def requests(port: Connection) -> list[Callable[[], object]]:
 
 def cut(engine: Engine, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> list[CutResult]:
     engine.freeze()
-    fates = engine.resolve(policy, seed)
+    cut_results = engine.resolve(policy, seed)
     engine.power_on()
-    return list(fates)
+    return list(cut_results)
 
 
 def test_a_failed_drive_fails_all_requests_and_others_do_not(engine: Engine) -> None:
@@ -182,7 +182,7 @@ def test_an_early_flush_keeps_nothing_until_it_takes_effect(engine: Engine, effe
     assert bytes(engine.drives[0].member.image().view(0, 4096)) == A
     port.write(B, 0, False)
     port.flush()
-    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
+    assert [(cut_result.dropped, cut_result.broken_promises) for cut_result in cut(engine)] == [(1, 1), (0, 0)]
     effects.take()  # the power has gone before
     assert read(engine.connect("d0")) == A
     engine.stop_log()
@@ -215,7 +215,7 @@ def test_the_newest_writes_wait_for_the_next_flush(engine: Engine) -> None:
     durable = engine.drives[0].member.image()
     assert [durable.view(block * 4096, block * 4096 + 1)[0] for block in range(4)] == [97, 97, 0, 0]
     assert struck(engine, DiskFaultKind.NEWEST_UNFLUSHED) == 2
-    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(2, 2), (0, 0)]
+    assert [(cut_result.dropped, cut_result.broken_promises) for cut_result in cut(engine)] == [(2, 2), (0, 0)]
 
 
 def test_only_overwrites_of_something_durable_are_left_out(engine: Engine) -> None:
@@ -258,11 +258,11 @@ def test_a_flush_dropped_once_loses_what_the_next_would_have_kept(engine: Engine
     set_disk_fault(engine, "d0", drop_flushes(1))
     port.write(A, 0, False)
     port.flush()
-    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(1, 1), (0, 0)]
+    assert [(cut_result.dropped, cut_result.broken_promises) for cut_result in cut(engine)] == [(1, 1), (0, 0)]
     port = engine.connect("d0")
     port.write(A, 0, False)
     port.flush()
-    assert [(fate.dropped, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
+    assert [(cut_result.dropped, cut_result.broken_promises) for cut_result in cut(engine)] == [(0, 0), (0, 0)]
     assert (struck(engine, DiskFaultKind.DROP_FLUSHES), engine.counters()[0].lied) == (1, 1)
 
 
@@ -276,8 +276,8 @@ def test_flushes_and_forced_writes_dropped_from_a_moment_on(engine: Engine) -> N
     port.flush()
     port.write_zeroes(16384, 4096, True)
     port.write(B, 32768, False)
-    fate = cut(engine)[0]
-    assert (fate.pending, fate.dropped, fate.broken_promises) == (4, 4, 3)
+    cut_result = cut(engine)[0]
+    assert (cut_result.pending, cut_result.dropped, cut_result.broken_promises) == (4, 4, 3)
     assert read(engine.connect("d0"), 0, 12288) == A + bytes(8192)
     assert engine.counters()[0].lied == 3
 
@@ -336,7 +336,7 @@ def test_a_lost_write_leaves_the_old_content_for_good(engine: Engine) -> None:
     port.write(B, 4096, True)
     port.flush()
     assert read(port, 0, 8192) == B + A
-    assert [(fate.pending, fate.broken_promises) for fate in cut(engine)] == [(0, 0), (0, 0)]
+    assert [(cut_result.pending, cut_result.broken_promises) for cut_result in cut(engine)] == [(0, 0), (0, 0)]
     assert struck(engine, DiskFaultKind.LOST_WRITES) == 1
 
 

@@ -192,8 +192,8 @@ def test_a_cut_catches_what_waits_for_its_disk(tmp_path: Path) -> None:
     engine.freeze()
     wait_until(lambda: engine.waiting == 3, Deadline.after(DEADLINE_S), "the cut to hold them")
     assert all(caller.is_alive() for caller in callers)
-    (fate,) = engine.resolve(CutPolicy.DROP, 0)
-    assert (fate.pending, fate.broken_promises) == (1, 0)
+    (cut_result,) = engine.resolve(CutPolicy.DROP, 0)
+    assert (cut_result.pending, cut_result.broken_promises) == (1, 0)
     assert all(isinstance(caller.finish(), PowerLost) for caller in callers)
     engine.stop_log()
     caught = [record.kind for record in WriteLog(tmp_path / "log") if record.flags & Flag.IN_FLIGHT]
@@ -221,9 +221,9 @@ def test_a_slow_flush_covers_only_what_came_before_it(mode: CacheMode) -> None:
         engine.timekeeper._deliver(clock.now_ns)
     assert flusher.finish() is None
     engine.freeze()
-    (fate,) = engine.resolve(CutPolicy.DROP, 0)
+    (cut_result,) = engine.resolve(CutPolicy.DROP, 0)
     lies = mode is CacheMode.LYING
-    assert (fate.pending, fate.broken_promises) == ((2, 1) if lies else (1, 0))
+    assert (cut_result.pending, cut_result.broken_promises) == ((2, 1) if lies else (1, 0))
     engine.power_on()
     survived = read(engine.connect("d0"), 0)
     assert survived == (bytes(4096) if lies else BLOCK)

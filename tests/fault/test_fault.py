@@ -17,9 +17,9 @@ from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.observation import Files
 from raidproof.record.older import EFFECTS
 from raidproof.record.outcome import Outcome
-from raidproof.run import campaign as module
-from raidproof.run.campaign import Campaign
+from raidproof.run import run as module
 from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.run import Run
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.crash_test import judge_crash_test
@@ -129,13 +129,13 @@ def test_a_toy_fault_is_asked_by_its_name_and_judged_by_its_effects(
     monkeypatch.setattr(module, "lab_of", lambda *_, **__: lab)
     monkeypatch.setattr(module, "environment_of", lambda _: None)
     monkeypatch.setattr(module, "run_crash_test", as_recorded)
-    campaign = Campaign("toy", tmp_path, server_and_clients())
+    current_run = Run("toy", tmp_path, server_and_clients())
     spec = CrashTestSpec(name="toy", title="toy", stack=stack_of(), fault="kernel-warns", seed=3)
-    assert campaign.cycle(spec).outcome is Outcome.PASS
-    stored = campaign.store.load().cycles[0]
+    assert current_run.cycle(spec).outcome is Outcome.PASS
+    stored = current_run.store.load().cycles[0]
     assert stored.effects == KernelWarns(3).effects(stack_of())
     stored.effects = FaultEffects()
-    judge_crash_test(stored, campaign.store.path)
+    judge_crash_test(stored, current_run.store.path)
     assert (stored.outcome, "kernel log" in stored.reason) == (Outcome.FAIL, True)
 
 

@@ -65,7 +65,7 @@ def context(fake: FakeMachine, client: object = None) -> FaultContext:
 def test_a_power_cut_runs_nothing_in_the_machine(fake: FakeMachine) -> None:
     injected = PowerCut(CutPolicy.TORN, 7).inject(context(fake))
     assert fake.done == ["crash torn 7"]
-    assert (injected.at_ns, injected.fates[0].dropped) == (42, 2)
+    assert (injected.at_ns, injected.cut_results[0].dropped) == (42, 2)
     assert "torn" in injected.proof
 
 

@@ -9,7 +9,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.fault import ClientNetworkCut, FaultContext, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault import network as faults
 from raidproof.lab.lab import Lab
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import Stack
@@ -24,8 +24,8 @@ def context(lab: Any, recovery: str = "hard") -> FaultContext:
 @pytest.fixture
 def labs(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A fake lab whose ports record all actions on them."""
-    one: Any = Mock(spec=EnclosedLab)
-    one.enclosure = Mock()
+    one: Any = Mock(spec=NamespaceLab)
+    one.namespace = Mock()
     one.server.name, one.clients = "server", (Mock(), Mock())
     one.clients[0].name, one.clients[1].name = "client1", "client2"
     one.port = Mock()

@@ -47,7 +47,7 @@ def test_what_is_written_past_the_cache_lies_in_aligned_memory_of_the_workers_ow
         assert address % 512 == 0
 
 
-def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) -> list[tuple[str, int, int]]:
+def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tolerated_errnos: list[int]) -> list[tuple[str, int, int]]:
     """Reports (kind, place, error) of a worker whose second and third change of metadata fail with ENOSPC."""
     wrong = iter([0, errno.ENOSPC, errno.ENOSPC, 0, 0])
 
@@ -59,7 +59,7 @@ def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endured: list[int]) 
     monkeypatch.setattr(Directory, "create", lambda _: change())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
-        config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "endured": endured}
+        config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "tolerated_errnos": tolerated_errnos}
         orders = {"number": 0, "path": "m", "kind": "metadata", "blocks": 2, "file": 0, "operations": 5}
         worker = Trees(config, orders | {"rounds": [["mkdir", "create"]]}, threading.Event())
         (tmp_path / "m").touch()  # what it would be made in

@@ -28,5 +28,5 @@ def test_power_is_restored_once_after_a_cut_and_never_without_a_cut() -> None:
 
 def test_a_machine_without_disks_is_just_killed() -> None:
     kill = Mock()
-    assert cut_power(None, kill, CutPolicy.DROP, 0).fates == ()
+    assert cut_power(None, kill, CutPolicy.DROP, 0).cut_results == ()
     kill.assert_called_once()

@@ -14,7 +14,7 @@ import pytest
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.lab.lab_directory import ProcessIdentity
-from raidproof.namespace import Enclosure, Traffic
+from raidproof.namespace import Namespace, Traffic
 from raidproof.run.doctor import try_namespaces, tun_finding
 
 HOME = Path(__file__).resolve().parents[2]
@@ -25,19 +25,19 @@ needs_tap = pytest.mark.skipif(bool(tun_finding().remedy), reason=f"/dev/net/tun
 OWNER = """
 import sys
 from pathlib import Path
-from raidproof.namespace import Enclosure
-with Enclosure(Path(sys.argv[1])) as enclosure:
-    child = enclosure.spawn(["sleep", "1000"], output=Path(sys.argv[1]) / "out")
+from raidproof.namespace import Namespace
+with Namespace(Path(sys.argv[1])) as namespace:
+    child = namespace.spawn(["sleep", "1000"], output=Path(sys.argv[1]) / "out")
     if "keep" in sys.argv:
-        enclosure.keep()
-    print(enclosure.pid, flush=True)
+        namespace.keep()
+    print(namespace.pid, flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.fixture
-def enclosure(tmp_path: Path) -> Iterator[Enclosure]:
-    with Enclosure(tmp_path) as made:
+def namespace(tmp_path: Path) -> Iterator[Namespace]:
+    with Namespace(tmp_path) as made:
         yield made
 
 
@@ -57,8 +57,8 @@ def processes_naming(word: str) -> list[str]:
     return found
 
 
-def test_what_is_spawned_writes_to_its_file_and_ends(enclosure: Enclosure, tmp_path: Path) -> None:
-    process = enclosure.spawn(
+def test_what_is_spawned_writes_to_its_file_and_ends(namespace: Namespace, tmp_path: Path) -> None:
+    process = namespace.spawn(
         ["sh", "-c", "echo $WORD; pwd; exit 7"], output=tmp_path / "said", environment={"WORD": "hello"}
     )
     assert process.wait(Deadline.after(20)) == 7
@@ -67,9 +67,9 @@ def test_what_is_spawned_writes_to_its_file_and_ends(enclosure: Enclosure, tmp_p
         process.require_running()
 
 
-def test_killing_takes_what_it_started_along(enclosure: Enclosure, tmp_path: Path) -> None:
+def test_killing_takes_what_it_started_along(namespace: Namespace, tmp_path: Path) -> None:
     word = f"{tmp_path}/marker"
-    process = enclosure.spawn(["sh", "-c", "sh -c 'sleep 1000' $0 & wait", word], output=tmp_path / "out")
+    process = namespace.spawn(["sh", "-c", "sh -c 'sleep 1000' $0 & wait", word], output=tmp_path / "out")
     soon(lambda: len(processes_naming(word)) == 2, "both processes")
     process.kill()
     assert process.status == -signal.SIGKILL
@@ -78,26 +78,26 @@ def test_killing_takes_what_it_started_along(enclosure: Enclosure, tmp_path: Pat
 
 def test_closing_ends_everything(tmp_path: Path) -> None:
     word = f"{tmp_path}/marker"
-    with Enclosure(tmp_path) as enclosure:
+    with Namespace(tmp_path) as namespace:
         # Not even a session of its own, and orphanhood, save a process.
-        enclosure.spawn(["setsid", "sh", "-c", "sleep 1000 & sleep 1000", word], output=tmp_path / "out")
+        namespace.spawn(["setsid", "sh", "-c", "sleep 1000 & sleep 1000", word], output=tmp_path / "out")
         soon(lambda: bool(processes_naming(word)), "the process")
-        keeper = ProcessIdentity.of(enclosure.pid)
+        keeper = ProcessIdentity.of(namespace.pid)
     assert not keeper.alive
     assert not processes_naming(word)
     with pytest.raises(RigError, match="closed"):
-        enclosure.spawn(["true"], output=tmp_path / "out")
+        namespace.spawn(["true"], output=tmp_path / "out")
 
 
-def test_an_unknown_program_is_a_missing_requirement(enclosure: Enclosure, tmp_path: Path) -> None:
+def test_an_unknown_program_is_a_missing_requirement(namespace: Namespace, tmp_path: Path) -> None:
     with pytest.raises(RequirementMissing, match="host tool not found: no-such-program"):
-        enclosure.spawn(["no-such-program"], output=tmp_path / "out")
-    assert enclosure.spawn(["true"], output=tmp_path / "out").wait(Deadline.after(20)) == 0
+        namespace.spawn(["no-such-program"], output=tmp_path / "out")
+    assert namespace.spawn(["true"], output=tmp_path / "out").wait(Deadline.after(20)) == 0
 
 
-def test_a_socket_is_on_the_labs_network_alone(enclosure: Enclosure) -> None:
-    enclosure.bridge("lab", "10.99.0.1", 24)
-    with enclosure.socket() as server, enclosure.socket() as client, socket.socket() as outside:
+def test_a_socket_is_on_the_labs_network_alone(namespace: Namespace) -> None:
+    namespace.bridge("lab", "10.99.0.1", 24)
+    with namespace.socket() as server, namespace.socket() as client, socket.socket() as outside:
         server.bind(("10.99.0.1", 22))  # as often as there are labs: each has this port for itself
         server.listen()
         client.connect(("10.99.0.1", 22))
@@ -106,10 +106,10 @@ def test_a_socket_is_on_the_labs_network_alone(enclosure: Enclosure) -> None:
 
 
 @needs_tap
-def test_a_tap_is_on_the_bridge(enclosure: Enclosure, tmp_path: Path) -> None:
-    enclosure.bridge("lab", "10.99.0.1", 24)
-    enclosure.tap("tap-server", "lab")
-    shown = enclosure.spawn(["ip", "-oneline", "link", "show", "master", "lab"], output=tmp_path / "links")
+def test_a_tap_is_on_the_bridge(namespace: Namespace, tmp_path: Path) -> None:
+    namespace.bridge("lab", "10.99.0.1", 24)
+    namespace.tap("tap-server", "lab")
+    shown = namespace.spawn(["ip", "-oneline", "link", "show", "master", "lab"], output=tmp_path / "links")
     assert shown.wait(Deadline.after(20)) == 0
     assert "tap-server" in (tmp_path / "links").read_text()
     assert "tap-server" not in {name for _, name in socket.if_nameindex()}
@@ -133,44 +133,44 @@ while True:
 @needs_tap
 @pytest.mark.parametrize(("deaf", "mute"), [(True, True), (True, False), (False, True)])
 def test_a_gate_shuts_one_way_or_both_and_opens_again(
-    enclosure: Enclosure, tmp_path: Path, deaf: bool, mute: bool
+    namespace: Namespace, tmp_path: Path, deaf: bool, mute: bool
 ) -> None:
-    enclosure.bridge("lab", "10.99.0.1", 24)
-    enclosure.tap("tap-one", "lab")
-    enclosure.spawn([sys.executable, "-c", GUEST, "tap-one"], output=tmp_path / "guest")
+    namespace.bridge("lab", "10.99.0.1", 24)
+    namespace.tap("tap-one", "lab")
+    namespace.spawn([sys.executable, "-c", GUEST, "tap-one"], output=tmp_path / "guest")
 
     def passes() -> tuple[bool, bool]:
         """Return whether frames reach the machine, and from the machine the bridge's own address."""
-        port, bridge = enclosure.traffic("tap-one"), enclosure.traffic("lab")
-        soon(lambda: enclosure.traffic("tap-one").come > port.come + 3, "the machine to shout")
+        port, bridge = namespace.traffic("tap-one"), namespace.traffic("lab")
+        soon(lambda: namespace.traffic("tap-one").come > port.come + 3, "the machine to shout")
         soon(lambda: offered(port), "a frame for the machine")
-        return enclosure.traffic("tap-one").to > port.to, enclosure.traffic("lab").come > bridge.come + 2
+        return namespace.traffic("tap-one").to > port.to, namespace.traffic("lab").come > bridge.come + 2
 
     def offered(before: Traffic) -> bool:
         """Make the bridge resolve the machine's address; return whether a frame passed or was stopped."""
-        with enclosure.socket() as one, contextlib.suppress(OSError):
+        with namespace.socket() as one, contextlib.suppress(OSError):
             one.settimeout(0.2)
             one.connect(("10.99.0.2", 9))
-        now = enclosure.traffic("tap-one")
+        now = namespace.traffic("tap-one")
         return now.to > before.to or now.dropped > before.dropped
 
-    soon(lambda: enclosure.traffic("lab").come > 0, "the port to forward")
+    soon(lambda: namespace.traffic("lab").come > 0, "the port to forward")
     assert passes() == (True, True)
-    enclosure.gate("tap-one", deaf=deaf, mute=mute)
+    namespace.gate("tap-one", deaf=deaf, mute=mute)
     assert passes() == (not deaf, not mute)
     for _ in range(2):  # to open what is open changes nothing
-        enclosure.gate("tap-one", deaf=False, mute=False)
+        namespace.gate("tap-one", deaf=False, mute=False)
     assert passes() == (True, True)
 
 
-def test_a_gate_that_cannot_be_shut(enclosure: Enclosure) -> None:
+def test_a_gate_that_cannot_be_shut(namespace: Namespace) -> None:
     with pytest.raises(RequirementMissing, match="cannot cut no-such"):
-        enclosure.gate("no-such", deaf=True, mute=True)
+        namespace.gate("no-such", deaf=True, mute=True)
 
 
-def test_a_tap_that_cannot_be_made(enclosure: Enclosure) -> None:
+def test_a_tap_that_cannot_be_made(namespace: Namespace) -> None:
     with pytest.raises(RequirementMissing, match="cannot make a machine's network interface"):
-        enclosure.tap("a-name-that-is-too-long", "lab")
+        namespace.tap("a-name-that-is-too-long", "lab")
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_what_is_kept_outlives_its_owner_and_can_be_entered(owner: subprocess.Po
     owner.kill()
     owner.wait()
     for _ in range(2):  # the first visitor's leaving changes nothing
-        visitor = Enclosure(tmp_path)
+        visitor = Namespace(tmp_path)
         visitor.attach()
         assert visitor.pid == keeper.pid
         visitor.socket().close()
@@ -218,11 +218,11 @@ def test_the_reason_for_missing_namespaces_is_reported(tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", str(bin_directory))
     with (
         pytest.raises(RequirementMissing, match=r"cannot make namespaces for a lab: unshare: .* not permitted"),
-        Enclosure(tmp_path),
+        Namespace(tmp_path),
     ):
         pass
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(RequirementMissing, match="host tool not found: unshare"), Enclosure(tmp_path):
+    with pytest.raises(RequirementMissing, match="host tool not found: unshare"), Namespace(tmp_path):
         pass
 
 
@@ -233,9 +233,9 @@ def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: 
     own.mkdir()
     lab = tmp_path / "lab"
     lab.mkdir()
-    with Enclosure(lab, folders={place: own}) as enclosure:
-        enclosure.spawn(["touch", place / "made"], output=tmp_path / "out").wait(Deadline.after(20))
-        enclosure.spawn(["cat", "/proc/1/cmdline"], output=tmp_path / "first").wait(Deadline.after(20))
+    with Namespace(lab, folders={place: own}) as namespace:
+        namespace.spawn(["touch", place / "made"], output=tmp_path / "out").wait(Deadline.after(20))
+        namespace.spawn(["cat", "/proc/1/cmdline"], output=tmp_path / "first").wait(Deadline.after(20))
     assert [path.name for path in own.iterdir()] == ["made"]
     assert list(place.iterdir()) == []
     assert b"raidproof.namespace.keeper" in (tmp_path / "first").read_bytes()
@@ -244,22 +244,22 @@ def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: 
 def test_a_lab_does_not_hide_its_own_directory(tmp_path: Path) -> None:
     with (
         pytest.raises(RequestError, match="cannot live in it"),
-        Enclosure(tmp_path, folders={tmp_path.parent: tmp_path}),
+        Namespace(tmp_path, folders={tmp_path.parent: tmp_path}),
     ):
         pass
 
 
-def test_what_a_daemon_started_is_ended(enclosure: Enclosure, tmp_path: Path) -> None:
+def test_what_a_daemon_started_is_ended(namespace: Namespace, tmp_path: Path) -> None:
     started = tmp_path / "pid"
     script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}"
-    enclosure.spawn(["setsid", "--fork", "sh", "-c", script], output=tmp_path / "out")
+    namespace.spawn(["setsid", "--fork", "sh", "-c", script], output=tmp_path / "out")
     soon(started.exists, "the daemon")
     pid = int(started.read_text())
-    enclosure.end(pid)
+    namespace.end(pid)
 
     def gone() -> bool:
         try:
-            enclosure.end(pid)
+            namespace.end(pid)
         except RigError as error:
             return "No such process" in str(error)
         return False

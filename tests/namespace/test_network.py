@@ -10,9 +10,9 @@ from raidproof.namespace.network import BRIDGE, Port, Way, create_network
 
 
 def test_one_bridge_with_the_harness_on_it_and_a_tap_for_each_machine() -> None:
-    enclosure: Any = Mock()
-    create_network(enclosure, server_and_clients(clients=2))
-    assert enclosure.mock_calls == [
+    namespace: Any = Mock()
+    create_network(namespace, server_and_clients(clients=2))
+    assert namespace.mock_calls == [
         call.bridge(BRIDGE, "10.77.0.1", 24),
         call.tap("tap-server", BRIDGE),
         call.tap("tap-client1", BRIDGE),
@@ -25,12 +25,12 @@ BEFORE = Traffic(7, 7, 0)
 
 def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
     """A fake port of a machine with this answer and these successive counts of frames."""
-    enclosure: Any = Mock()
-    enclosure.traffic.side_effect = traffic
-    enclosure.socket.return_value.__enter__ = lambda one: one
-    enclosure.socket.return_value.__exit__ = lambda *_: None
-    enclosure.socket.return_value.connect.side_effect = answer
-    return enclosure, Port(enclosure, "server", "10.77.0.10")
+    namespace: Any = Mock()
+    namespace.traffic.side_effect = traffic
+    namespace.socket.return_value.__enter__ = lambda one: one
+    namespace.socket.return_value.__exit__ = lambda *_: None
+    namespace.socket.return_value.connect.side_effect = answer
+    return namespace, Port(namespace, "server", "10.77.0.10")
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def port(answer: type[OSError] | None, *traffic: Traffic) -> tuple[Any, Port]:
 def test_a_cut_is_proved_by_missing_replies_and_counts_of_frames(
     way: Way, deaf: bool, mute: bool, after: Traffic
 ) -> None:
-    enclosure, one = port(TimeoutError, *still(way), BEFORE, after)
+    namespace, one = port(TimeoutError, *still(way), BEFORE, after)
     assert "no answer" in one.cut(way)
-    enclosure.gate.assert_called_once_with("tap-server", deaf=deaf, mute=mute)
+    namespace.gate.assert_called_once_with("tap-server", deaf=deaf, mute=mute)
 
 
 def still(way: Way) -> tuple[Traffic, ...]:
@@ -73,13 +73,13 @@ def test_what_was_on_its_way_as_the_gate_shut_does_not_count() -> None:
 def test_a_cut_that_passes_frames_or_has_no_proof_is_an_error_of_the_rig(
     way: Way, answer: type[OSError], after: Traffic
 ) -> None:
-    enclosure, one = port(answer, *still(way), BEFORE, after)
+    namespace, one = port(answer, *still(way), BEFORE, after)
     with pytest.raises(RigError, match="server is not cut off"):
         one.cut(way)
-    assert enclosure.gate.mock_calls[-1] == call("tap-server", deaf=False, mute=False)
+    assert namespace.gate.mock_calls[-1] == call("tap-server", deaf=False, mute=False)
 
 
 def test_mending_waits_for_an_answer() -> None:
-    enclosure, one = port(ConnectionRefusedError)
+    namespace, one = port(ConnectionRefusedError)
     one.mend()
-    enclosure.gate.assert_called_once_with("tap-server", deaf=False, mute=False)
+    namespace.gate.assert_called_once_with("tap-server", deaf=False, mute=False)

@@ -181,7 +181,7 @@ def power_in(folder: Path, said: list[str]) -> QemuPower:
     overlay_path(folder, "server").touch()
     disks = members("a", said=said)
     site = SimpleNamespace(
-        directory=folder, logs=folder, enclosure=FakeEnclosure(said), members_of=lambda spec: disks if spec else None
+        directory=folder, logs=folder, namespace=FakeEnclosure(said), members_of=lambda spec: disks if spec else None
     )
     return QemuPower(TOPOLOGY.server, KERNEL, IMAGE, site, Accelerator.TCG, ("ld.so", "qemu"))  # type: ignore[arg-type]
 
@@ -212,6 +212,6 @@ def test_the_error_about_a_dead_machine_has_its_last_output(tmp_path: Path) -> N
         power.cut(CutPolicy.DROP, 0)
     power.on()
     power.require_on()
-    power.site.enclosure.process.status = 0  # type: ignore[attr-defined]
+    power.site.namespace.process.status = 0  # type: ignore[attr-defined]
     with pytest.raises(RigError, match="QEMU ended with status 0: Kernel panic"):
         power.require_on()

@@ -9,9 +9,9 @@ from raidproof.report.run_charts import (
     NARROW_TIMELINE,
     WIDE_TIMELINE,
     Moments,
-    fate,
     join,
     scatter,
+    status,
     timelines,
 )
 
@@ -101,9 +101,9 @@ def only(charts: list[Moments], number: int) -> Moments:
 
 def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
     chart = only(timelines(run.cycles), 2)
-    assert {bar.fate for bar in chart.bars} == {"doubtful", "after"}
+    assert {bar.status for bar in chart.bars} == {"doubtful", "after"}
     kept = only(timelines(run.cycles), 1)
-    assert {bar.fate for bar in kept.bars} == {"kept", "after"}
+    assert {bar.status for bar in kept.bars} == {"kept", "after"}
     assert kept.doubtful is None
     assert [mark.kind for mark in chart.marks] == ["durable", "fault", "served"]
     assert [mark.x for mark in chart.marks] == [chart.x.at(-2.947), chart.x.at(0), chart.x.at(4.189)]
@@ -136,5 +136,5 @@ def test_long_timelines_have_no_more_bars_than_can_be_seen(run: RunRecord) -> No
 
 def test_the_bin_that_holds_the_last_durable_point_is_doubtful() -> None:
     timeline = Timeline(begin_s=-1, acknowledged=[5] * 10, last_durable_s=-0.55)
-    fates = [fate(begin, 0.1, timeline) for begin in (-0.7, -0.6, -0.5, 0.0)]
-    assert fates == ["kept", "doubtful", "doubtful", "after"]
+    statuses = [status(begin, 0.1, timeline) for begin in (-0.7, -0.6, -0.5, 0.0)]
+    assert statuses == ["kept", "doubtful", "doubtful", "after"]

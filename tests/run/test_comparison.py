@@ -112,7 +112,7 @@ class FakeExecution:
         self.cells = {cell.name: cell for cell in self.matrix.cells}
         topology = {"kernel": self.side}
         record = RunRecord(run=self.side, started=wall_clock(), command=[], topology=topology)
-        self.campaign = SimpleNamespace(record=record)
+        self.current_run = SimpleNamespace(record=record)
         self.forecast = Forecast()
 
     def begin(self) -> list[tuple[int, str]]:
@@ -122,7 +122,7 @@ class FakeExecution:
         machine = MachineRecord(
             name="server", role="server", asked="", kernel=self.kernel, packages={}, cpus=1, numa_nodes=1
         )
-        self.campaign.record.environment = Environment(
+        self.current_run.record.environment = Environment(
             raidproof="1", provider="uml", host_kernel="", host_cpu="", host_cpus=2, host_tools={},
             machines=[machine], notes=[], cannot_prove=[],
         )  # fmt: skip

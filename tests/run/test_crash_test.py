@@ -106,11 +106,11 @@ def test_a_scenario_may_run_several_cycles() -> None:
             self.names.append(spec.name)
             return record()
 
-    campaign = FakeCampaign()
-    cycle = CrashTestRunner(campaign, "twice")  # type: ignore[arg-type]
+    current_run = FakeCampaign()
+    cycle = CrashTestRunner(current_run, "twice")  # type: ignore[arg-type]
     cycle(stack_of())
     cycle(stack_of(), seed=2)
-    assert campaign.names == ["twice", "twice-2"]
+    assert current_run.names == ["twice", "twice-2"]
 
 
 def test_clients_are_waited_for_as_long_as_nfs_may_keep_them() -> None:

@@ -138,7 +138,7 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
         raise Stop
 
     monkeypatch.setattr(module, "Ledger", ledger)
-    monkeypatch.setattr(CrashTest, "_endured", lambda _: ())
+    monkeypatch.setattr(CrashTest, "_tolerated_errnos", lambda _: ())
     asked = LedgerSpec()
     for name in ("one", "two", "one"):
         with pytest.raises(Stop):

@@ -16,9 +16,9 @@ from raidproof.plan.plan import read_plan
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, record_of, stack_of_controls
+from raidproof.run.run import Run
 from raidproof.verdict.crash_test import conclude_run
 
 CONTROLS = ["control-lying-disks", "control-clean-reboot"]
@@ -120,13 +120,13 @@ class House:
             record = store.load()
         else:
             record = RunRecord(run="run", started=wall_clock(), command=[], plan=record_of(matrix, self.plan))
-        campaign = FakeCampaign(self.path, record)
-        return PlanRunner(matrix, cast("Campaign", campaign)), campaign
+        current_run = FakeCampaign(self.path, record)
+        return PlanRunner(matrix, cast("Run", current_run)), current_run
 
     def run(self, matrix: Matrix) -> FakeCampaign:
-        execution, campaign = self.execution(matrix)
+        execution, current_run = self.execution(matrix)
         execution.run()
-        return campaign
+        return current_run
 
 
 @pytest.fixture
@@ -134,24 +134,24 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     return House(tmp_path, monkeypatch)
 
 
-def plan_of(campaign: FakeCampaign) -> PlanRecord:
-    assert campaign.record.plan is not None
-    return campaign.record.plan
+def plan_of(current_run: FakeCampaign) -> PlanRecord:
+    assert current_run.record.plan is not None
+    return current_run.record.plan
 
 
 def test_every_cell_is_measured_once_in_each_round(house: House) -> None:
-    campaign = house.run(tiny(workloads=2, repeats=3))
-    assert house.measured == [name for _, name in plan_of(campaign).order]
+    current_run = house.run(tiny(workloads=2, repeats=3))
+    assert house.measured == [name for _, name in plan_of(current_run).order]
     for begin in (0, 4, 8):
         assert len(set(house.measured[begin : begin + 4])) == 4
-    assert campaign.boots == 1
-    assert plan_of(campaign).timed_s == 12 * 2.0
+    assert current_run.boots == 1
+    assert plan_of(current_run).timed_s == 12 * 2.0
 
 
 def test_each_repetition_is_saved_before_the_next(house: House) -> None:
-    campaign = house.run(tiny(repeats=3))
+    current_run = house.run(tiny(repeats=3))
     assert house.saved == [0, 1, 2, 3, 4, 5]
-    assert house.execution(tiny(repeats=3))[1].record.model_dump() == campaign.record.model_dump()
+    assert house.execution(tiny(repeats=3))[1].record.model_dump() == current_run.record.model_dump()
 
 
 def test_a_resumed_run_does_not_repeat_repetitions(house: House) -> None:
@@ -171,10 +171,10 @@ def test_an_interrupted_run_continues(house: House) -> None:
         house.run(tiny(repeats=2))
     assert house.saved == [0, 1, 2]
     house.happens = lambda _cell, _repeat: None
-    campaign = house.run(tiny(repeats=2))
+    current_run = house.run(tiny(repeats=2))
     # The third repetition was made twice, nothing else.
-    assert house.measured == [name for _, name in plan_of(campaign).order[:3] + plan_of(campaign).order[2:]]
-    assert [len(cell.measured) for cell in campaign.record.cells] == [2, 2]
+    assert house.measured == [name for _, name in plan_of(current_run).order[:3] + plan_of(current_run).order[2:]]
+    assert [len(cell.measured) for cell in current_run.record.cells] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_what_fails_ends_the_lab_not_the_run(house: House, error: Exception) -> 
             raise error
 
     house.happens = fail
-    campaign = house.run(tiny(repeats=2))
+    current_run = house.run(tiny(repeats=2))
     assert len(house.measured) == 4
     # The last lab ends with the run, if the last repetition was of the cell that works.
-    assert campaign.boots >= 2
-    failed, good = campaign.record.cells
+    assert current_run.boots >= 2
+    failed, good = current_run.record.cells
     assert [one.rig_error is not None for one in failed.repeats] == [True, True]
     assert failed.measured == []
     assert good.measured == [100.0, 100.0]
-    conclude_run(campaign.record)
+    conclude_run(current_run.record)
     assert (failed.outcome, good.outcome) == (Outcome.ERROR, Outcome.PASS)
 
 
@@ -209,8 +209,8 @@ def test_a_cell_that_always_fails_is_given_up_until_the_run_is_resumed(house: Ho
     house.run(matrix)
     assert len(house.measured) == 2 * GIVE_UP_AFTER
     house.happens = lambda _cell, _repeat: None
-    campaign = house.run(matrix)
-    assert [len(cell.measured) for cell in campaign.record.cells] == [GIVE_UP_AFTER + 2] * 2
+    current_run = house.run(matrix)
+    assert [len(cell.measured) for cell in current_run.record.cells] == [GIVE_UP_AFTER + 2] * 2
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_a_configuration_that_is_not_what_was_asked_is_not_tried_again(house: Ho
             raise error
 
     house.happens = refuse
-    campaign = house.run(tiny(repeats=3))
-    refused, good = campaign.record.cells
+    current_run = house.run(tiny(repeats=3))
+    refused, good = current_run.record.cells
     assert refused.not_effective == "wsize: found 64 KiB"
     assert (len(refused.repeats), len(good.repeats)) == (1, 3)
     house.run(tiny(repeats=3))
@@ -248,10 +248,10 @@ def test_a_lab_that_does_not_boot_ends_the_run_and_spoils_no_cell(
         raise RigError("server did not boot")
 
     monkeypatch.setattr(FakeCampaign, "lab", property(no_lab))
-    execution, campaign = house.execution(tiny())
+    execution, current_run = house.execution(tiny())
     with pytest.raises(RigError, match="did not boot"):
         execution.run()
-    assert [cell.repeats for cell in campaign.record.cells] == [[], []]
+    assert [cell.repeats for cell in current_run.record.cells] == [[], []]
     assert RunStore(house.path).load().plan is not None
 
 
@@ -263,16 +263,17 @@ def test_missing_programs_are_found_before_the_first_repetition(house: House, mo
 
 
 def test_a_repetition_that_was_too_short_is_flagged(house: House) -> None:
-    campaign = house.run(tiny(repeats=1, min_seconds=3))
-    conclude_run(campaign.record)
-    assert {cell.flag for cell in campaign.record.cells} == {"ran 2 s, less than 3"}
+    current_run = house.run(tiny(repeats=1, min_seconds=3))
+    conclude_run(current_run.record)
+    assert {cell.flag for cell in current_run.record.cells} == {"ran 2 s, less than 3"}
     assert house.execution(tiny())[1].record.cells[0].repeats[0].caveat is not None
 
 
 def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> None:
-    campaign = house.run(tiny(workloads=2, repeats=1, cut="power"))
-    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
-    assert sorted(cell.cycle or "" for cell in campaign.record.cells) == ["cut-000", "cut-000", "cut-001", "cut-001"]
+    current_run = house.run(tiny(workloads=2, repeats=1, cut="power"))
+    assert current_run.cut == [*CONTROLS, "cut-000", "cut-001"]
+    names = sorted(cell.cycle or "" for cell in current_run.record.cells)
+    assert names == ["cut-000", "cut-000", "cut-001", "cut-001"]
     assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
 
 
@@ -285,10 +286,10 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
         return Explored(file=f"explore-{name}.json", judged=states, broken=3, outcome=outcome, reason="3 are broken")
 
     monkeypatch.setattr("raidproof.run.plan_runner.explored", explored)
-    campaign = house.run(tiny(repeats=1, cut="explore", explore_states=50))
-    conclude_run(campaign.record)
+    current_run = house.run(tiny(repeats=1, cut="explore", explore_states=50))
+    conclude_run(current_run.record)
     assert asked == [("cut-000", 50, 1), ("cut-001", 50, 1)]
-    first, second = campaign.record.cells
+    first, second = current_run.record.cells
     assert (first.rank, first.why_not) == (None, "FAIL: crash states: 3 are broken")
     assert second.outcome is Outcome.PASS
 
@@ -302,22 +303,22 @@ def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monke
         )
 
     monkeypatch.setattr("raidproof.run.plan_runner.explored", explored)
-    campaign = house.run(tiny(repeats=1, cut="explore"))
-    conclude_run(campaign.record)
+    current_run = house.run(tiny(repeats=1, cut="explore"))
+    conclude_run(current_run.record)
     first, second = RunStore(house.path).load().cells
     assert first.explored is not None
     assert (first.explored.file, first.explored.judged, first.explored.outcome) == (None, 0, Outcome.INCONCLUSIVE)
     assert "did not take place: wsize" in first.explored.reason
     assert second.explored is not None
     assert second.explored.outcome is Outcome.PASS
-    assert [cell.rankable for cell in campaign.record.cells] == [False, True]
+    assert [cell.rankable for cell in current_run.record.cells] == [False, True]
 
 
 def test_controls_run_once_and_before_any_cut(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
-    campaign = house.run(matrix)
-    assert campaign.cut[:2] == CONTROLS
-    lying, clean = campaign.record.cycles[:2]
+    current_run = house.run(matrix)
+    assert current_run.cut[:2] == CONTROLS
+    lying, clean = current_run.record.cycles[:2]
     assert lying.control is not None
     assert clean.control is not None
     assert (lying.control.expects_loss, lying.control.expects_blame, clean.control.expects_loss) == (
@@ -325,45 +326,45 @@ def test_controls_run_once_and_before_any_cut(house: House) -> None:
         "the disks",
         False,
     )
-    conclude_run(campaign.record)
-    assert campaign.record.outcome is Outcome.PASS
-    assert campaign.record.reason.endswith("the controls behaved")
+    conclude_run(current_run.record)
+    assert current_run.record.outcome is Outcome.PASS
+    assert current_run.record.reason.endswith("the controls behaved")
     # Cells that a resumed run has still to cut are cut under the controls of the same run.
-    campaign.record.cells[1].cycle = None
-    campaign.record.cycles.pop()
-    campaign.store.save(campaign.record)
+    current_run.record.cells[1].cycle = None
+    current_run.record.cycles.pop()
+    current_run.store.save(current_run.record)
     assert house.run(matrix).cut == ["cut-001-2"]
 
 
 def test_a_control_that_misbehaves_makes_the_run_invalid(house: House) -> None:
-    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
-    campaign.control_ends = Outcome.INVALID
+    execution, current_run = house.execution(tiny(repeats=1, cut="power"))
+    current_run.control_ends = Outcome.INVALID
     execution.run()
-    assert campaign.cut == CONTROLS
-    conclude_run(campaign.record)
-    assert (campaign.record.outcome, campaign.record.reason.endswith("control: lying disks: so")) == (
+    assert current_run.cut == CONTROLS
+    conclude_run(current_run.record)
+    assert (current_run.record.outcome, current_run.record.reason.endswith("control: lying disks: so")) == (
         Outcome.INVALID,
         True,
     )
-    assert {(cell.outcome, cell.rank) for cell in campaign.record.cells} == {(Outcome.INVALID, None)}
+    assert {(cell.outcome, cell.rank) for cell in current_run.record.cells} == {(Outcome.INVALID, None)}
 
 
 def test_a_control_that_the_disks_cannot_execute_is_reported(house: House) -> None:
-    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
-    campaign.control_ends = Outcome.SKIP
+    execution, current_run = house.execution(tiny(repeats=1, cut="power"))
+    current_run.control_ends = Outcome.SKIP
     execution.run()
-    assert campaign.cut == [*CONTROLS, "cut-000", "cut-001"]
-    conclude_run(campaign.record)
-    assert campaign.record.outcome is Outcome.PASS
-    assert "control: lying disks is not possible here: so" in campaign.record.reason
+    assert current_run.cut == [*CONTROLS, "cut-000", "cut-001"]
+    conclude_run(current_run.record)
+    assert current_run.record.outcome is Outcome.PASS
+    assert "control: lying disks is not possible here: so" in current_run.record.reason
 
 
 def test_a_control_that_the_rig_broke_off_leaves_the_cuts_unproved(house: House) -> None:
-    execution, campaign = house.execution(tiny(repeats=1, cut="power"))
-    campaign.control_ends = Outcome.ERROR
+    execution, current_run = house.execution(tiny(repeats=1, cut="power"))
+    current_run.control_ends = Outcome.ERROR
     execution.run()
-    conclude_run(campaign.record)
-    assert (campaign.record.outcome, campaign.record.reason) == (Outcome.ERROR, "control: lying disks: so")
+    conclude_run(current_run.record)
+    assert (current_run.record.outcome, current_run.record.reason) == (Outcome.ERROR, "control: lying disks: so")
 
 
 def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> None:
@@ -401,14 +402,14 @@ def test_what_was_never_measured_is_not_cut(house: House) -> None:
             raise NotEffective("no")
 
     house.happens = refuse
-    campaign = house.run(tiny(repeats=1, cut="power"))
-    assert [cell.cycle for cell in campaign.record.cells] == [None, "cut-001"]
+    current_run = house.run(tiny(repeats=1, cut="power"))
+    assert [cell.cycle for cell in current_run.record.cells] == [None, "cut-001"]
 
 
 def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
-    execution, campaign = house.execution(matrix)
-    campaign.cycle_ends = campaign.control_ends = Outcome.ERROR
+    execution, current_run = house.execution(matrix)
+    current_run.cycle_ends = current_run.control_ends = Outcome.ERROR
     execution.run()
     again = house.run(matrix)
     assert again.cut == [f"{name}-2" for name in (*CONTROLS, "cut-000", "cut-001")]
@@ -418,17 +419,17 @@ def test_a_cut_that_the_rig_broke_off_is_made_again(house: House) -> None:
 
 def test_a_broken_promise_is_not_cut_away(house: House) -> None:
     matrix = tiny(repeats=1, cut="power")
-    execution, campaign = house.execution(matrix)
-    campaign.cycle_ends = Outcome.FAIL
+    execution, current_run = house.execution(matrix)
+    current_run.cycle_ends = Outcome.FAIL
     execution.run()
     assert house.run(matrix).cut == []
 
 
 def test_a_cut_shared_with_a_cell_that_an_interruption_left_out_is_not_made_twice(house: House) -> None:
     matrix = tiny(workloads=2, repeats=1, cut="power")
-    campaign = house.run(matrix)
-    campaign.record.cells[-1].cycle = None
-    campaign.store.save(campaign.record)
+    current_run = house.run(matrix)
+    current_run.record.cells[-1].cycle = None
+    current_run.store.save(current_run.record)
     again = house.run(matrix)
     assert again.cut == []
     assert again.record.cells[-1].cycle is not None
@@ -436,10 +437,10 @@ def test_a_cut_shared_with_a_cell_that_an_interruption_left_out_is_not_made_twic
 
 def test_cells_are_also_measured_one_by_one(house: House) -> None:
     matrix = tiny()
-    execution, campaign = house.execution(replace(matrix, cells=()))
+    execution, current_run = house.execution(replace(matrix, cells=()))
     cell = matrix.cells[1]
     assert execution.measure(cell).measured == [100.0]
     again = execution.measure(cell, repeats=2)
     assert [one.round for one in again.repeats] == [1, 2, 3]
-    assert (again.outcome, campaign.record.cells) == (Outcome.PASS, [again])
+    assert (again.outcome, current_run.record.cells) == (Outcome.PASS, [again])
     assert len(RunStore(house.path).load().cells[0].repeats) == 3

@@ -248,7 +248,7 @@ def judge(
     """Judge a stored run again, without machines."""
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
-    from raidproof.run.campaign import write_report  # noqa: PLC0415
+    from raidproof.run.run import write_report  # noqa: PLC0415
     from raidproof.verdict.crash_test import judge_run  # noqa: PLC0415
 
     store = RunStore.find(run, results)

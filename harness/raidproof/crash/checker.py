@@ -27,7 +27,7 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.provider import qemu, uml
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
@@ -91,7 +91,7 @@ class AgentLine:
         self._rest = b""
 
     @classmethod
-    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, orders: dict[str, Any]) -> Self:
+    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any]) -> Self:
         """Copy the agent to a machine, start it, and wait until it connects.
 
         Raises:
@@ -101,8 +101,8 @@ class AgentLine:
         machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
         machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
         machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
-        machine.put(json.dumps({**orders, "host": host, "port": port}), f"{FOLDER}/orders.json")
-        command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/orders.json"])
+        machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
+        command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"])
         deadline = Deadline.after(START_DEADLINE_S)
         while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
             if command.ended:
@@ -231,7 +231,7 @@ def alarming(signs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-class PreloadedLab(EnclosedLab):
+class PreloadedLab(NamespaceLab):
     """A lab of a topology whose disks are not blank.
 
     ``state`` is a write log of the disks' contents; the file is deleted after the disks are filled.
@@ -271,8 +271,8 @@ def below(mount: Mount, root: str) -> str:
     return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
 
 
-def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
-    """Return the agent's orders for a mounted state and a running nfsd; ``root`` is the ledger's folder."""
+def nfsd_config(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
+    """Return the agent's config for a mounted state and a running nfsd; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
     # The server's activation changed the directory's mode before the state's file system was mounted over it.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
@@ -283,18 +283,18 @@ def nfsd_orders(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str
     }
 
 
-def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], deadline_s: float) -> Observation:
+def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], deadline_s: float) -> Observation:
     """Check the state that a lab has booted with.
 
     Raises:
         RigError: the rig failed, not the state.
     """
-    with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, orders) as agent:
+    with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, config) as agent:
         check = Check(lab.server, deadline_s)
         try:
             answer = check.ask(agent, "up")
             if answer["end"] == End.READ:
-                answer.update(_through_nfsd(lab, stack, orders, check, agent, answer["found"]))
+                answer.update(_through_nfsd(lab, stack, config, check, agent, answer["found"]))
             answer.update(check.ask(agent, "down"))
         except Lost as lost:
             return check.lost(lost)
@@ -302,7 +302,7 @@ def check_after_boot(lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any],
 
 
 def _through_nfsd(
-    lab: EnclosedLab, stack: StackSpec, orders: dict[str, Any], check: Check, agent: AgentLine, direct: Any
+    lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], check: Check, agent: AgentLine, direct: Any
 ) -> dict[str, Any]:
     """Export the state, mount it on the server, and scan the ledger again; a failed step counts as a difference."""
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
@@ -313,7 +313,7 @@ def _through_nfsd(
             start_nfsd(export)
             mount.activate()
             undo.callback(mount.deactivate)
-            seen = check.ask(agent, "look", below(mount, orders["ledger"]["root"]))["found"]
+            seen = check.ask(agent, "look", below(mount, config["ledger"]["root"]))["found"]
     except (CommandFailed, ExceptionGroup) as error:
         return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
     if differ := differing(direct, seen):
@@ -334,8 +334,8 @@ def checker_topology(topology: Topology) -> Topology:
     )
 
 
-def orders_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
-    """Return the agent's orders: the commands by which a run brings its server up and takes it down."""
+def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
+    """Return the agent's config: the commands by which a run brings its server up and takes it down."""
     devices = stack.array.devices
     return {
         "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
@@ -386,7 +386,7 @@ class Checker:
     ) -> None:
         self.topology = checker_topology(topology)
         self.stack = stack
-        self.orders = orders_of(stack, ledger, starts_dirty=starts_dirty)
+        self.config = config_of(stack, ledger, starts_dirty=starts_dirty)
         self.deadline_s = deadline_s
         self.reboots = 0
         """Number of restarts of the machine."""
@@ -405,7 +405,7 @@ class Checker:
             if self.topology.provider == uml.NAME and len(self._infos) <= MOST:
                 files = MemberFiles(self._infos)
                 bare = self.topology.model_copy(update={"disks": ()})
-                self.lab: EnclosedLab = undo.enter_context(EnclosedLab(bare, UmlOnFiles(files), logs=self._logs))
+                self.lab: NamespaceLab = undo.enter_context(NamespaceLab(bare, UmlOnFiles(files), logs=self._logs))
                 self._members = files
             else:
                 self.lab = undo.enter_context(self._engine_lab())
@@ -418,9 +418,9 @@ class Checker:
             self._undo = undo.pop_all()
         return self
 
-    def _engine_lab(self) -> EnclosedLab:
+    def _engine_lab(self) -> NamespaceLab:
         lab = lab_of(self.topology, logs=self._logs)
-        if not isinstance(lab, EnclosedLab):
+        if not isinstance(lab, NamespaceLab):
             raise not_shown(self.topology.provider)
         return lab
 
@@ -464,7 +464,7 @@ class Checker:
         """Return the result of the file system's checker, where it ran and gave one."""
         if ended is None:
             return {}
-        (status, said), argv = ended, tuple(self.orders["fsck"])
+        (status, said), argv = ended, tuple(self.config["fsck"])
         try:
             return {"filesystem": parse_check(self.stack.filesystem, Completed(argv, status, said, "", "checker"))}
         except RigError as error:
@@ -478,14 +478,14 @@ class Checker:
             RigError: the rig failed, not the state.
         """
         with self._primed(patch) as lab:
-            return check_after_boot(lab, self.stack, {**self.orders, "links": []}, self.deadline_s)
+            return check_after_boot(lab, self.stack, {**self.config, "links": []}, self.deadline_s)
 
     def hold(self, patch: Patch) -> Held:
         """Boot a lab with a state on its disks, not yet brought up, and leave the lab running."""
         with self._primed(patch, keep=True) as lab:
-            for path, value in self.orders["parameters"]:
+            for path, value in self.config["parameters"]:
                 lab.server.put(value, path)
-            return Held(lab.directory.name, (*(argv for _, argv in self.orders["assemble"]), self.orders["mount"]))
+            return Held(lab.directory.name, (*(argv for _, argv in self.config["assemble"]), self.config["mount"]))
 
     def _primed(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
         self._labs += 1
@@ -506,9 +506,9 @@ class Checker:
         # No state is mounted yet: the agent exports each state when a check through nfsd is requested.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
         start_nfsd(self.stack.export.server(self.machine))
-        nfsd = nfsd_orders(self.stack, self.machine, self.orders["ledger"]["root"])
-        orders = {**self.orders, "links": self._members.links, "nfsd": nfsd}
-        self._line = line = AgentLine.start(self.machine, self._listener, self.lab, orders)
+        nfsd = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
+        config = {**self.config, "links": self._members.links, "nfsd": nfsd}
+        self._line = line = AgentLine.start(self.machine, self._listener, self.lab, config)
         return line
 
     def _hang_up(self) -> None:

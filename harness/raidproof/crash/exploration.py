@@ -254,13 +254,13 @@ class Exploration:
     """
 
     def __init__(
-        self, choices: Choices, tally: ExplorationStats, journal: Journal, boot: Factory, *, checkers: int = 2
+        self, choices: Choices, stats: ExplorationStats, journal: Journal, boot: Factory, *, checkers: int = 2
     ) -> None:
         self.choices = choices
-        self.tally = tally
+        self.stats = stats
         self.journal = journal
         self.cursor = RecordingCursor(choices.recording)
-        self.benches = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
+        self.workers = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
         self.seconds = 0.0
         """Time spent searching in this process, in seconds."""
         self.out_of_time = False
@@ -272,7 +272,7 @@ class Exploration:
         self._waiting: dict[str, list[tuple[Choice, CrashState]]] = defaultdict(list)
         """States that wait for the check of their content, by its digest; the first of each list is checked."""
         self._running: dict[Future[CheckResult], tuple[str, CheckerWorker]] = {}
-        self._progress = _Progress(tally)
+        self._progress = _Progress(stats)
         for line in journal.lines:
             self._remember(line)
 
@@ -285,8 +285,8 @@ class Exploration:
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
-            for bench in self.benches:
-                undo.enter_context(bench)
+            for worker in self.workers:
+                undo.enter_context(worker)
             self._undo = undo.pop_all()
         return self
 
@@ -308,13 +308,13 @@ class Exploration:
         wanted = self.choices.order[: budget.states]
         missing = sum(one not in self._done for one in wanted)
         self._progress.total = (
-            None if budget.states is None and search_deadline is not None else self.tally.judged + missing
+            None if budget.states is None and search_deadline is not None else self.stats.judged + missing
         )
         self._progress.ends = partial(self._search_ends, search_deadline)
         if not missing:
             return
-        step(f"booting {len(self.benches)} checkers")
-        for booted in [bench.boot() for bench in self.benches]:
+        step(f"booting {len(self.workers)} checkers")
+        for booted in [worker.boot() for worker in self.workers]:
             booted.result()
         begun = now_ns()
         self._progress.begin()
@@ -353,32 +353,32 @@ class Exploration:
 
     def _search_ends(self, search_deadline: Deadline | None) -> Deadline | None:
         """Return the deadline for starting checks, as far as known now; None: there is none."""
-        return search_deadline if self.tally.broken else self.deadline
+        return search_deadline if self.stats.broken else self.deadline
 
     def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
         """Return whether a content breaks a promise in this state, and its file system has not been checked."""
-        return seen.end is End.READ and seen.filesystem is None and self.tally.breaks(state, seen)
+        return seen.end is End.READ and seen.filesystem is None and self.stats.breaks(state, seen)
 
     def _give(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
-        while min(bench.waiting for bench in self.benches) >= QUEUE:
+        while min(worker.waiting for worker in self.workers) >= QUEUE:
             self._collect()
-        bench = min(self.benches, key=lambda one: one.waiting)
-        bench.waiting += 1
+        worker = min(self.workers, key=lambda one: one.waiting)
+        worker.waiting += 1
         number = len(self._seen) + len(self._running)
         job = self.cursor.job(
             state,
             cold=number % COLD_EVERY == 0,
             nfsd=number % NFSD_EVERY == 0,
             fsck=fsck or number % FSCK_EVERY == 0,
-            breaks=partial(self.tally.breaks, state),
+            breaks=partial(self.stats.breaks, state),
         )
-        self._running[bench.submit(job)] = (digest, bench)
+        self._running[worker.submit(job)] = (digest, worker)
 
     def _collect(self) -> None:
         ended, _ = wait(self._running, return_when=FIRST_COMPLETED)
         for future in ended:
-            digest, bench = self._running.pop(future)
-            bench.waiting -= 1
+            digest, worker = self._running.pop(future)
+            worker.waiting -= 1
             result = future.result()
             first, *others = self._waiting.pop(digest)
             self._judge(*first, digest, result)
@@ -404,9 +404,9 @@ class Exploration:
         choice = Choice(state.cut, line.policy, line.number)
         self._done.add(choice)
         observation = line.observation or self._seen[line.digest]
-        self.tally.add(choice, state, line.digest, observation, checked=line.observation is not None)
+        self.stats.add(choice, state, line.digest, observation, checked=line.observation is not None)
         if line.observation is not None and line.cold is not None:
-            self.tally.compare(choice, state, line.observation, line.cold)
+            self.stats.compare(choice, state, line.observation, line.cold)
 
     def _abandon(self) -> None:
         """Start no further checks; running ones end with their checkers."""
@@ -419,8 +419,8 @@ class Exploration:
 class _Progress:
     """The progress line."""
 
-    def __init__(self, tally: ExplorationStats) -> None:
-        self.tally = tally
+    def __init__(self, stats: ExplorationStats) -> None:
+        self.stats = stats
         self.total: int | None = None
         """Total number of states, where it is known."""
         self.ends: Callable[[], Deadline | None] = lambda: None
@@ -430,7 +430,7 @@ class _Progress:
 
     def begin(self) -> None:
         """Start counting for the rate."""
-        self._begun, self._before = now_ns(), self.tally.judged
+        self._begun, self._before = now_ns(), self.stats.judged
 
     def tell(self) -> None:
         """Print the line, unless the last one was printed a moment ago."""
@@ -441,14 +441,14 @@ class _Progress:
 
     def words(self, seconds: float) -> Iterator[str]:
         """Yield the parts of the progress line."""
-        tally, done = self.tally, self.tally.judged - self._before
+        stats, done = self.stats, self.stats.judged - self._before
         of = f" of {self.total:,}" if self.total is not None else ""
-        yield f"crash states: {tally.judged:,}{of} judged, {len(tally.digests):,} different"
-        yield f"{tally.broken:,} broken"
+        yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different"
+        yield f"{stats.broken:,} broken"
         left = [ends.remaining_s] if (ends := self.ends()) else []
         if done and seconds:
             yield f"{done / seconds * 60:,.0f} a minute"
             if self.total is not None:
-                left.append((self.total - tally.judged) * seconds / done)
+                left.append((self.total - stats.judged) * seconds / done)
         if left:
             yield f"about {min(left):,.0f} s left"

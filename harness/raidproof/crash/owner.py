@@ -48,8 +48,8 @@ Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
 class WriteOwners:
     """Looks up owners from the superblocks of a state, and with a checker that has the state on its disks."""
 
-    def __init__(self, bench: CheckerWorker, cursor: RecordingCursor) -> None:
-        self.bench = bench
+    def __init__(self, worker: CheckerWorker, cursor: RecordingCursor) -> None:
+        self.worker = worker
         self.cursor = cursor
 
     def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
@@ -60,8 +60,8 @@ class WriteOwners:
         try:
             # In the state in which all open requests survived: a broken state may not even mount.
             full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
-            self.bench.submit(self.cursor.job(full)).result()
-            owners = self.bench.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
+            self.worker.submit(self.cursor.job(full)).result()
+            owners = self.worker.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
         except RaidproofError:
             logger.exception("owners in state %s", state.name)
             owners = {}
@@ -102,21 +102,21 @@ def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
 
 @contextmanager
 def _up(checker: Checker) -> Iterator[None]:
-    machine, orders = checker.machine, checker.orders
-    for _, argv in orders["assemble"]:
+    machine, config = checker.machine, checker.config
+    for _, argv in config["assemble"]:
         machine.succeed(argv)
     mounted = False
     try:
         try:
-            machine.succeed(orders["mount"])
+            machine.succeed(config["mount"])
             mounted = True
         except CommandFailed:
             logger.info("state does not mount: owners are looked up without a mount")
         yield
     finally:
         if mounted:
-            machine.succeed(orders["unmount"])
-        machine.succeed(orders["stop"])
+            machine.succeed(config["unmount"])
+        machine.succeed(config["stop"])
 
 
 class Part(NamedTuple):

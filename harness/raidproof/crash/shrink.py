@@ -39,10 +39,10 @@ MOST_CHECKS = 200
 class Replayer:
     """Checks single states on one checker, and judges them."""
 
-    def __init__(self, bench: CheckerWorker, cursor: RecordingCursor, tally: ExplorationStats) -> None:
-        self.bench = bench
+    def __init__(self, worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStats) -> None:
+        self.worker = worker
         self.cursor = cursor
-        self.tally = tally
+        self.stats = stats
         self._known: dict[str, Observation] = {}
         self._also: dict[str, frozenset[str]] = {}
 
@@ -53,9 +53,9 @@ class Replayer:
             RigError: the checker failed twice.
         """
         self.cursor.go(state.cut)
-        result = self.bench.submit(self.cursor.job(state, cold=True)).result()
+        result = self.worker.submit(self.cursor.job(state, cold=True)).result()
         if result.cold is not None:
-            self.tally.compare(choice, state, result.observation, result.cold)
+            self.stats.compare(choice, state, result.observation, result.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False, fsck: bool = False) -> Judgement:
         """Judge a state; reuse the observation of its content unless ``anew``, or if it lacks a requested check.
@@ -69,9 +69,9 @@ class Replayer:
         digest = self.cursor.window.digest(state)
         also = frozenset(word for word, asked in (("nfsd", nfsd), ("fsck", fsck)) if asked)
         if anew or digest not in self._known or not also <= self._also[digest]:
-            result = self.bench.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
+            result = self.worker.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
             self._known[digest], self._also[digest] = result.observation, also
-        return self.tally.judge(state, self._known[digest])
+        return self.stats.judge(state, self._known[digest])
 
     def shows(self, damage: Damage, state: CrashState, *, anew: bool = False) -> bool:
         """Return whether a state shows a failure.
@@ -243,12 +243,12 @@ def shorten(
     Raises:
         RigError: the checker failed twice.
     """
-    recording, tally, cursor = replayer.tally.recording, replayer.tally, replayer.cursor
+    recording, stats, cursor = replayer.stats.recording, replayer.stats, replayer.cursor
     missing = [one for one in replayer.judge(fullest).missing if one.damage == damage]
     lost = absent(fullest, cursor.window.open)
     word_ns = (missing[0].operation.promised_ns or 0) if missing else None
     # An acknowledgement binds if it precedes the latest instant of a cut: 1 ns before the next request's completion.
-    first = recording.place(tally.oracle.created_ns if word_ns is None else word_ns + 2)
+    first = recording.place(stats.oracle.created_ns if word_ns is None else word_ns + 2)
     between = (cut for cut in recording.cuts if first < cut < fullest.cut)
     cuts = sorted({min(first, fullest.cut), *between, fullest.cut})
     before = trials.checks
@@ -271,12 +271,12 @@ def shorten(
         dump=state.dump(),
         cut=cut,
         of=len(recording.records),
-        at_s=tally.at_s(cut),
+        at_s=stats.at_s(cut),
         earlier=smallest.cut - cut,
-        earlier_s=tally.at_s(smallest.cut) - tally.at_s(cut),
+        earlier_s=stats.at_s(smallest.cut) - stats.at_s(cut),
         after_word_s=(instant_ns - words[0]) / 1e9 if words and words[0] is not None else None,
         acknowledged=judgement.acknowledged,
-        of_acknowledged=sum(1 for _ in tally.oracle.history.acknowledged(recording.end_ns)),
+        of_acknowledged=sum(1 for _ in stats.oracle.history.acknowledged(recording.end_ns)),
         not_at=not_at,
         tried=trials.checks - before,
     )
@@ -299,10 +299,10 @@ def explain(
     Raises:
         RigError: the checker failed twice.
     """
-    groups = list(replayer.tally.failures())
+    groups = list(replayer.stats.failures())
     # Not in the order of their cuts: going back costs half a second, and time may run out before the last.
     chosen = together(diverse(groups))[:EXPLAINED]
-    records = {group.damage: plain(group, replayer.tally, replay) for group in groups}
+    records = {group.damage: plain(group, replayer.stats, replay) for group in groups}
     failures += records.values()
     shrinker = Shrinker(replayer, belongs, replay)
     ends = until or Deadline.after(EVER_S)
@@ -348,7 +348,7 @@ def diverse(groups: Sequence[Group]) -> list[Group]:
     return [groups[place] for _, place in sorted(order)]
 
 
-def plain(group: Group, tally: ExplorationStats, replay: Callable[[str], list[str]]) -> FailureRecord:
+def plain(group: Group, stats: ExplorationStats, replay: Callable[[str], list[str]]) -> FailureRecord:
     """Return the record of a failure from what is known without another check."""
     choice, state, judgement = group.first
     return FailureRecord(
@@ -361,11 +361,11 @@ def plain(group: Group, tally: ExplorationStats, replay: Callable[[str], list[st
         dump=state.dump(),
         policy=choice.policy.value,
         cut=state.cut,
-        at_s=tally.at_s(state.cut),
+        at_s=stats.at_s(state.cut),
         reason=judgement.reason,
         blame=judgement.blame,
         said=list(judgement.lines(group.damage)[:SAID]),
-        missing=named_missing(group, judgement, tally.recording.instant_ns(state.cut)),
+        missing=named_missing(group, judgement, stats.recording.instant_ns(state.cut)),
         missing_total=len(judgement.missing),
         acknowledged=judgement.acknowledged,
         replay=replay(state.name),
@@ -391,7 +391,7 @@ class Shrinker:
             shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:
             return  # the failure did not show again this time: `confirmed` has the number of times that it did
-        judgement, recording = self.replayer.judge(smallest), self.replayer.tally.recording
+        judgement, recording = self.replayer.judge(smallest), self.replayer.stats.recording
         record.shrunk = shrunk
         record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
@@ -412,7 +412,7 @@ class Shrinker:
         return None
 
     def _shrunk(self, group: Group, trials: Trials) -> tuple[ShrunkRecord, CrashState, CrashState]:
-        first, recording = group.first.state, self.replayer.tally.recording
+        first, recording = group.first.state, self.replayer.stats.recording
         self.replayer.judge(first)
         every = self.replayer.cursor.window.open
         smallest, fullest = trials.shrink(first), trials.missing(first, every)

@@ -19,7 +19,7 @@ _Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
 _PLAIN = 0
 
 
-class Sunk:
+class CoalescedUndo:
     """Merged undo data of many requests: the bytes that were there before the first of them.
 
     Merged requests no longer survive a power cut one by one: all are lost, or all are kept.
@@ -146,7 +146,7 @@ class Member:
         self._image = SparseImage(size, old=old)
         self._pending: list[_Pending] = []
         self._noted_bytes = 0
-        self._sunk: Sunk | None = None
+        self._coalesced: CoalescedUndo | None = None
         self._forgotten = 0  # number of requests that were noted and have become durable
         self._promised = 0  # number of oldest pending requests that a lying flush covered
         self._mode = mode
@@ -171,8 +171,8 @@ class Member:
     @property
     def pending(self) -> int:
         """Number of requests that were acknowledged and are not durable."""
-        sunk = self._sunk.requests if self._sunk else 0
-        return sunk + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
+        coalesced = self._coalesced.requests if self._coalesced else 0
+        return coalesced + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
         """Fill ``buffer`` with the content at ``offset``, cache included.
@@ -237,8 +237,8 @@ class Member:
         if self._lies if lied is None else lied:
             self._unbounded_undo = True
             self._promised = max(self._promised, min(count, len(self._pending)))
-            if self._sunk:
-                self._sunk.promised = self._sunk.requests
+            if self._coalesced:
+                self._coalesced.promised = self._coalesced.requests
             self._keep(kept)
         elif count >= len(self._pending):
             self._forget()
@@ -247,7 +247,7 @@ class Member:
             self.pending_bytes = sum(length for _, length, _, mark in self._pending if not mark & _DURABLE)
             self._forgotten += count
             self._promised = max(0, self._promised - count)
-            self._sunk = None
+            self._coalesced = None
 
     def cut(self, policy: CutPolicy, rng: Random) -> CutResult:
         """Cut the power: durable data stays, and ``policy`` decides about the rest."""
@@ -281,11 +281,11 @@ class Member:
 
     def image(self, durable: bool = True) -> SparseImage:
         """Return the content after a cut with policy DROP now, or as a read returns it; read-only."""
-        if not durable or not (self._pending or self._sunk):
+        if not durable or not (self._pending or self._coalesced):
             return self._image
         twin = Member(self.serial, self.size, self._mode)
         twin._image = self._image.duplicate()
-        twin._pending, twin._sunk = self._pending, self._sunk
+        twin._pending, twin._coalesced = self._pending, self._coalesced
         twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
         return twin._image
 
@@ -300,7 +300,7 @@ class Member:
                 self.pending_bytes -= length
         # Durable requests at the beginning of the notes need no notes, unless what they overwrote may still be undone.
         count = next((place for place, one in enumerate(pending) if not one[3] & _DURABLE), len(pending))
-        if self._sunk is None and count:
+        if self._coalesced is None and count:
             del pending[:count]
             self._forgotten += count
             self._promised = max(0, self._promised - count)
@@ -317,7 +317,7 @@ class Member:
 
     def _forget(self) -> None:
         self._forgotten += len(self._pending)
-        self._pending, self._sunk = [], None
+        self._pending, self._coalesced = [], None
         self._promised = self.pending_bytes = self._noted_bytes = 0
         self._unbounded_undo = self._lies
 
@@ -328,13 +328,13 @@ class Member:
 
     def _sink(self) -> None:
         """Merge the older half of the notes, up to the first that cannot be merged."""
-        sunk = self._sunk = self._sunk or Sunk(self.size, old=self.old)
+        coalesced = self._coalesced = self._coalesced or CoalescedUndo(self.size, old=self.old)
         count = 0
         for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
             if mark & _DURABLE or (offset | length) % SECTOR:
                 break
             pieces = ((offset, old),) if isinstance(old, bytes) else old or ()
-            sunk.add(offset, length, pieces, count < self._promised or bool(mark & _Mark.PROMISED))
+            coalesced.add(offset, length, pieces, count < self._promised or bool(mark & _Mark.PROMISED))
             self._noted_bytes -= sum(len(data) for _, data in pieces)
             count += 1
         self._pending = self._pending[count:]
@@ -350,7 +350,7 @@ class Member:
             return CutResult(self.serial, total, total, 0, 0, 0, 0)
         verdicts = list(self._survivors(policy, rng))
         kept = torn = 0
-        lost, broken = (self._sunk.bytes, self._sunk.promised) if self._sunk else (0, 0)
+        lost, broken = (self._coalesced.bytes, self._coalesced.promised) if self._coalesced else (0, 0)
         for index, ((_, length, _, mark), pieces) in enumerate(zip(pending, verdicts, strict=True)):
             if mark & _DURABLE:
                 continue
@@ -364,8 +364,8 @@ class Member:
             for start, end in reversed(pieces):
                 redo.append((start, end, None if mark & _Mark.ZEROES else self._image.copy(start, end - start)))
             self._undo(offset, length, old)
-        if self._sunk:
-            self._sunk.undo(self._image)
+        if self._coalesced:
+            self._coalesced.undo(self._image)
         for start, end, data in reversed(redo):
             if data is None:
                 self._image.zero(start, end - start)

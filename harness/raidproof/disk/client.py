@@ -59,7 +59,7 @@ class EngineClient:
         return self._ask(int, "freeze")
 
     def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[CutResult, ...]:
-        """Apply the power cut to the caches; the guest must be dead. Return the fate of each member's cache."""
+        """Apply the power cut to the caches; the guest must be dead. Return the result for each member's cache."""
         return self._ask(tuple[CutResult, ...], "resolve", SLOW, policy=policy, seed=seed)
 
     def power_on(self) -> int:

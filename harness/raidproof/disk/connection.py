@@ -335,8 +335,8 @@ class Connection:
                 shelf.record(Kind.FLUSH, 0, drive.index, (0, 0), (issued, shelf.clock()))
 
     def _tell_of(self, offset: int, length: int, landing: int | None) -> None:
-        fate = "is lost" if landing is None else f"lands at {landing}"
-        text = f"{self.serial}: a write of {length} bytes at {offset} {fate}"
+        cut_result = "is lost" if landing is None else f"lands at {landing}"
+        text = f"{self.serial}: a write of {length} bytes at {offset} {cut_result}"
         self.shelf.note(Kind.MARK, data=text.encode())
 
     def _promised(self, lied: bool | None) -> int:

@@ -273,12 +273,12 @@ class Engine(Shelf):
         with self.lock:
             if self.power is not Power.FROZEN:
                 raise RigError(f"only frozen disks can be resolved, the power is {self.power.value}")
-            fates = tuple(drive.cut(policy, seed) for drive in self.drives)
+            cut_results = tuple(drive.cut(policy, seed) for drive in self.drives)
             self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
             self.power = Power.OFF
             self.epoch += 1
             self._released.notify_all()
-        return fates
+        return cut_results
 
     def power_on(self) -> int:
         """Serve the members again; return the instant of the power-on (CLOCK_MONOTONIC, ns).

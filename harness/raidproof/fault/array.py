@@ -67,7 +67,7 @@ def place_of(context: FaultContext, serial: str) -> Place:
     return Place(md.name, found.strip().removeprefix("/dev/"))
 
 
-def struck(context: FaultContext, serial: str, kind: DiskFaultKind) -> int:
+def hits(context: FaultContext, serial: str, kind: DiskFaultKind) -> int:
     """Return the number of requests to a disk that a disk fault has affected."""
     return context.lab.disks.counters()[serial].struck_by(kind)
 

@@ -13,7 +13,7 @@ from raidproof.core.layer import read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, failed, slow
-from raidproof.fault.array import ALARMS, attach, detach, drop, fast, place_of, provoke, struck
+from raidproof.fault.array import ALARMS, attach, detach, drop, fast, hits, place_of, provoke
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
 from raidproof.fault.machine import CleanReboot
 from raidproof.storage.array.array import SYNC_DEADLINE_S, Upkeep
@@ -73,7 +73,7 @@ class MemberFails(_Lost):
         begun_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, failed())
         provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
-        errors = struck(context, self.serial, DiskFaultKind.FAILED)
+        errors = hits(context, self.serial, DiskFaultKind.FAILED)
         if not errors:
             raise RigError(f"{self.serial} is faulty, yet no request to it has failed")
         proof = (
@@ -181,8 +181,8 @@ class SlowMember(_Member):
         """Slow the member down, and wait until a request was delayed."""
         context.lab.disks.set_disk_fault(self.serial, slow(self.ms))
         at_ns = now_ns()
-        provoke(context, lambda: struck(context, self.serial, DiskFaultKind.SLOW) > 0, f"a request to {self.serial}")
-        times = struck(context, self.serial, DiskFaultKind.SLOW)
+        provoke(context, lambda: hits(context, self.serial, DiskFaultKind.SLOW) > 0, f"a request to {self.serial}")
+        times = hits(context, self.serial, DiskFaultKind.SLOW)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
 
 
@@ -202,9 +202,9 @@ class FlushesDropped(_Member):
         context.lab.disks.set_disk_fault(self.serial, drop_flushes(self.count))
         at_ns = now_ns()
         provoke(
-            context, lambda: struck(context, self.serial, DiskFaultKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}"
+            context, lambda: hits(context, self.serial, DiskFaultKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}"
         )
-        times = struck(context, self.serial, DiskFaultKind.DROP_FLUSHES)
+        times = hits(context, self.serial, DiskFaultKind.DROP_FLUSHES)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
 
 
@@ -244,7 +244,7 @@ class LatentSectorError(Fault):
         with fast(context, self.serial):
             upkeep.begin("check")
             wait_idle(upkeep, "to end its check")
-        times = struck(context, self.serial, DiskFaultKind.BAD_SECTORS)
+        times = hits(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the check has not read the {self.length} bytes at {self.offset}")
         return FaultEvent(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
@@ -284,7 +284,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
         at_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
         fails.heal(context)
-        times = struck(context, self.serial, DiskFaultKind.BAD_SECTORS)
+        times = hits(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
             raise RigError(f"{self.serial}: the rebuild has not read the {self.length} bytes at {self.offset}")
         known = {serial: listed for serial in (self.serial, self.other) if (listed := bad_blocks(context, serial))}

@@ -82,8 +82,8 @@ class FaultEvent:
     target: str
     at_ns: int
     proof: str
-    fates: tuple[CutResult, ...] = ()
-    """The fate of the cache of each member disk, if the machine lost power."""
+    cut_results: tuple[CutResult, ...] = ()
+    """The result of the cut for the cache of each member disk, if the machine lost power."""
 
 
 class Fault(ABC):

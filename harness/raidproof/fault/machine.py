@@ -42,7 +42,7 @@ class PowerCut(Fault):
         machine = self.target(context)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed, caches resolved by {cut.policy.value}"
-        return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.fates)
+        return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.cut_results)
 
     def heal(self, context: FaultContext) -> None:
         """Switch the machine on. `start` requires a changed boot_id, which proves that the machine was off."""

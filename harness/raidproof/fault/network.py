@@ -8,7 +8,7 @@ from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
@@ -140,6 +140,6 @@ def port_of(context: FaultContext, machine: Machine) -> Port:
     Raises:
         RequirementMissing: the lab has no bridge of the harness.
     """
-    if not isinstance(context.lab, EnclosedLab):
+    if not isinstance(context.lab, NamespaceLab):
         raise RequirementMissing("the harness does not control this lab's network", remedy="use provider uml or qemu")
-    return Port(context.lab.enclosure, machine.name, machine.address)
+    return Port(context.lab.namespace, machine.name, machine.address)

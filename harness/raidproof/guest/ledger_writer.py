@@ -145,7 +145,7 @@ class Worker:
         self.limit = worker.get("operations") or 1 << 62
         self.stop = stop
         self.quiet_s = config.get("quiet_s", 0.0)
-        self.endured = config.get("endured", ())
+        self.tolerated_errnos = config.get("tolerated_errnos", ())
         self.failed = False
         self.pending = b""
         self.sequence = 0
@@ -179,7 +179,7 @@ class Worker:
             action()
         except OSError as error:
             failure = error.errno or errno.EIO
-            self.failed = failure not in self.endured
+            self.failed = failure not in self.tolerated_errnos
             self.stop.wait(BREATH_S)
         self.pending = FRAME.pack(ACKNOWLEDGE, *said, failure, monotonic_ns())
         self.sequence += 1

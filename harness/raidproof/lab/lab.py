@@ -103,7 +103,7 @@ class Lab(Provenance):
 def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
     """Run actions concurrently; raise the first failure.
 
-    A failure or an interruption does not wait for the other actions: the enclosure is closed next, which ends them.
+    A failure or an interruption does not wait for the other actions: the namespace is closed next, which ends them.
     """
     executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
     try:

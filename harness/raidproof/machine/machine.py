@@ -146,7 +146,7 @@ class Cut:
     at_ns: int
     policy: CutPolicy
     seed: int
-    fates: tuple[CutResult, ...] = ()
+    cut_results: tuple[CutResult, ...] = ()
     """The result of the cut for each member's cache."""
 
 
@@ -194,9 +194,9 @@ class MemberDisks:
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
         """Apply the cut policy to the caches, after all writes have ended."""
-        fates = self.engine.resolve(policy, seed)
+        cut_results = self.engine.resolve(policy, seed)
         self._lost_power = True
-        return fates
+        return cut_results
 
 
 def cut_power(disks: MemberDisks | None, kill: Callable[[], object], policy: CutPolicy, seed: int) -> Cut:

@@ -17,7 +17,7 @@ from raidproof.core.waiting import Deadline, pause, realtime_ahead_ns, wait_unti
 from raidproof.lab.lab import Lab
 from raidproof.namespace import Process
 from raidproof.namespace.network import BRIDGE
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.storage.server import NFS_PORT
 
 NFS_PROGRAM = "100003"
@@ -352,7 +352,7 @@ def printed(command: list[str]) -> str:
 
 def why_no_capture(lab: Lab) -> RequirementMissing | None:
     """Return why NFS in a lab cannot be captured and decoded; None if it can."""
-    if not isinstance(lab, EnclosedLab):
+    if not isinstance(lab, NamespaceLab):
         return RequirementMissing(
             "the harness does not control the machines' network", remedy="use provider uml or qemu"
         )
@@ -437,9 +437,9 @@ def tapping(lab: Lab, path: Path) -> Tap:
     """
     if (why := why_no_capture(lab)) is not None:
         raise why
-    enclosure = cast("EnclosedLab", lab).enclosure
+    namespace = cast("NamespaceLab", lab).namespace
     said = path.with_suffix(".log")
-    return Tap(path, enclosure.spawn(capture_command(path.absolute()), output=said), said)
+    return Tap(path, namespace.spawn(capture_command(path.absolute()), output=said), said)
 
 
 @contextmanager

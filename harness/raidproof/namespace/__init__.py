@@ -1,5 +1,5 @@
 """The namespaces that confine one lab: its network, its processes and their common parent."""
 
-from raidproof.namespace.namespace import Enclosure, Process, Traffic
+from raidproof.namespace.namespace import Namespace, Process, Traffic
 
-__all__ = ["Enclosure", "Process", "Traffic"]
+__all__ = ["Namespace", "Process", "Traffic"]

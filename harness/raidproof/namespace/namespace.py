@@ -1,4 +1,4 @@
-"""The harness's side of a lab's enclosure."""
+"""The harness's side of a lab's namespace."""
 
 import json
 import os
@@ -66,7 +66,7 @@ class Refused(RigError):
         self.errno = number
 
 
-class Enclosure:
+class Namespace:
     """Network, processes and sockets of one lab. Leaving the context ends them all, unless the lab is kept."""
 
     def __init__(self, directory: Path, *, folders: Mapping[Path, Path] = MappingProxyType({})) -> None:
@@ -82,7 +82,7 @@ class Enclosure:
     def pid(self) -> int:
         """The keeper's process id on this host; the keeper is process 1 of the lab, which ends with it."""
         if self._connection is None:
-            raise RigError("this enclosure is closed")
+            raise RigError("this namespace is closed")
         credentials = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid: int = _UCRED.unpack(credentials)[0]
         return pid
@@ -149,7 +149,7 @@ class Enclosure:
         self.close()
 
     def close(self) -> None:
-        """End everything in the enclosure, and wait until it is gone; an attached enclosure is only disconnected."""
+        """End everything in the namespace, and wait until it is gone; an attached namespace is only disconnected."""
         self._release()
         if self._keeper is not None:
             try:
@@ -192,7 +192,7 @@ class Enclosure:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> "Process":
-        """Start a program in the enclosure; its standard output and error go to a file.
+        """Start a program in the namespace; its standard output and error go to a file.
 
         Raises:
             RequirementMissing: there is no such program.
@@ -261,7 +261,7 @@ class Enclosure:
         return Traffic(reply["to"], reply["from"], reply["dropped"])
 
     def end(self, pid: int) -> None:
-        """Kill a process that a daemon of the enclosure started; ``pid`` is its number in the lab's PID namespace.
+        """Kill a process that a daemon of the namespace started; ``pid`` is its number in the lab's PID namespace.
 
         Raises:
             RigError: there is none.
@@ -269,11 +269,11 @@ class Enclosure:
         self._ask("end", pid=pid)
 
     def keep(self) -> None:
-        """Let the enclosure outlive this process."""
+        """Let the namespace outlive this process."""
         self._ask("keep")
 
     def detach(self) -> None:
-        """Disconnect from a kept enclosure without ending it."""
+        """Disconnect from a kept namespace without ending it."""
         self._release()
         self._keeper = None
 
@@ -292,9 +292,9 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Process:
-    """A program that runs in an enclosure, with all processes that it started."""
+    """A program that runs in a namespace, with all processes that it started."""
 
-    enclosure: Enclosure
+    namespace: Namespace
     name: str
     pid: int
     output: Path
@@ -302,13 +302,13 @@ class Process:
     @property
     def status(self) -> int | None:
         """Its exit status (negative: the signal), or None while it runs."""
-        reply, _ = self.enclosure._ask("poll", pid=self.pid)
+        reply, _ = self.namespace._ask("poll", pid=self.pid)
         status: int | None = reply["status"]
         return status
 
     def kill(self) -> None:
         """Kill it and all processes that it started; return when it is gone."""
-        self.enclosure._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
+        self.namespace._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
 
     def terminate(self, deadline: Deadline) -> int:
         """Ask it to end in good order (SIGTERM), and return its exit status.
@@ -316,7 +316,7 @@ class Process:
         Raises:
             DeadlineExceeded: it still runs.
         """
-        self.enclosure._ask("kill", pid=self.pid, number=int(signal.SIGTERM))
+        self.namespace._ask("kill", pid=self.pid, number=int(signal.SIGTERM))
         return self.wait(deadline)
 
     def wait(self, deadline: Deadline) -> int:

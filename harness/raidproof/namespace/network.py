@@ -6,7 +6,7 @@ from enum import StrEnum
 from raidproof.core.errors import RigError
 from raidproof.core.topology import GATEWAY, MachineSpec, Topology
 from raidproof.core.waiting import Deadline, pause, wait_until
-from raidproof.namespace import Enclosure, Traffic
+from raidproof.namespace import Namespace, Traffic
 
 BRIDGE = "lab"
 PROBE_S = 1.0
@@ -29,11 +29,11 @@ def hardware_address(spec: MachineSpec) -> str:
     return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
 
 
-def create_network(enclosure: Enclosure, topology: Topology) -> None:
-    """Create the network of a lab in its enclosure; it disappears with the enclosure."""
-    enclosure.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
+def create_network(namespace: Namespace, topology: Topology) -> None:
+    """Create the network of a lab in its namespace; it disappears with the namespace."""
+    namespace.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
     for machine in topology.machines:
-        enclosure.tap(tap_name(machine.name), BRIDGE)
+        namespace.tap(tap_name(machine.name), BRIDGE)
 
 
 class Way(StrEnum):
@@ -50,7 +50,7 @@ class Way(StrEnum):
 class Port:
     """A machine's port on the lab's bridge."""
 
-    enclosure: Enclosure
+    namespace: Namespace
     machine: str
     address: str
 
@@ -91,7 +91,7 @@ class Port:
 
     def answers(self) -> bool:
         """Return whether the machine answers the harness's own address."""
-        with self.enclosure.socket() as one:
+        with self.namespace.socket() as one:
             one.settimeout(PROBE_S)
             try:
                 one.connect((self.address, NOBODY))
@@ -103,7 +103,7 @@ class Port:
 
     def traffic(self) -> Traffic:
         """Return the frame counters of the machine."""
-        return self.enclosure.traffic(tap_name(self.machine))
+        return self.namespace.traffic(tap_name(self.machine))
 
     def _still(self) -> bool:
         """Return whether the machine reads nothing: a frame counts when read, perhaps after the gate has shut."""
@@ -112,4 +112,4 @@ class Port:
         return self.traffic().to == before.to
 
     def _gate(self, way: Way | None) -> None:
-        self.enclosure.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})
+        self.namespace.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

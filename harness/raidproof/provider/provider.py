@@ -19,7 +19,7 @@ from raidproof.machine.kernel_log import cause_of_death, console_logs
 from raidproof.machine.login import LabKeys, LabLogin
 from raidproof.machine.machine import OWN_POWEROFF, Cut, Machine, MemberDisks, Power, cut_power
 from raidproof.machine.transport import Transport
-from raidproof.namespace import Enclosure, Process
+from raidproof.namespace import Namespace, Process
 from raidproof.namespace.network import create_network
 
 
@@ -31,7 +31,7 @@ class Site:
     directory: Path
     """Directory of the lab, with its sockets and copy-on-write files."""
     logs: Path
-    enclosure: Enclosure
+    namespace: Namespace
     engine: EngineClient
     engine_socket: Path
     """The NBD socket of the disk engine: one export per member, by its serial."""
@@ -76,13 +76,13 @@ class Provider(Provenance):
             RequirementMissing: this host lacks something for it.
         """
 
-    def enclose(self, directory: Path) -> Enclosure:
+    def enclose(self, directory: Path) -> Namespace:
         """Return the namespaces of the lab, for network and processes; not entered yet."""
-        return Enclosure(directory)
+        return Namespace(directory)
 
     def furnish(self, site: Site) -> None:
         """Create what all machines share: bridge and taps."""
-        create_network(site.enclosure, site.topology)
+        create_network(site.namespace, site.topology)
 
     @abstractmethod
     def power(self, spec: MachineSpec, site: Site) -> Power:
@@ -90,7 +90,7 @@ class Provider(Provenance):
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
         """Return a machine, which is off; this default runs raidproof's init and accepts the lab's keys."""
-        login = LabLogin(str(spec.address.ip), site.keys, site.enclosure.socket)
+        login = LabLogin(str(spec.address.ip), site.keys, site.namespace.socket)
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property

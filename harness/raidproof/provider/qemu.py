@@ -166,7 +166,7 @@ class QemuPower(GuestPower):
         argv = qemu_command(
             self.spec, self.kernel, self.image, directory, tap, self.accelerator, self.disks, self.program
         )
-        self._guest = self.site.enclosure.spawn(argv, output=self.consoles[-1])
+        self._guest = self.site.namespace.spawn(argv, output=self.consoles[-1])
 
 
 class Qemu(GuestProvider):

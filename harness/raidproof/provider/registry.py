@@ -8,9 +8,9 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Topology
 from raidproof.lab.lab import Lab
 from raidproof.provider import kvm
-from raidproof.provider.enclosed_lab import EnclosedLab
 from raidproof.provider.hosts import lab as hosts
 from raidproof.provider.kvm import KvmAnswer, qemu_lacks
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.provider import PROVIDERS, Provider
 from raidproof.provider.qemu import Qemu
 from raidproof.provider.uml import Uml, uml_lacks
@@ -57,7 +57,7 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
     """
     if topology.provider == hosts.NAME:
         return hosts.HostsLab(topology, keep=keep)
-    return EnclosedLab(topology, provider_of(topology), logs=logs, keep=keep)
+    return NamespaceLab(topology, provider_of(topology), logs=logs, keep=keep)
 
 
 @dataclass(frozen=True)

@@ -116,14 +116,14 @@ class UmlPower(GuestPower):
             sockets = self._serve(self.disks)
         directory, tap = self.site.directory, tap_name(self.spec.name)
         argv = uml_command(self.spec, self.kernel, self.image, directory, tap, sockets, raid6=self.raid6)
-        self._guest = self.site.enclosure.spawn(argv, output=self.consoles[-1], environment=self.environment)
+        self._guest = self.site.namespace.spawn(argv, output=self.consoles[-1], environment=self.environment)
 
     def _serve(self, disks: MemberDisks) -> list[Path]:
         sockets = [self.site.directory / f"vhost-{serial}.sock" for serial in disks.serials]
         for socket in sockets:
             socket.unlink(missing_ok=True)
         disks.power_on()
-        self._storage = storage = self.site.enclosure.spawn(
+        self._storage = storage = self.site.namespace.spawn(
             storage_daemon_command(
                 nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
             ),

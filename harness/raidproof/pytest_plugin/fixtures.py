@@ -35,11 +35,11 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run import doctor
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import STATES, STEM, Options, Source, explore_cycle, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
+from raidproof.run.run import Run
 from raidproof.storage.array import LEVELS, ArraySpec
 from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
 from raidproof.storage.mount import MountSpec
@@ -59,7 +59,7 @@ TIMEO_S = 3.0
 """Time after which a client retries a request to a dead server (timeo); the default is 60 s (nfs(5))."""
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
-CAMPAIGN = pytest.StashKey[Campaign]()
+CURRENT_RUN = pytest.StashKey[Run]()
 """Stash key of the run that the scenarios of a session share; set when the first scenario needs it."""
 PLANS = pytest.StashKey["Plans"]()
 """Stash key of the runs of plans of a session."""
@@ -183,8 +183,8 @@ class CrashTestResult:
 class CrashTestRunner:
     """Runs crash tests for one scenario; their names begin with the name of the scenario."""
 
-    def __init__(self, campaign: Campaign, name: str) -> None:
-        self.campaign = campaign
+    def __init__(self, current_run: Run, name: str) -> None:
+        self.current_run = current_run
         self._name = name
         self._count = 0
 
@@ -201,7 +201,7 @@ class CrashTestRunner:
 
     def run(self, spec: CrashTestSpec) -> CrashTestResult:
         """Run the crash test of this specification."""
-        return CrashTestResult(self.campaign.cycle(spec), self.campaign.store.path / spec.name)
+        return CrashTestResult(self.current_run.cycle(spec), self.current_run.store.path / spec.name)
 
 
 class Measured:
@@ -279,24 +279,24 @@ class Plans:
         self._executions: dict[Path, PlanRunner] = {}
 
     @property
-    def campaigns(self) -> list[Campaign]:
+    def campaigns(self) -> list[Run]:
         """The runs of all plans."""
-        return [one.campaign for one in self._executions.values()]
+        return [one.current_run for one in self._executions.values()]
 
     def execution_of(self, cell: PlannedCell) -> PlanRunner:
         """Return the runner of a cell's plan, and end all other labs, whose load would change the measurement."""
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
-            campaign = Campaign(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
-            campaign.record.plan = record_of(cell.matrix, cell.path)
-            self._undo.enter_context(campaign)
+            current_run = Run(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
+            current_run.record.plan = record_of(cell.matrix, cell.path)
+            self._undo.enter_context(current_run)
             # The record is to contain only the cells that scenarios measure.
-            self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), campaign)
+            self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), current_run)
         mine = self._executions[cell.path]
-        shared = self._config.stash.get(CAMPAIGN, None)
+        shared = self._config.stash.get(CURRENT_RUN, None)
         for one in (*self.campaigns, *([shared] if shared else [])):
-            if one is not mine.campaign:
+            if one is not mine.current_run:
                 one.discard_lab()
         return mine
 
@@ -316,7 +316,7 @@ class Measure:
     def __call__(self, cell: PlannedCell, repeats: int = 1) -> Measured:
         """Make ``repeats`` more repetitions of a cell; the result includes earlier repetitions."""
         execution = self._plans.execution_of(cell)
-        return Measured(execution.measure(cell, repeats), execution.campaign.store.path)
+        return Measured(execution.measure(cell, repeats), execution.current_run.store.path)
 
 
 class Consoles:
@@ -355,16 +355,16 @@ def _on_this_host() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def campaign(pytestconfig: pytest.Config) -> Iterator[Campaign]:
+def current_run(pytestconfig: pytest.Config) -> Iterator[Run]:
     """The run that a session's scenarios share; its lab boots when the first of them needs it."""
     options = pytestconfig.option
     topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform_of(vars(options)))
     with (
         _on_this_host(),
         suppress(KeyboardInterrupt),
-        Campaign("scenarios", Path(options.results), topology, keep=options.keep) as one,
+        Run("scenarios", Path(options.results), topology, keep=options.keep) as one,
     ):
-        pytestconfig.stash[CAMPAIGN] = one
+        pytestconfig.stash[CURRENT_RUN] = one
         yield one
         if interrupted():
             raise KeyboardInterrupt  # so that the record says so
@@ -387,15 +387,15 @@ def measure(plans: Plans) -> Measure:
 
 
 @pytest.fixture
-def cycle(campaign: Campaign, request: pytest.FixtureRequest) -> CrashTestRunner:
+def cycle(current_run: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
     """Run crash tests in the shared lab, each on a new stack on blank disks."""
-    return CrashTestRunner(campaign, name_of(request.node.name))
+    return CrashTestRunner(current_run, name_of(request.node.name))
 
 
 @pytest.fixture
-def lab(campaign: Campaign) -> Lab:
+def lab(current_run: Run) -> Lab:
     """The shared lab with blank disks. After a scenario that fails in it, the next one gets a new lab."""
-    machines = campaign.lab
+    machines = current_run.lab
     machines.disks.reset()
     return machines
 
@@ -466,8 +466,8 @@ class Explored:
 class Explore:
     """Explores crash tests of a session's run."""
 
-    def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign
+    def __init__(self, current_run: Run) -> None:
+        self._campaign = current_run
 
     def __call__(
         self,
@@ -499,6 +499,6 @@ class Explore:
 
 
 @pytest.fixture
-def explore(campaign: Campaign) -> Explore:
+def explore(current_run: Run) -> Explore:
     """Explore the crash states of a crash test: ``explore(cycle(stack_of()), states=150)``."""
-    return Explore(campaign)
+    return Explore(current_run)

@@ -16,10 +16,10 @@ from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, Req
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import (
-    CAMPAIGN,
+    CURRENT_RUN,
     PLANS,
     Consoles,
-    campaign,
+    current_run,
     cycle,
     explore,
     lab,
@@ -30,7 +30,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.plan_runner import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
-__all__ = ["campaign", "cycle", "explore", "lab", "measure", "plans"]
+__all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
 
 ALONE = "alone"
 LONG = "long"
@@ -239,7 +239,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         consoles.must_be_calm()
     except BaseException:
         # The lab is in an unknown state.
-        item.config.stash[CAMPAIGN].discard_lab()
+        item.config.stash[CURRENT_RUN].discard_lab()
         raise
 
 
@@ -296,7 +296,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def ends_of(config: pytest.Config) -> Iterator[str]:
     """Yield lines with outcome, reason and path of the report of each run of this process."""
-    shared, of_plans = config.stash.get(CAMPAIGN, None), config.stash.get(PLANS, None)
+    shared, of_plans = config.stash.get(CURRENT_RUN, None), config.stash.get(PLANS, None)
     for run in [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]:
         if run.record.cycles or run.record.cells:
             yield f"{run.record.outcome}: {run.record.reason}"

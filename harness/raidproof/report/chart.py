@@ -207,13 +207,13 @@ class TimeBar:
     y: float
     width: float
     height: float
-    fate: str
+    status: str
     """CSS class: ``kept``, ``doubtful`` (after the last durable point) or ``after`` the fault."""
     words: str
 
 
-def time_bar(begin_s: float, width_s: float, count: int, x: Axis, y: Axis, fate: str = "kept") -> TimeBar:
+def time_bar(begin_s: float, width_s: float, count: int, x: Axis, y: Axis, status: str = "kept") -> TimeBar:
     """Return the bar of one interval."""
     left, right, top = x.at(begin_s), x.at(begin_s + width_s), min(y.at(count), y.start - LEAST_HEIGHT)
     words = f"{number(begin_s)} s to {number(begin_s + width_s)} s: {plural(count, 'operation')} acknowledged"
-    return TimeBar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), fate, words)
+    return TimeBar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), status, words)

@@ -427,7 +427,9 @@ def moments(
         bin_ms=each * timeline.bin_ms,
         x=x,
         y=y,
-        bars=[time_bar(begin, width_s, told, x, y, fate(begin, width_s, timeline)) for begin, told in joined if told],
+        bars=[
+            time_bar(begin, width_s, told, x, y, status(begin, width_s, timeline)) for begin, told in joined if told
+        ],
         marks=marks(cycle, timeline, x, frame),
         doubtful=None if doubtful_s is None else (x.at(doubtful_s), x.at(0)),
         silent=(x.at(0), x.at(served_s)) if served_s is not None else (x.at(0), frame.right),
@@ -445,7 +447,7 @@ def join(timeline: Timeline, each: int) -> list[tuple[float, int]]:
     return [(group * each * timeline.bin_ms / 1000, told) for group, told in sums.items()]
 
 
-def fate(begin_s: float, width_s: float, timeline: Timeline) -> str:
+def status(begin_s: float, width_s: float, timeline: Timeline) -> str:
     """Return what became of the operations of a bar; the bin with the last durable point counts as lost."""
     last = timeline.last_durable_s
     if begin_s >= 0:

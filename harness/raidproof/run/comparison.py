@@ -14,9 +14,9 @@ from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
 from raidproof.report.html import write_comparison
-from raidproof.run.campaign import Campaign
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
+from raidproof.run.run import Run
 from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def run_ab(
             prepare(topology)
         store = RunStore.create(results, f"{plan.name}-ab")
         sides = [
-            Campaign(f"{plan.name}-{name}", results, topology)
+            Run(f"{plan.name}-{name}", results, topology)
             for name, topology in zip((BASE, NEW), topologies, strict=True)
         ]
         try:
@@ -117,7 +117,7 @@ def measure(executions: Sequence[PlanRunner]) -> None:
     """
     named = dict(zip((BASE, NEW), executions, strict=True))
     left, _ = [said_of(name, execution.begin) for name, execution in named.items()]
-    base, new = (execution.campaign.record for execution in executions)
+    base, new = (execution.current_run.record for execution in executions)
     if why_nothing_is_compared(base, new) is not None:
         return
     turns = [

@@ -290,7 +290,7 @@ class CrashTest:
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
         self.record.workload["left_out"] = left_out
-        ledger_spec = fitting.model_copy(update={"seed": seed, "endured": self._endured()})
+        ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})
         self.record.files.history = self.files.entry("history")
         ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
@@ -342,7 +342,7 @@ class CrashTest:
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
-    def _endured(self) -> tuple[int, ...]:
+    def _tolerated_errnos(self) -> tuple[int, ...]:
         """Return the errors (errno) after which the ledger continues, as the faults allow them."""
         told = (one.effects(self.spec.stack).errors for one in self.spec.during)
         return tuple(sorted(self.record.effects.errors.union(*told)))
@@ -372,7 +372,7 @@ class CrashTest:
         injected = fault.inject(self.context)
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
-        self.record.disks = {fate.serial: asdict(fate) for fate in injected.fates}
+        self.record.disks = {cut_result.serial: asdict(cut_result) for cut_result in injected.cut_results}
         self.record.fault_target = injected.target
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:

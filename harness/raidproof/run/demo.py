@@ -9,9 +9,9 @@ from raidproof.core.units import KIB, MIB
 from raidproof.disk.cache import CacheMode
 from raidproof.provider.registry import prepare
 from raidproof.record import ControlSpec, RunRecord
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
+from raidproof.run.run import Run
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
@@ -88,7 +88,7 @@ def run_demo(
         # Prepare before the run is created, so that a failure here leaves no run.
         topology = demo_topology(platform)
         prepare(topology)
-        with Campaign("demo", results, topology, keep=keep) as campaign:
+        with Run("demo", results, topology, keep=keep) as current_run:
             for spec in demo_cycles(seed):
-                campaign.cycle(spec)
-    return campaign.record, campaign.report
+                current_run.cycle(spec)
+    return current_run.record, current_run.report

@@ -40,8 +40,8 @@ from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy,
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration
-from raidproof.run.campaign import command_line
 from raidproof.run.crash_test import LEDGER_DIRECTORY
+from raidproof.run.run import command_line
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
@@ -241,16 +241,16 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         replies=acknowledged_at(source),
         only_replies=options.at_replies,
     )
-    tally = ExplorationStats(source.recording, source.oracle)
+    stats = ExplorationStats(source.recording, source.oracle)
     folder = source.store.directory(stem)
     journal = Journal(folder / STATES, begun)
     record = new_record(source, options, choices, begun)
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
-        exploration = Exploration(choices, tally, journal, source.boots(folder), checkers=options.checkers)
+        exploration = Exploration(choices, stats, journal, source.boots(folder), checkers=options.checkers)
         # The time spent on states of a killed attempt is not known.
-        untimed = tally.judged - timed
+        untimed = stats.judged - timed
         try:
             with exploration:
                 look(exploration, options.budget, record)
@@ -263,11 +263,11 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             record.stopped_by, record.ended_early = StoppedBy.USER, INTERRUPTED
             raise
         finally:
-            record.seconds, record.timed = seconds + exploration.seconds, tally.judged - untimed
+            record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
             if record.stopped_by is StoppedBy.USER:
-                say(f"{tally.judged:,} states were judged and are kept, {tally.broken:,} of them broken: {page}")
+                say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume goes on")
     return record, page
 
@@ -293,15 +293,15 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
     """Check states until the budget is used up; record the reason if the time is up before all are checked."""
     exploration.run(budget)
     if exploration.out_of_time:
-        kept = ", one third of it reserved for shrinking failures" if exploration.tally.broken else ""
+        kept = ", one third of it reserved for shrinking failures" if exploration.stats.broken else ""
         record.stopped_by = StoppedBy.TIME
         record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
 
 
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
     """Repeat, shrink and explain the failures; the record has the partial results at any time."""
-    replayer = Replayer(exploration.benches[0], exploration.cursor, exploration.tally)
-    belongs = WriteOwners(exploration.benches[0], exploration.cursor)
+    replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+    belongs = WriteOwners(exploration.workers[0], exploration.cursor)
     explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
 
 
@@ -393,22 +393,22 @@ def undated(source: Source) -> list[str]:
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:
     """Fill in the results and the outcome of an exploration."""
-    tally = exploration.tally
+    stats = exploration.stats
     record.ended = wall_clock()
-    record.judged, record.distinct, record.checked = tally.judged, len(tally.digests), tally.checked
-    record.broken, record.wedged, record.loss, record.cold = tally.broken, tally.wedged, tally.loss, tally.cold
-    record.undecided, record.tested = tally.undecided, dict(sorted(tally.tested.items()))
-    record.through_nfsd, record.filesystems = tally.through_nfsd, tally.filesystems
-    record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in tally.hung]
-    record.redundancy = tally.redundancy
-    record.marks = sorted(tally.marks, key=lambda mark: (mark.at_s, mark.name))
-    record.policies = dict(sorted(tally.policies.items()))
-    record.stages = stage_times(tally.ms)
+    record.judged, record.distinct, record.checked = stats.judged, len(stats.digests), stats.checked
+    record.broken, record.wedged, record.loss, record.cold = stats.broken, stats.wedged, stats.loss, stats.cold
+    record.undecided, record.tested = stats.undecided, dict(sorted(stats.tested.items()))
+    record.through_nfsd, record.filesystems = stats.through_nfsd, stats.filesystems
+    record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
+    record.redundancy = stats.redundancy
+    record.marks = sorted(stats.marks, key=lambda mark: (mark.at_s, mark.name))
+    record.policies = dict(sorted(stats.policies.items()))
+    record.stages = stage_times(stats.ms)
     if record.seconds and record.timed:
         record.states_per_minute = record.timed / record.seconds * 60
-        record.checked_per_minute = record.states_per_minute * tally.checked / tally.judged
+        record.checked_per_minute = record.states_per_minute * stats.checked / stats.judged
     if not record.failures:
-        record.failures = [plain(group, tally, replay_of(source)) for group in tally.failures()]
+        record.failures = [plain(group, stats, replay_of(source)) for group in stats.failures()]
     record.outcome, record.reason = conclude_exploration(record)
 
 
@@ -449,7 +449,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     Raises:
         RigError: the checker does not boot, or fails.
     """
-    tally, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
+    stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
     step(f"preparing cut {state.cut} of {len(source.recording.records):,}")
     cursor.go(state.cut)
     held: Held | None = None
@@ -460,20 +460,20 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         for turn in range(1, times + 1):
             step(f"state {state.name}, {turn} of {times}")
             seen = repeat_if_silent(lambda: checker.check(job.patch, nfsd=True, fsck=True))
-            judgements.append(tally.judge(state, job.seen(seen)))
+            judgements.append(stats.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)
-    lines = (*said_of(source, state, tally, judgements), *told_to(held))
+    lines = (*said_of(source, state, stats, judgements), *told_to(held))
     return Replayed(state, tuple(judgements), lines)
 
 
-def said_of(source: Source, state: CrashState, tally: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
+def said_of(source: Source, state: CrashState, stats: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
     """Return a description of a state and its verdict."""
     first = judgements[0]
     alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)
     again = f", {alike} of {len(judgements)} times" if len(judgements) > 1 else ""
     lines = [
-        f"state {state.name}: power cut {tally.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
+        f"state {state.name}: power cut {stats.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
         f"{len(state.survivors):,} unflushed requests survived"
     ]
     lines += [

@@ -38,11 +38,11 @@ from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.record.store import RECORD
-from raidproof.run.campaign import Campaign
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
 from raidproof.run.repetition import run_repetition
+from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
@@ -79,14 +79,14 @@ OPTIONS = (
 class PlanRunner:
     """Runs the cells of a plan; repetitions that a resumed run has already measured are skipped."""
 
-    def __init__(self, matrix: Matrix, campaign: Campaign) -> None:
+    def __init__(self, matrix: Matrix, current_run: Run) -> None:
         self.plan = plan = matrix.plan
         cells = matrix.cells
-        self.campaign = campaign
+        self.current_run = current_run
         self.cells = {cell.name: cell for cell in cells}
-        known = {record.name: record for record in campaign.record.cells}
+        known = {record.name: record for record in current_run.record.cells}
         self.records = {cell.name: known.get(cell.name) or new_record(cell) for cell in cells}
-        campaign.record.cells = list(self.records.values())
+        current_run.record.cells = list(self.records.values())
         self.order = [(one.round, one.cell.name) for one in repetitions_of(cells, plan.run.repeats, plan.run.seed)]
         self._deployer: StackDeployer | None = None
         self._failed: Counter[str] = Counter()
@@ -98,7 +98,7 @@ class PlanRunner:
         for (round_, name), overhead in repetition_overheads(matrix).items():
             if not self._is_done(round_, name):
                 forecast.add(REPETITION, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
-        cycles = self.campaign.record.cycles
+        cycles = self.current_run.record.cycles
         cut = {cycle.name for cycle in cycles}
         left = [cell for cell in matrix.cells if self.records[cell.name].cycle not in cut] if self.plan.run.cut else []
         for cell in left:
@@ -127,8 +127,8 @@ class PlanRunner:
             RequirementMissing: a machine lacks the program of a workload; no repetition has been made.
             RigError: the lab does not boot.
         """
-        record = self.campaign.record.plan
-        assert record is not None  # noqa: S101  whoever makes a campaign for a plan puts it in
+        record = self.current_run.record.plan
+        assert record is not None  # noqa: S101  whoever makes a run for a plan sets it
         record.order = self.order
         # Save now, so that the run can be resumed from here on.
         self._save()
@@ -185,7 +185,7 @@ class PlanRunner:
         deployer = self.deployer()
         begun = now_ns()
         try:
-            directory = self.campaign.store.directory(f"cells/{cell.index:03}-{round_}")
+            directory = self.current_run.store.directory(f"cells/{cell.index:03}-{round_}")
             run_repetition(deployer, self.plan, cell, mine, repeat, directory)
         except Exception as error:
             causes = list(_causes(error))
@@ -206,7 +206,7 @@ class PlanRunner:
         if repeat.value is not None and least is not None and repeat.timed_s < least:
             repeat.caveat = f"ran {repeat.timed_s:.2g} s, less than {least:g}"
         mine.repeats.append(repeat)
-        record = self.campaign.record.plan
+        record = self.current_run.record.plan
         if record is not None:
             record.visits_s += repeat.visit_s
             record.timed_s += repeat.timed_s
@@ -222,37 +222,37 @@ class PlanRunner:
         if cell.name not in self.records:
             self.cells[cell.name] = cell
             self.records[cell.name] = new_record(cell)
-            self.campaign.record.cells.append(self.records[cell.name])
+            self.current_run.record.cells.append(self.records[cell.name])
         self._save()
         self._require_programs([cell])
         mine = self.records[cell.name]
         for round_ in range(len(mine.repeats) + 1, len(mine.repeats) + 1 + repeats):
             step(f"repetition {round_}: {cell.name}")
             self.run_repetition(round_, cell)
-        judge_cells(self.campaign.record)
+        judge_cells(self.current_run.record)
         self._save()
         return mine
 
     def _save(self) -> None:
-        self.campaign.store.save(self.campaign.record)
+        self.current_run.store.save(self.current_run.record)
 
     def deployer(self) -> StackDeployer:
         """Return the deployer of the lab, which is booted if there is none."""
-        lab = self.campaign.lab
+        lab = self.current_run.lab
         if self._deployer is None or self._deployer.lab is not lab:
             self._deployer = StackDeployer(lab)
         return self._deployer
 
     def _discard(self) -> None:
         self._deployer = None
-        self.campaign.discard_lab()
+        self.current_run.discard_lab()
 
     def _cut_all(self) -> None:
         """Cut the power of every configuration once; cells that differ only in the workload share the cut."""
         if self._deployer is not None:
             self._deployer.teardown()
             self._deployer = None
-        run = self.campaign.record
+        run = self.current_run.record
         # Crash tests that ended in ERROR (rig failure, interruption) prove nothing: repeat them.
         run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
         made = {cycle.name for cycle in run.cycles}
@@ -287,18 +287,18 @@ class PlanRunner:
         Controls with rig errors, or that these disks do not support, do not count as misbehaving; the run's outcome
         reports them.
         """
-        made = {cycle.title for cycle in self.campaign.record.cycles if cycle.control is not None}
+        made = {cycle.title for cycle in self.current_run.record.cycles if cycle.control is not None}
         for spec in controls_of(self.plan, stack_of_controls(cells)):
             if spec.title not in made:
                 step(f"{spec.title}{left_in_words(self.forecast)}")
                 free = spec.model_copy(update={"name": self._free_name(spec.name)})
                 self._timed_cycle(free, CONTROL, spec.title)
-        controls = [cycle for cycle in self.campaign.record.cycles if cycle.control is not None]
+        controls = [cycle for cycle in self.current_run.record.cycles if cycle.control is not None]
         return all(cycle.outcome is not Outcome.INVALID for cycle in controls)
 
     def _timed_cycle(self, spec: CrashTestSpec, kind: str, part: str) -> CrashTestRecord:
         begun = now_ns()
-        made = self.campaign.cycle(spec)
+        made = self.current_run.cycle(spec)
         self.forecast.ended(kind, part, (now_ns() - begun) / 1e9)
         return made
 
@@ -307,11 +307,11 @@ class PlanRunner:
 
         If a cut cannot be explored, the result has the reason, and the others are explored all the same.
         """
-        if next(one.outcome for one in self.campaign.record.cycles if one.name == name) is Outcome.ERROR:
+        if next(one.outcome for one in self.current_run.record.cycles if one.name == name) is Outcome.ERROR:
             return None
         step(f"crash states: {name}{left_in_words(self.forecast)}")
         try:
-            return explored(self.campaign.store, name, self.plan.run.explore_states, self.plan.run.seed)
+            return explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
         except RequestError as error:
             say(f"no crash states: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
@@ -319,7 +319,7 @@ class PlanRunner:
     def _free_name(self, stem: str) -> str:
         """Return an unused name for a crash test; files of an earlier attempt are not changed."""
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
-        return next(name for name in names if not (self.campaign.store.path / name).exists())
+        return next(name for name in names if not (self.current_run.store.path / name).exists())
 
 
 def record_of(matrix: Matrix, path: Path) -> PlanRecord:
@@ -438,15 +438,15 @@ def run_plan(
         require_same(resumed, matrix, topology)
     with progress("preparing kernel and image"):
         prepare(topology)
-        with Campaign(plan.name, results, topology, keep=keep, resumed=resumed) as campaign:
-            if campaign.record.plan is None:
-                campaign.record.plan = record_of(matrix, path)
+        with Run(plan.name, results, topology, keep=keep, resumed=resumed) as current_run:
+            if current_run.record.plan is None:
+                current_run.record.plan = record_of(matrix, path)
             try:
-                PlanRunner(matrix, campaign).run()
+                PlanRunner(matrix, current_run).run()
             except KeyboardInterrupt:
-                say(f"what was measured is in {campaign.store.path}; the same command with --resume goes on")
+                say(f"what was measured is in {current_run.store.path}; the same command with --resume goes on")
                 raise
-    return campaign.record, campaign.report
+    return current_run.record, current_run.report
 
 
 def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:

@@ -20,7 +20,7 @@ from raidproof.lab.lab_directory import LabDirectory, LabEntry, all_labs
 from raidproof.machine.agent import CHUNK
 from raidproof.machine.login import LabLogin
 from raidproof.machine.transport import Transport
-from raidproof.namespace import Enclosure
+from raidproof.namespace import Namespace
 from raidproof.provider.vagrant import box
 
 LOGIN_DEADLINE_S = 10.0
@@ -92,11 +92,11 @@ def enter(machine: str, lab: str | None = None) -> int:
     keys = chosen.entry.lab_keys
     if keys is None:
         raise RigError(f"the keys of lab {chosen.directory.name} are lost")
-    enclosure = Enclosure(chosen.directory.path)
-    enclosure.attach()
+    namespace = Namespace(chosen.directory.path)
+    namespace.attach()
 
     def connection() -> socket.socket:
-        return _watched(enclosure.socket())
+        return _watched(namespace.socket())
 
     theirs = box.saved(chosen.directory.path, spec.name, connection)
     login = theirs or LabLogin(str(spec.address.ip), keys, connection)
@@ -117,7 +117,7 @@ def enter(machine: str, lab: str | None = None) -> int:
         raise RigError(f"{spec.name}: no shell: {error}") from error
     finally:
         transport.close()
-        enclosure.detach()
+        namespace.detach()
 
 
 def _watched(connection: socket.socket) -> socket.socket:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
@@ -108,8 +108,11 @@ class LedgerSpec(BaseModel):
     files: int = 16
     """Files of each worker that writes several."""
     seed: int = 1
-    endured: tuple[int, ...] = ()
-    """Errors (errno) after which a worker continues with the next operation; after any other error it ends."""
+    tolerated_errnos: tuple[int, ...] = Field(default=(), validation_alias=AliasChoices("tolerated_errnos", "endured"))
+    """Errors (errno) after which a worker continues with the next operation; after any other error it ends.
+
+    Older records call it ``endured``.
+    """
     quiet_s: float = 0.0
     """If not 0: only the first client works, one operation at a time, with a pause of this many seconds after each."""
 
@@ -200,7 +203,7 @@ class Ledger:
         orders = {
             "root": self.root,
             "seed": self.spec.seed,
-            "endured": self.spec.endured,
+            "tolerated_errnos": self.spec.tolerated_errnos,
             "quiet_s": self.spec.quiet_s,
             "host": callback_address[0],
             "port": callback_address[1],

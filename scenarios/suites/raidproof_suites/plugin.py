@@ -19,7 +19,7 @@ from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import ERRORS, name_of
 from raidproof.record.outcome import Outcome
 from raidproof.record.suite import SuiteRecord
-from raidproof.run.campaign import Campaign
+from raidproof.run.run import Run
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.verdict.suite import judge_suite_record
 from raidproof_suites.suite import Suite, run_suite
@@ -173,11 +173,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def suite(campaign: Campaign, lab: Lab, request: pytest.FixtureRequest) -> Suites:
+def suite(current_run: Run, lab: Lab, request: pytest.FixtureRequest) -> Suites:
     """Runs an external test suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
     paths = paths_of(request.config.option.suite_path or ())
-    keep = campaign.record.suites.append
-    return Suites(lab, campaign.store.path, name_of(request.node.name), keep=keep, paths=paths)
+    keep = current_run.record.suites.append
+    return Suites(lab, current_run.store.path, name_of(request.node.name), keep=keep, paths=paths)
 
 
 def paths_of(words: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.provider.hosts.snapshot import (
     DEADLINE_S,
-    Orders,
+    KeeperConfig,
     Remote,
     ask,
     copy_of,
@@ -61,13 +61,13 @@ class Fake:
         return Completed(tuple(argv), 0, json.dumps(answer), "")
 
 
-def orders(run: str = "r1", **changes: Any) -> Orders:
-    return Orders(run, "server", ("/dev/disk/by-id/a",), **changes)
+def config(run: str = "r1", **changes: Any) -> KeeperConfig:
+    return KeeperConfig(run, "server", ("/dev/disk/by-id/a",), **changes)
 
 
 def test_the_copy_exists_during_the_run_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     machine: Remote = Fake()
-    with left_as_found([(machine, orders())], tmp_path):
+    with left_as_found([(machine, config())], tmp_path):
         copy = copy_of(tmp_path, "r1", "server")
         assert json.loads(copy.read_text()) == TAKEN["snapshot"]
         assert copy.stat().st_mode & 0o077 == 0
@@ -78,7 +78,7 @@ def test_the_copy_exists_during_the_run_and_only_its_owner_can_read_it(tmp_path:
 
 def test_the_keeper_is_brought_whole(tmp_path: Path) -> None:
     machine = Fake()
-    take(machine, orders(), tmp_path)
+    take(machine, config(), tmp_path)
     assert b"keeper/__main__.py" in machine.brought
     assert b"keeper/store.py" in machine.brought
 
@@ -86,7 +86,7 @@ def test_the_keeper_is_brought_whole(tmp_path: Path) -> None:
 def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:
     machine = Fake(runs=["r0"], take={"unrestored": ["r0"]})
     with pytest.raises(RequestError, match=r"not been put back since run r0 \(\./raidproof hosts restore INVENTORY\)"):
-        take(machine, orders(), tmp_path)
+        take(machine, config(), tmp_path)
     assert "restore" not in machine.asked
     assert not copy_of(tmp_path, "r1", "server").exists()
 
@@ -95,7 +95,7 @@ def test_queues_of_the_owners_own_are_in_the_way(tmp_path: Path) -> None:
     link = {"qdiscs": [{"kind": "htb", "handle": "1:"}, {"kind": "fq", "handle": "0:"}]}
     machine = Fake(take={"snapshot": {"version": 1, "link": link}})
     with pytest.raises(RequestError, match="queues of its own on eth0, which link conditions would end: htb 1:"):
-        take(machine, orders(interface="eth0"), tmp_path)
+        take(machine, config(interface="eth0"), tmp_path)
     assert machine.asked == ["take", "restore"]
     assert unrestored(machine) == ()
 
@@ -103,7 +103,7 @@ def test_queues_of_the_owners_own_are_in_the_way(tmp_path: Path) -> None:
 def test_a_server_that_serves_stops_the_run_before_it_begins(tmp_path: Path) -> None:
     machine = Fake(settle={"serving": ["rpc.mountd", "nfsdcld"]})
     refused = pytest.raises(RequestError, match=r"already \(rpc\.mountd, nfsdcld\).*stop_nfs = true")
-    with refused, left_as_found([(machine, orders())], tmp_path):
+    with refused, left_as_found([(machine, config())], tmp_path):
         pytest.fail("it began")
     assert machine.asked == ["take", "settle", "restore"]
 
@@ -124,7 +124,7 @@ def test_clients_are_put_back_before_their_server_whatever_fails(tmp_path: Path)
 
     left = {**CLEAN, "differences": ["/etc/fstab: other content"]}
     machines = [Noted("server"), Noted("client1", restore=left), Noted("client2", restore=1)]
-    kept = [(one, orders()) for one in machines]
+    kept = [(one, config()) for one in machines]
     with pytest.raises(RigError, match="it broke") as raised, left_as_found(kept, tmp_path):
         raise RigError("it broke")
     assert order == ["client2", "client1", "server"]
@@ -136,7 +136,7 @@ def test_clients_are_put_back_before_their_server_whatever_fails(tmp_path: Path)
 
 def test_an_end_that_leaves_something_is_an_error(tmp_path: Path) -> None:
     machine = Fake(restore={**CLEAN, "differences": ["still online: md7"]})
-    with pytest.raises(RigError, match="server: still online: md7"), left_as_found([(machine, orders())], tmp_path):
+    with pytest.raises(RigError, match="server: still online: md7"), left_as_found([(machine, config())], tmp_path):
         pass
 
 
@@ -181,7 +181,7 @@ def test_a_machine_that_lost_its_snapshot_is_put_back_by_the_copy(tmp_path: Path
     with pytest.raises(RequestError, match="no copy of server's snapshot of run r1"):
         restore_from_copy(Fake(), "r1", tmp_path)
     machine = Fake()
-    take(machine, orders(), tmp_path)
+    take(machine, config(), tmp_path)
     with pytest.raises(RequestError, match="server has its own snapshot of run r1"):
         restore_from_copy(machine, "r1", tmp_path)
 

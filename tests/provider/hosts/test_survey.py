@@ -76,7 +76,7 @@ def test_every_use_and_signature_of_a_machine_is_found() -> None:
 def test_a_log_or_journal_whose_uuid_is_ours_is_ours() -> None:
     for name, kind in (("vdf", "jbd"), ("vdg", "xfs_external_log")):
         assert kinds(disk(name)) == {kind}
-        assert all(one.ours for one in disk(name).signatures)
+        assert all(one.owned for one in disk(name).signatures)
 
 
 def test_every_disk_of_that_machine_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_lsblk_before_2_33_prints_strings() -> None:
 def test_a_foreign_signature_is_not_hidden_by_one_of_ours() -> None:
     more = json.loads(WIPEFS)
     more["signatures"].append({"device": "vdf", "offset": "0x9", "type": "jbd", "uuid": "11111111", "label": None})
-    assert not all(one.ours for one in disk("vdf", found(wipefs=json.dumps(more))).signatures)
+    assert not all(one.owned for one in disk("vdf", found(wipefs=json.dumps(more))).signatures)
 
 
 def test_both_tools_are_heard() -> None:

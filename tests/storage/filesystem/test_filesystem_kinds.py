@@ -19,7 +19,7 @@ from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.forecast import cell_table
 from raidproof.plan.plan import read_plan
 from raidproof.record.cell import CellRecord
-from raidproof.run.campaign import of_interest
+from raidproof.run.run import of_interest
 from raidproof.storage import filesystem as folder
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem import (

@@ -170,7 +170,7 @@ def _of_content(facts: DiskFacts) -> Iterator[str]:
     if facts.partitions:
         yield f"has partitions: {', '.join(facts.partitions)}"
     for signature in facts.signatures:
-        if not signature.ours:
+        if not signature.owned:
             yield f"carries {signature}, which is not ours"
 
 
@@ -180,7 +180,7 @@ def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
     if facts.mark is not None and facts.mark.identity != identity:
         yield f"carries the mark of another disk, {facts.mark.identity}"
     for signature in facts.signatures:
-        if signature.ours:
+        if signature.owned:
             yield f"carries {signature}, and not our mark"
     if not facts.blank:
         # Encrypted or raw data has no signature, and may be valuable.
@@ -189,7 +189,7 @@ def _of_blank(facts: DiskFacts, identity: Identity) -> Iterator[str]:
 
 def _of_head(facts: DiskFacts) -> Iterator[str]:
     # A log or journal of raidproof begins at byte 0. Anything else there means that another program uses the disk.
-    if not facts.first_mark and not any(one.ours and one.kind != "linux_raid_member" for one in facts.signatures):
+    if not facts.first_mark and not any(one.owned and one.kind != "linux_raid_member" for one in facts.signatures):
         yield "the mark at its beginning was overwritten, and not by raidproof: another program uses the disk"
 
 

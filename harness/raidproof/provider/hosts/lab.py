@@ -20,7 +20,7 @@ from raidproof.provider.hosts.gate import require_adopted
 from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
 from raidproof.provider.hosts.login import login_of, require_root
 from raidproof.provider.hosts.power import HostPower, NoPower, switch_of
-from raidproof.provider.hosts.snapshot import Orders, copies, left_as_found, require_restored
+from raidproof.provider.hosts.snapshot import KeeperConfig, copies, left_as_found, require_restored
 
 NAME = "hosts"
 PROGRAMS = {
@@ -81,7 +81,7 @@ class HostsLab(Lab):
         undo.callback(self._directory.remove)
         run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._directory.name}"
         step("noting what the machines are like")
-        kept = [(machine, self._orders(machine, run)) for machine in (self.server, *self.clients)]
+        kept = [(machine, self._config(machine, run)) for machine in (self.server, *self.clients)]
         undo.enter_context(left_as_found(kept, copies()))
         undo.callback(self._bring_back)
         for machine in self.machines.values():
@@ -120,11 +120,11 @@ class HostsLab(Lab):
             self.disks.stop_arrays()
             self.disks.link()
 
-    def _orders(self, machine: Machine, run: str) -> Orders:
+    def _config(self, machine: Machine, run: str) -> KeeperConfig:
         if machine is not self.server:
-            return Orders(run, "client")
+            return KeeperConfig(run, "client")
         disks = tuple(disk.id for disk in self.inventory.disk)
-        return Orders(run, "server", disks, stop_nfs=self.inventory.server.stop_nfs)
+        return KeeperConfig(run, "server", disks, stop_nfs=self.inventory.server.stop_nfs)
 
     def _require_sizes(self) -> None:
         """Check that the disks are adopted, and as large as requested.

@@ -21,7 +21,7 @@ PREFIX = "snapshot."
 DIRECTORIES = ("/srv/raidproof", "/mnt/raidproof")
 """Mount points of the layers."""
 RUNTIME = "/run/raidproof"
-"""Folder of the agents and their orders."""
+"""Folder of the agents and their config."""
 DEADLINE_S = 300.0
 REMEDY = "./raidproof hosts restore INVENTORY"
 
@@ -40,7 +40,7 @@ class Remote(Protocol):
 
 
 @dataclass(frozen=True)
-class Orders:
+class KeeperConfig:
     """What a run may change on a machine."""
 
     run: str
@@ -73,28 +73,28 @@ def require_restored(machine: Remote) -> None:
         raise RequestError(f"{machine.name} has not been put back since run {', '.join(runs)}", remedy=REMEDY)
 
 
-def take(machine: Remote, orders: Orders, folder: Path) -> None:
+def take(machine: Remote, config: KeeperConfig, folder: Path) -> None:
     """Save all that a run may change, before its first change; the copy goes to ``folder / run``.
 
     Raises:
         RequestError: an earlier run was not undone, or the interface has settings that could not be restored.
         RigError: the state cannot be saved.
     """
-    brought = f"{ROOT}/gone.keeper.{orders.run}"
+    brought = f"{ROOT}/gone.keeper.{config.run}"
     bring(machine, brought)
-    answer = ask(machine, brought, "take", orders.run, stdin=json.dumps(asdict(orders)))
+    answer = ask(machine, brought, "take", config.run, stdin=json.dumps(asdict(config)))
     if runs := answer.get("unrestored"):
         raise RequestError(
             f"{machine.name} has not been put back since {', '.join(f'run {run}' for run in runs)}", remedy=REMEDY
         )
-    keep(copy_of(folder, orders.run, machine.name), answer["snapshot"])
+    keep(copy_of(folder, config.run, machine.name), answer["snapshot"])
     set_up = [one for one in (answer["snapshot"]["link"] or {}).get("qdiscs", ()) if one["handle"] != "0:"]
     if set_up:
-        ask(machine, place(orders.run), "restore", orders.run)
-        copy_of(folder, orders.run, machine.name).unlink()
+        ask(machine, place(config.run), "restore", config.run)
+        copy_of(folder, config.run, machine.name).unlink()
         kinds = ", ".join(f"{one['kind']} {one['handle']}" for one in set_up)
         raise RequestError(
-            f"{machine.name} has queues of its own on {orders.interface}, which link conditions would end: {kinds}",
+            f"{machine.name} has queues of its own on {config.interface}, which link conditions would end: {kinds}",
             remedy="ask for no link conditions, or for another interface",
         )
 
@@ -288,7 +288,7 @@ def complaints(restored: Restored) -> list[str]:
 
 
 @contextmanager
-def left_as_found(kept: Sequence[tuple[Remote, Orders]], folder: Path) -> Iterator[None]:
+def left_as_found(kept: Sequence[tuple[Remote, KeeperConfig]], folder: Path) -> Iterator[None]:
     """Save machines, run the body, and restore them, whatever happens; the server comes first in ``kept``.
 
     Raises:
@@ -297,10 +297,10 @@ def left_as_found(kept: Sequence[tuple[Remote, Orders]], folder: Path) -> Iterat
     """
     used: list[tuple[Remote, str]] = []
     try:
-        for machine, orders in kept:
-            take(machine, orders, folder)
-            used.append((machine, orders.run))
-            settle(machine, orders.run)
+        for machine, config in kept:
+            take(machine, config, folder)
+            used.append((machine, config.run))
+            settle(machine, config.run)
         yield
     except BaseException as error:
         if failed := _put_back(used, folder, []):

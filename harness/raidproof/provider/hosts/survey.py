@@ -87,7 +87,7 @@ class Signature(State):
     uuid: str | None = None
 
     @property
-    def ours(self) -> bool:
+    def owned(self) -> bool:
         """Whether only raidproof can have written it."""
         if self.kind == "linux_raid_member":
             return self.label is not None and self.label.startswith(f"{HOMEHOST}:")

@@ -9,7 +9,7 @@ from raidproof.image import image, kernel
 from raidproof.image.kernel import Kernel
 from raidproof.machine.machine import OWN_POWEROFF, Machine
 from raidproof.machine.transport import Transport
-from raidproof.namespace import Enclosure
+from raidproof.namespace import Namespace
 from raidproof.namespace.network import hardware_address
 from raidproof.provider import kvm
 from raidproof.provider.kvm import PROGRAM, Accelerator, KvmAnswer
@@ -68,13 +68,13 @@ class Vagrants(Provider):
             self.kernels[machine.name] = found = kernel.get(asked.kernel, modules=asked.modules, provider=NAME)
             self.boxes[machine.name] = box.get(image.get(asked), found)
 
-    def enclose(self, directory: Path) -> Enclosure:
+    def enclose(self, directory: Path) -> Namespace:
         """Return namespaces for network, processes and libvirt's folders."""
-        return Enclosure(directory, folders=libvirt.folders(directory))
+        return Namespace(directory, folders=libvirt.folders(directory))
 
     def furnish(self, site: Site) -> None:
         """Start libvirt with the lab's network, and let Vagrant make and boot all machines."""
-        own = Libvirt(site.enclosure, site.directory, site.logs)
+        own = Libvirt(site.namespace, site.directory, site.logs)
         own.start(site.topology, {spec.name: hardware_address(spec) for spec in site.topology.machines})
         key = site.directory / "key"
         key.touch(mode=0o600)
@@ -83,7 +83,7 @@ class Vagrants(Provider):
         for one in guests:
             poweroff = OWN_POWEROFF if one.config is not None else USERS_POWEROFF
             self._powers[one.spec.name] = VagrantPower(one, own, site.logs, poweroff)
-        made = Vagrant(site.enclosure, own, site.directory, site.logs, guests)
+        made = Vagrant(site.namespace, own, site.directory, site.logs, guests)
         made.prepare(self.boxes.values(), accelerated=self.answer.works)
         step("vagrant makes the machines")
         begun = now_ns()
@@ -124,8 +124,8 @@ class Vagrants(Provider):
         way = self._ways[spec.name]
         deadline = Deadline.after(HOST_KEY_DEADLINE_S)
         # A box's host key is not known in advance. After the first boot, the presented key is pinned.
-        key = learn_host_key(site.enclosure.socket, way.address, way.port, deadline)
-        login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.enclosure.socket)
+        key = learn_host_key(site.namespace.socket, way.address, way.port, deadline)
+        login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.namespace.socket)
         login.save(site.directory, spec.name)
         members = site.members_of(spec)
         fitted = self._fitted[spec.name] = BoxGuest(str(own), members.serials if members else ())

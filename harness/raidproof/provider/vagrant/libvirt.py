@@ -1,7 +1,7 @@
-"""The lab's own libvirt: daemon, network and storage pool inside its enclosure, independent of the host's libvirt.
+"""The lab's own libvirt: daemon, network and storage pool inside its namespace, independent of the host's libvirt.
 
 Nothing of the host is touched: the daemon's folders for configuration, state and sockets are the lab's, its network
-and firewall rules are in the lab's network namespace, and the daemon ends with the enclosure.
+and firewall rules are in the lab's network namespace, and the daemon ends with the namespace.
 """
 
 import json
@@ -17,7 +17,7 @@ from raidproof.core.command import VAGRANT, CommandFailed, Completed, install_li
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.topology import GATEWAY, Topology
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.namespace import Enclosure
+from raidproof.namespace import Namespace
 from raidproof.namespace.network import BRIDGE
 
 URI = "qemu:///system"
@@ -70,7 +70,7 @@ def require() -> None:
 
 
 def folders(directory: Path) -> dict[Path, Path]:
-    """Create the folders of a lab's libvirt, and return them in the form for `Enclosure`."""
+    """Create the folders of a lab's libvirt, and return them in the form for `Namespace`."""
     # Short names: the path of a unix socket has at most 107 bytes.
     made = {Path(place): directory / "lv" / place.strip("/").replace("/", "-") for place in PLACES}
     for folder in made.values():
@@ -103,7 +103,7 @@ def network_xml(topology: Topology, addresses: dict[str, str]) -> str:
 class Libvirt:
     """The libvirt of one lab."""
 
-    enclosure: Enclosure
+    namespace: Namespace
     directory: Path
     logs: Path
 
@@ -124,7 +124,7 @@ class Libvirt:
             RequirementMissing: libvirt is not installed.
             RigError: the daemon does not start; with its messages.
         """
-        daemon = self.enclosure.spawn(["libvirtd"], output=self.logs / "libvirtd.log")
+        daemon = self.namespace.spawn(["libvirtd"], output=self.logs / "libvirtd.log")
 
         def answers() -> bool:
             daemon.require_running()
@@ -184,7 +184,7 @@ class Libvirt:
             pid = int(self._pid_file(domain).read_text())
         except FileNotFoundError as error:
             raise RigError(f"{domain} does not run: {self.cause(domain)}") from error
-        self.enclosure.end(pid)
+        self.namespace.end(pid)
 
     def wait_off(self, domain: str, deadline: Deadline) -> None:
         """Return when libvirt has noticed the end of a machine."""

@@ -19,7 +19,7 @@ from raidproof.disk.daemon import qemu_options
 from raidproof.image import recipe
 from raidproof.machine.kernel_log import cause_of_death, console_logs
 from raidproof.machine.machine import OWN_POWEROFF, Cut, MemberDisks, cut_power
-from raidproof.namespace import Enclosure
+from raidproof.namespace import Namespace
 from raidproof.namespace.network import hardware_address
 from raidproof.provider.vagrant.box import Box, UserBox, environment
 from raidproof.provider.vagrant.libvirt import NETWORK, POOL, Libvirt
@@ -234,7 +234,7 @@ def parse_ssh_config(text: str) -> dict[str, SshConfig]:
 class Vagrant:
     """Vagrant's view of the machines of one lab: its home, state and runs, all in the lab's directory."""
 
-    enclosure: Enclosure
+    namespace: Namespace
     libvirt: Libvirt
     directory: Path
     logs: Path
@@ -278,7 +278,7 @@ class Vagrant:
         output = self.logs / f"vagrant.{self._runs}.{words[0]}.log"
         argv = ["vagrant", *words, "--machine-readable"]
         begun = now_ns()
-        process = self.enclosure.spawn(argv, output=output, environment=self.environment, directory=self.directory)
+        process = self.namespace.spawn(argv, output=output, environment=self.environment, directory=self.directory)
 
         def ended() -> tuple[int] | None:
             if (status := process.status) is not None:
@@ -339,7 +339,7 @@ class Vagrant:
         return parse_ssh_config("\n".join(texts))
 
     def destroy(self) -> None:
-        """Let Vagrant remove the machines; cleanup does not need this, as the end of the enclosure ends them."""
+        """Let Vagrant remove the machines; cleanup does not need this, as the end of the namespace ends them."""
         self.run("destroy", "--force", deadline=Deadline.after(SHORT_DEADLINE_S))
 
 

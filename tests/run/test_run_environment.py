@@ -4,9 +4,9 @@ import pytest
 
 from raidproof.lab.lab import Lab
 from raidproof.monitor import capture
-from raidproof.provider.enclosed_lab import EnclosedLab
+from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.record.environment import by_role
-from raidproof.run.campaign import count_of, unseen_replies
+from raidproof.run.run import count_of, unseen_replies
 
 
 @pytest.mark.parametrize(("ranges", "count"), [("0", 1), ("0-3", 4), ("0-3,8", 5), ("0,2,4", 3)])
@@ -20,7 +20,7 @@ def test_common_software_is_listed_once() -> None:
 
 
 def test_without_a_capture_the_consequence_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_others, ours = create_autospec(Lab, instance=True), create_autospec(EnclosedLab, instance=True)
+    of_others, ours = create_autospec(Lab, instance=True), create_autospec(NamespaceLab, instance=True)
     monkeypatch.setattr(capture, "which", lambda program: f"/usr/bin/{program}")
     assert unseen_replies(ours) == []
     assert "does not control the machines' network" in unseen_replies(of_others)[0]

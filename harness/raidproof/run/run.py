@@ -100,7 +100,7 @@ def count_of(ranges: str) -> int:
     return sum(int(last) - int(first) + 1 for first, last in pairs)
 
 
-class Campaign:
+class Run:
     """A run, as a context manager; on exit it always writes the report and ends the lab."""
 
     def __init__(

@@ -5,7 +5,7 @@ import pytest
 
 from raidproof.core.topology import MachineSpec, server_and_clients
 from raidproof.machine.login import LabKeys
-from raidproof.provider.enclosed_lab import BLOCK_BYTES, config_disk
+from raidproof.provider.namespace_lab import BLOCK_BYTES, config_disk
 
 KEYS = LabKeys.generate()
 TOPOLOGY = server_and_clients(clients=2, disks=2)

@@ -27,7 +27,7 @@ QUEUE_DEPTH = 16
 """Requests that qemu-storage-daemon keeps in flight on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
 
 
-class EnclosedLab(Lab):
+class NamespaceLab(Lab):
     """The machines of a provider; when the process that made them ends, for whatever reason, all of them end."""
 
     disks: EngineClient
@@ -41,8 +41,8 @@ class EnclosedLab(Lab):
 
     def _leave(self) -> None:
         self.directory.mark_kept(self.keys)
-        self.enclosure.keep()
-        self.enclosure.detach()
+        self.namespace.keep()
+        self.namespace.detach()
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
@@ -67,17 +67,17 @@ class EnclosedLab(Lab):
         step("starting the lab: network and disks")
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
-        # After the end of the enclosure: all machines are gone, and pending logins fail at once.
+        # After the end of the namespace: all machines are gone, and pending logins fail at once.
         undo.callback(self._disconnect)
-        self.enclosure = undo.enter_context(self.provider.enclose(self.directory.path))
-        self.directory.register(self.enclosure.pid, self.topology)
+        self.namespace = undo.enter_context(self.provider.enclose(self.directory.path))
+        self.directory.register(self.namespace.pid, self.topology)
         self.keys = LabKeys.generate()
         self.disks = self._start_engine(undo)
         site = Site(
             topology=self.topology,
             directory=self.directory.path,
             logs=self.logs,
-            enclosure=self.enclosure,
+            namespace=self.namespace,
             engine=self.disks,
             engine_socket=self.engine_socket,
             keys=self.keys,
@@ -96,7 +96,7 @@ class EnclosedLab(Lab):
         directory = self.directory.path
         control, config = directory / "engine.sock", directory / "disks.json"
         save_disks(config, disks_of(self.topology))
-        process = self.enclosure.spawn(
+        process = self.namespace.spawn(
             nbdkit_command(
                 socket=self.engine_socket,
                 config=config,
@@ -121,7 +121,7 @@ class EnclosedLab(Lab):
 
     def listen(self) -> socket.socket:
         """Listen on the harness's own address in the lab's network."""
-        listener = self.enclosure.socket()
+        listener = self.namespace.socket()
         listener.bind((str(GATEWAY.ip), 0))
         listener.listen()
         return listener

@@ -9,9 +9,9 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.record.outcome import Outcome
-from raidproof.run import campaign as module
-from raidproof.run.campaign import Campaign
+from raidproof.run import run as module
 from raidproof.run.demo import demo_cycles
+from raidproof.run.run import Run
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def test_after_an_error_the_next_cycle_has_another_lab(
 ) -> None:
     fails_with(monkeypatch, error)
     spec = demo_cycles()[0]
-    campaign = Campaign("test", tmp_path, server_and_clients())
+    current_run = Run("test", tmp_path, server_and_clients())
     for _ in range(2):
         try:
-            record = campaign.cycle(spec)
+            record = current_run.cycle(spec)
         except (RequestError, KeyboardInterrupt):
-            record = campaign.record.cycles[-1]
+            record = current_run.record.cycles[-1]
         assert record.outcome is Outcome.ERROR
     assert len(labs) == 2
     assert all(cast("MagicMock", lab.__exit__).called for lab in labs)
