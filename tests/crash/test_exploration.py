@@ -268,9 +268,9 @@ def checks_in_a_minute(made_up: MadeUp, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_third_of_the_time_is_kept_for_what_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lying = MadeUp(tmp_path / "lying", written(12, lies_from=1), told(12))
     honest = MadeUp(tmp_path / "honest", written(12), told(12))
-    # What was given to the checker by then is checked at, too.
+    # The checker still carries out the jobs in its queue, and checks the file system of each content that breaks.
     assert 60 <= checks_in_a_minute(honest, monkeypatch) <= 60 + module.QUEUE
-    assert 40 <= checks_in_a_minute(lying, monkeypatch) <= 40 + module.QUEUE
+    assert 40 <= checks_in_a_minute(lying, monkeypatch) <= 40 + 2 * module.QUEUE
 
 
 def test_rows_that_md_would_resync_are_counted(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ DEAD, NOT_EFFECTIVE = "level=5 chunk=16KiB export=async", "level=6 chunk=64KiB e
 SPLIT = "RAID5 reads 0.9 blocks for each block written: wsize 32 KiB never fills a 192 KiB stripe"
 
 
-def visit(round_: int, number: int, value: float, limit: str, cause: str, **changes: Any) -> Repetition:
+def repetition(round_: int, number: int, value: float, limit: str, cause: str, **changes: Any) -> Repetition:
     wobble = (0.92, 1.0, 1.05, 0.98, 1.03)
     return Repetition(
         round=round_,
@@ -327,7 +327,7 @@ def cell(
     **rest: Any,
 ) -> CellRecord:
     sync = "export=async" not in name
-    visits = {key: rest.pop(key) for key in ("steady",) if key in rest}
+    more = {key: rest.pop(key) for key in ("steady",) if key in rest}
     return CellRecord(
         name=name,
         settings=dict(word.split("=") for word in name.split() if "workload" not in word) | {"nconnect": "1"},
@@ -343,7 +343,9 @@ def cell(
             "formula": "(members - 1) x media rate, at most the network",
             "source": "data sheet of the profile; RFC 5681 for the network",
         },
-        repeats=[visit(place, number, value, limit, cause, **visits) for place, value in enumerate(values, start=1)],
+        repeats=[
+            repetition(place, number, value, limit, cause, **more) for place, value in enumerate(values, start=1)
+        ],
         **rest,
     )
 

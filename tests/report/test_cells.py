@@ -10,8 +10,8 @@ from raidproof.report.cells import (
     overhead,
     promises,
     rankings,
+    repetitions,
     seen,
-    visited,
     with_unit,
     workload_titles,
     written,
@@ -79,7 +79,7 @@ def test_only_a_known_loss_costs(plan_run: RunRecord) -> None:
 
 
 def test_what_the_run_took_and_left_out(plan_run: RunRecord) -> None:
-    assert visited(plan_run) == "11 cells, 27 repetitions of 33, of which 1 measured nothing"
+    assert repetitions(plan_run) == "11 cells, 27 repetitions of 33, of which 1 measured nothing"
     assert (
         overhead(plan_run) == "the harness itself took 36% of the repetitions' wall time (130 s of 205 s were timed)"
     )

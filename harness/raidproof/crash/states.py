@@ -81,7 +81,7 @@ class Recording:
         return self.records[number] if number < done else self.caught[number - done]
 
     def instant_ns(self, cut: int) -> int:
-        """Return the latest instant of a cut in ns: just before the next request took effect.
+        """Return the latest possible instant of a cut in ns, just before the next request took effect.
 
         The latest, because more operations are acknowledged by then, so that more must have survived.
         """

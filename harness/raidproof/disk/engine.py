@@ -404,7 +404,7 @@ class Engine(Shelf):
     def show(self, path: Path, *, keep: bool = False) -> None:
         """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is kept.
 
-        The guest's caches do not notice the change.
+        The guest's caches keep the old content.
 
         Raises:
             RigError: a member is not LYING, the members are frozen, a write log is open (its replay would not give the

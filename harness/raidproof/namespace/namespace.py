@@ -178,7 +178,7 @@ class Namespace:
             except OSError as error:
                 raise RigError(f"the lab's keeper does not answer ({verb}): {error}") from error
         if not data:
-            raise RigError(f"the lab's keeper has gone ({verb})")
+            raise RigError(f"the process that keeps the lab's namespace has ended; request: {verb}")
         reply: dict[str, Any] = json.loads(data)
         if "error" in reply:
             raise Refused(verb, reply["error"], reply["errno"])

@@ -177,7 +177,7 @@ class ShrunkRecord(Strict):
 
 
 class ShortestRecord(Strict):
-    """The shortest part of the recorded history that shows a failure, as far as it was searched for."""
+    """The earliest cut found that shows a failure, and its state; a time limit may have ended the search."""
 
     state: str
     dump: str

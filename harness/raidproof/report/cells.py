@@ -134,7 +134,7 @@ def promises(record: RunRecord) -> str:
     return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a power cut"
 
 
-def visited(record: RunRecord) -> str:
+def repetitions(record: RunRecord) -> str:
     """Return a sentence on the numbers of cells and repetitions."""
     made = sum(len(cell.repeats) for cell in record.cells)
     measured = sum(len(cell.measured) for cell in record.cells)
@@ -165,10 +165,10 @@ def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:
 
 def seen(cell: CellRecord, part: str) -> list[tuple[str, list[str]]]:
     """Return rows of one part of the repetitions' records (``derived``, ``engine``, ...): a value per repetition."""
-    visits = [dict(flat(getattr(repeat, part) or {})) for repeat in cell.repeats]
-    fields = dict.fromkeys(field for visit in visits for field in visit)
+    figures = [dict(flat(getattr(repeat, part) or {})) for repeat in cell.repeats]
+    fields = dict.fromkeys(field for one in figures for field in one)
     return [
-        (field.replace("_", " "), [written(field, visit[field]) if field in visit else UNKNOWN for visit in visits])
+        (field.replace("_", " "), [written(field, one[field]) if field in one else UNKNOWN for one in figures])
         for field in fields
     ]
 
@@ -234,7 +234,7 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
 
 def show_cells(record: RunRecord, console: Console) -> None:
     """Print the tables of a plan's run for each workload, then the overhead and the impossible cells."""
-    say(console, f"{visited(record)}; {promises(record)}")
+    say(console, f"{repetitions(record)}; {promises(record)}")
     roomy = console.width >= ROOMY
     for ranking in rankings(record):
         table = ranking_table(record, ranking)

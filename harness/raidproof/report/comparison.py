@@ -42,7 +42,7 @@ LEGEND = {
     "side-base": "base",
     "side-new": "new",
     "unranked": "not comparable",
-    "visit": "one repetition",
+    "repetition": "one repetition",
 }
 """Kinds of marks in a chart, with their meanings."""
 MOST_VERSIONS = 6
@@ -134,9 +134,10 @@ def cells_of(built: Built, comparison: ComparisonRecord) -> str:
 
 def took(comparison: ComparisonRecord) -> str:
     """Return a sentence on the number and duration of the repetitions of both sides."""
-    visits = sum(len(side.values) + side.failed for pair in comparison.pairs for side in (pair.base, pair.new))
+    repetitions = sum(len(side.values) + side.failed for pair in comparison.pairs for side in (pair.base, pair.new))
     seconds = comparison.base.visits_s + comparison.new.visits_s
-    return f"{plural(len(comparison.pairs), 'cell')}, {count(visits)} repetitions on both sides in {number(seconds)} s"
+    cells = plural(len(comparison.pairs), "cell")
+    return f"{cells}, {count(repetitions)} repetitions on both sides in {number(seconds)} s"
 
 
 def speed(group: Group) -> Bars:
@@ -192,7 +193,7 @@ def chart(id_: str, title: str, x: Axis, rows: list[Row]) -> Bars:
         "side-base",
         "side-new",
         *(bar.kind for bar in bars),
-        *(["visit"] if any(bar.dots for bar in bars) else []),
+        *(["repetition"] if any(bar.dots for bar in bars) else []),
     }
     return Bars(id_, title, x, rows, ROW, [(kind, words) for kind, words in LEGEND.items() if kind in shown])
 

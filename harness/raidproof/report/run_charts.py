@@ -34,7 +34,7 @@ LEFT, RIGHT, ROW = 12.0, 930.0, 44.0
 LEGEND = (
     ("ranked", "median, with a rank"),
     ("unranked", "median, without a rank"),
-    ("visit", "one repetition"),
+    ("repetition", "one repetition"),
     ("expected", "expected of the hardware"),
 )
 MOST_BEYOND = 2.0

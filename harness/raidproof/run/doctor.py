@@ -224,7 +224,7 @@ def memory_finding(available: int) -> Finding:
 
 
 def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
-    """Judge the free bytes under a directory."""
+    """Return whether a directory has enough free space; ``free`` and ``needed`` in bytes."""
     reason = f"{path}: {free // MIB} MiB free, needs {needed // MIB} MiB"
     if free >= needed:
         return Finding(f"room for {purpose}", Outcome.OK, reason)
@@ -232,7 +232,7 @@ def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
 
 
 def shared_memory_finding(path: Path, free: int) -> Finding:
-    """Judge the free bytes where the machines' memory is best kept."""
+    """Return whether the folder of the machines' memory has enough free space; ``free`` in bytes."""
     name, needed = "room for machines' memory", MACHINES * MACHINE_MEMORY
     reason = f"{path}: {free // MIB} MiB free, {MACHINES} machines take up to {needed // MIB} MiB"
     if free > needed:

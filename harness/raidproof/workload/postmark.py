@@ -96,7 +96,7 @@ class PostmarkSpec(WorkloadSpec):
 
 
 class PostmarkState(State):
-    """The figures of postmark's report. Bytes are its own count, to two digits after the point of its unit."""
+    """The figures of postmark's report. Its byte counts have two decimals of the unit that postmark prints."""
 
     transactions_s: int
     total_seconds: int
@@ -112,7 +112,7 @@ class PostmarkState(State):
 
 
 def postmark_command() -> list[str]:
-    """Return the command; its orders come through standard input."""
+    """Return the command; postmark reads its settings from standard input."""
     return ["postmark"]
 
 

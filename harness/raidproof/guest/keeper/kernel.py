@@ -34,7 +34,7 @@ def write(path: str, value: str, said: list[str]) -> None:
         with open(path, "w") as file:
             file.write(value)
     except OSError as error:
-        said.append(f"{path} does not take {value!r}: {error.strerror}")
+        said.append(f"the kernel refuses {value!r} in {path}: {error.strerror}")
 
 
 def sysctls() -> dict[str, str]:

@@ -291,7 +291,7 @@ def _write(machine: Machine, argv: list[str]) -> None:
     source = Path(writer.__file__).read_text()
     ended = machine.run(argv, stdin=source, deadline_s=WRITE_DEADLINE_S)
     if not ended.ok:
-        raise RigError(f"{machine.name}: a disk is not as it was when it was judged: {ended.stderr.strip()[-500:]}")
+        raise RigError(f"{machine.name}: a disk has changed since it was checked: {ended.stderr.strip()[-500:]}")
 
 
 @dataclass(frozen=True)
