@@ -11,6 +11,7 @@ from raidproof.core.waiting import unwind_on_signals
 def undo():
     signal.raise_signal(signal.{second})
     print("undone", flush=True)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1), under which these tests may run, ignores the signal
 unwind_on_signals()
 with ExitStack() as stack:
     stack.callback(undo)
