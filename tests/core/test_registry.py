@@ -70,7 +70,9 @@ def test_a_model_of_a_kind_is_read_and_written_whole() -> None:
     assert Drawing.model_validate({"shape": {}}) == Drawing()
 
 
-@pytest.mark.parametrize(("shape", "said"), [("round", "a shape is a table with 'type'"), ({"radius": "x"}, "radius")])
+@pytest.mark.parametrize(
+    ("shape", "said"), [("round", "a shape must be a table with the key 'type'"), ({"radius": "x"}, "radius")]
+)
 def test_what_is_no_kind_is_refused(shape: object, said: str) -> None:
     with pytest.raises(RequestError, match=said):
         Drawing.model_validate({"shape": shape})

@@ -60,7 +60,7 @@ def test_the_only_lab_needs_no_name() -> None:
 def test_of_several_labs_one_must_be_named() -> None:
     first, second = lab(), lab()
     labs = kept_labs()
-    with pytest.raises(RequestError, match="more than one lab is kept") as raised:
+    with pytest.raises(RequestError, match="more than one lab started with --keep") as raised:
         choose(labs, None)
     assert first.name in str(raised.value)
     assert second.name in str(raised.value)

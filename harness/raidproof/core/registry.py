@@ -117,7 +117,7 @@ class OneOf:
             if isinstance(value, source):
                 return value
             if not isinstance(value, Mapping):
-                raise RequestError(f"a {self.registry.what} is a table with {self.key!r}, not {value!r}")
+                raise RequestError(f"a {self.registry.what} must be a table with the key {self.key!r}, not {value!r}")
             name = value.get(self.key, self.default)
             if name is None:
                 valid = ", ".join(self.registry)

@@ -398,7 +398,7 @@ class DiskStates:
             RigError: the cut lies before the current one.
         """
         if cut < self.cut:
-            raise RigError(f"cut {cut} lies before {self.cut}: a window only goes forward")
+            raise RigError(f"cut {cut} is before the current cut {self.cut}: DiskStates only moves forward")
         overlay: _Overlay = {}
         for number in self.caches.roll(cut):
             self._apply(overlay, Survivor(number))

@@ -144,7 +144,7 @@ class SparseImage:
 
     @property
     def _blank(self) -> memoryview:
-        """A piece of blank content that begins at a block boundary."""
+        """Return the content of a blank region from a block boundary on: zeros, or old data."""
         return _OLD if self.old else _ZEROES
 
     def _read_blank(self, buffer: memoryview, offset: int) -> None:

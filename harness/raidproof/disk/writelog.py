@@ -118,7 +118,7 @@ class Record(NamedTuple):
 
 
 class LogWriter:
-    """Appends records, each by one system call, so that a killed process loses no acknowledged one.
+    """Appends records without buffering them in the process: an appended record survives SIGKILL of the process.
 
     Raises:
         OSError: the file exists already, or cannot be written.

@@ -105,7 +105,7 @@ class InodesExhausted(Fault):
         if before > MOST_INODES:
             raise RequestError(
                 f"{before:,} free inodes are too many to take",
-                remedy="use a file system with few: Ext4Spec(inodes=...)",
+                remedy="use a file system with fewer inodes: Ext4Spec(inodes=...)",
             )
         server.succeed(["mkdir", str(filler)])
         numbers = count()

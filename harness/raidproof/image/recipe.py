@@ -28,10 +28,10 @@ class Recipe(BaseModel):
 
 
 def read(path: Path, model: type[R]) -> R:
-    """Read a declaration.
+    """Read a TOML file and validate it as a ``model``.
 
     Raises:
-        RequestError: the file is invalid; says where.
+        RequestError: the file cannot be read or is invalid; the message names the file and the key.
     """
     return validated(path, tables(path), model)
 

@@ -307,7 +307,7 @@ class Process:
         return status
 
     def kill(self) -> None:
-        """Kill it and all processes that it started; return when it is gone."""
+        """Send SIGKILL to the program's process group, and return when the program has ended."""
         self.namespace._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
 
     def terminate(self, deadline: Deadline) -> int:

@@ -222,7 +222,7 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
 
 
 def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
-    """Print the effective versions that differ; if none does, the common kernels."""
+    """Print the versions and settings that differ between the two sides; if no version differs, print the kernels."""
     rows = by_versions(comparison.different)
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")

@@ -165,7 +165,7 @@ class Table(Generic[R]):
 
 
 def shares(wishes: Sequence[int], room: int) -> list[int]:
-    """Return widths that share the room: wishes below an even share are granted, the others divide the rest."""
+    """Divide ``room`` characters among columns: columns that need at most an equal share get their width."""
     given = [0] * len(wishes)
     order = sorted(range(len(wishes)), key=lambda place: wishes[place])
     for turn, place in enumerate(order):

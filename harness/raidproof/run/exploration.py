@@ -148,7 +148,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     if log.ending is not None and not log.ending.complete:
         raise RequestError(
             f"{cycle.name} cannot be explored: its write log is cut off after {log.ending.records:,} records",
-            remedy=f"the run was killed while it was written; {RECORD_ANEW}",
+            remedy=f"the run was probably killed before it closed the write log; {RECORD_ANEW}",
         )
     serials = [disk.serial for disk in topology.disks]
     if serials != [member.serial for member in recording.members]:

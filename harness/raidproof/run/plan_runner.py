@@ -313,7 +313,7 @@ class PlanRunner:
         try:
             return explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
         except RequestError as error:
-            say(f"no crash states: {error}")
+            say(f"crash states not explored: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
 
     def _free_name(self, stem: str) -> str:

@@ -64,7 +64,10 @@ def choose(labs: Sequence[KeptLab], name: str | None) -> KeptLab:
     if name is not None and name not in by_name:
         raise RequestError(f"no kept lab {name!r}", remedy=nearest(name, by_name))
     if name is None and len(by_name) > 1:
-        raise RequestError("more than one lab is kept", remedy=f"name it with --lab; {nearest('', by_name)}")
+        raise RequestError(
+            "more than one lab started with --keep is still running",
+            remedy=f"name it with --lab; {nearest('', by_name)}",
+        )
     return by_name[name] if name is not None else labs[0]
 
 

@@ -38,7 +38,9 @@ class LinkSpec(Spec):
 
     ``rate`` is in bits per second of Ethernet frames, in each direction. ``delay`` and ``jitter`` are in nanoseconds
     (or written ``"100us"``), added to each frame that the machine *sends*: the round trip between two machines takes
-    twice the delay. Jitter is uniform, up to so much more or less. ``loss`` is in percent of the frames sent.
+    twice the delay.
+    The delay of a frame is uniformly distributed between ``delay - jitter`` and ``delay + jitter``.
+    ``loss`` is in percent of the frames sent.
     """
 
     rate: Rate | None = None

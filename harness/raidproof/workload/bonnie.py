@@ -60,7 +60,10 @@ class BonnieSpec(WorkloadSpec):
         if self.smallest > self.largest:
             raise RequestError(f"bonnie: files from {self.smallest} to {self.largest} bytes; the smaller comes first")
         if not power_of_two(self.chunk):
-            raise RequestError(f"bonnie: a chunk of {self.chunk} bytes", remedy="a power of two from 256 to 1 MiB")
+            raise RequestError(
+                f"bonnie: the chunk size must be a power of two, not {self.chunk} bytes",
+                remedy="use a power of two from 256 bytes to 1 MiB",
+            )
         if self.ram and self.size and self.size < 2 * self.ram:
             raise RequestError(
                 f"bonnie: a file of {self.size} bytes in {self.ram} bytes of RAM measures the cache",

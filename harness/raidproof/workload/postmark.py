@@ -188,7 +188,7 @@ def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
     done = state.created_mixed + state.deleted_mixed
     if spec.bias_create >= 0 and done != spec.transactions:
         raise RigError(
-            f"postmark: {spec.transactions - done} of {spec.transactions} transactions neither created nor deleted"
+            f"postmark: {spec.transactions - done} of {spec.transactions} transactions created or deleted no file"
             f" ({spec.biases}): its table of {2 * spec.number} files was full",
             remedy="bias_create 5, or more files",
         )

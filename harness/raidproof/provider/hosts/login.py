@@ -33,7 +33,7 @@ REACH_DEADLINE_S = 30.0
 
 
 class Runs(Protocol):
-    """The part of a machine that a check for root needs."""
+    """The interface of a machine that `require_root` uses."""
 
     @property
     def name(self) -> str:

@@ -437,7 +437,8 @@ def find(name: str) -> UserBox:
     known = names()
     if not known:
         raise RequestError(
-            f"no box {name!r}: {boxes()} has none for libvirt", remedy="vagrant box add --provider libvirt fetches one"
+            f"no box {name!r}: {boxes()} has none for libvirt",
+            remedy="add a box: vagrant box add --provider libvirt NAME",
         )
     if name not in known:
         raise RequestError(f"no box {name!r} for libvirt in {boxes()}", remedy=nearest(name, known))

@@ -240,7 +240,7 @@ class Export(Server):
         self.machine.put("Y\n", _LOCKD_GRACE)
 
     def end_grace(self) -> None:
-        """End the grace period of an export that no client has mounted, so that nothing can be reclaimed.
+        """End nfsd's grace period before any client mounts the export, when no client has state to reclaim.
 
         Without this call nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
         clients stay there, because an unmount does not remove them, so the next export would wait for its whole grace
