@@ -87,7 +87,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
 
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
     """Make the client that reads everything back use its own cache: it reads before, and does not drop its cache."""
-    look = CrashTest._look_through_client
+    look = CrashTest._scan_client
 
     def planted(cycle: CrashTest, work: ledger.Ledger) -> None:
         client = cycle.lab.clients[-1]
@@ -99,7 +99,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
             inner.setattr("raidproof.run.crash_test.DROP_CACHES", "/dev/null")
             look(cycle, work)
 
-    patch.setattr(CrashTest, "_look_through_client", planted)
+    patch.setattr(CrashTest, "_scan_client", planted)
 
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,12 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "no-flushes": Experiment(before(defects.flushes_stop_above_the_members)),
     "parity": Experiment(before(defects.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
     "agents": Experiment(
-        cut(at_work=defects.flushes_take_long, without_power=defects.disks_are_sound), patch=careless_agents
+        lambda places: {
+            # A flush occupies the only thread, so the cut interrupts other operations before the server begins them.
+            "stack": stack_of("4", export=ExportSpec(threads=1, delegations=False)),
+            **cut(at_work=defects.flushes_take_long, without_power=defects.disks_are_sound)(places),
+        },
+        patch=careless_agents,
     ),
     "flush-dropped": Experiment(
         lambda places: {

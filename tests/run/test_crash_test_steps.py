@@ -65,7 +65,9 @@ class Fake:
             self.did.append(f"scan on {machine.name} of {root}")
             return {"bytes": 0, "calls": 0}
 
-        return SimpleNamespace(scan=scan, root="/mnt/ledger", heard_since=lambda _: True)
+        return SimpleNamespace(
+            scan=scan, root="/mnt/ledger", heard_since=lambda _: True, all_began_since=lambda _: True
+        )
 
 
 def record(name: str) -> CrashTestRecord:
@@ -120,7 +122,7 @@ def test_the_server_is_scanned_with_cold_caches_before_it_serves_again(fake: Fak
 
 
 def test_what_a_client_reads_back_comes_from_no_cache(fake: Fake, tmp_path: Path) -> None:
-    cycle_of(fake, tmp_path)._look_through_client(fake.ledger())
+    cycle_of(fake, tmp_path)._scan_client(fake.ledger())
     assert fake.did == [
         "client2 unmounts",
         "client2 mounts",

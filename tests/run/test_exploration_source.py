@@ -111,7 +111,7 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run")
     log = tmp_path / "run" / CYCLE / "write.log"
     log.write_bytes(log.read_bytes()[:-100])
-    with pytest.raises(RequestError, match=r"cut off after .* \(the run was killed"):
+    with pytest.raises(RequestError, match=r"cut off after .* \(the run was probably killed"):
         source_of(store)
 
 

@@ -423,7 +423,11 @@ def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp
     ledger = Ledger(spec, machines, Host(), str(tmp_path / "root"), tmp_path / "history")
     with ledger.running():
         ledger.work(0.0)
+        wait_until(lambda: ledger.all_began_since(0), Deadline.after(30), "every client to begin")
+        assert not ledger.all_began_since(now_ns() + 10**9)
         ledger.stop(Deadline.after(30))
+        # A worker that has ended begins nothing more.
+        wait_until(lambda: ledger.all_began_since(now_ns()), Deadline.after(30), "the workers' ends to arrive")
         last_ns = ledger.heard_since(0)
         assert last_ns is not None
         assert ledger.heard_since(last_ns) is None

@@ -95,7 +95,7 @@ class RecordingCursor:
         return patch
 
     def go(self, cut: int) -> None:
-        """Move to a cut; to an earlier one by starting again from the beginning of the recording."""
+        """Move to a power cut of the recording; for an earlier cut, start again from its beginning."""
         if cut < self.window.cut:
             self._begin()
             # The checkers' disks hold the writes of later cuts.

@@ -37,7 +37,7 @@ MOST_CHECKS = 200
 
 
 class Replayer:
-    """Checks single states on one checker, and judges them."""
+    """Checks crash states one at a time on one checker, and judges each observation."""
 
     def __init__(self, worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStats) -> None:
         self.worker = worker

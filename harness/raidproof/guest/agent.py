@@ -89,7 +89,7 @@ def encoded(word: str) -> bytes:
 
 
 def environment() -> dict[bytes, bytes]:
-    """Return the environment that this program received: Python itself adds LC_CTYPE if no locale is set."""
+    """Return the environment passed by execve(2), without the LC_CTYPE that Python adds if no locale is set."""
     with open("/proc/self/environ", "rb") as file:
         pairs = [line.partition(b"=") for line in file.read().split(b"\0") if b"=" in line]
     return {name: value for name, _, value in pairs}

@@ -188,4 +188,5 @@ def _explained(error: OSError) -> RigError | RequirementMissing:
 
 def no_room(where: Path) -> RigError:
     """Return the error of a build that found the disk full."""
-    return RigError(f"no room left in {where}", remedy="free 2 GB there, or set RAIDPROOF_CACHE to another disk")
+    remedy = "free 2 GB on that file system, or set RAIDPROOF_CACHE to a folder on another one"
+    return RigError(f"no room left in {where}", remedy=remedy)

@@ -230,10 +230,10 @@ def parse_mounts(text: str) -> tuple[MountCount, ...]:
 
 
 def mount_at(text: str, directory: str) -> MountCount:
-    """Return the mount on a directory: of several on top of each other the last one.
+    """Return the counters of the NFS mount on a directory; of stacked mounts, those of the last one listed.
 
     Raises:
-        RigError: no NFS mount is there, or the text is truncated.
+        RigError: the directory has no NFS mount, or the mountstats text is truncated or of another version.
     """
     for mount in reversed(parse_mounts(text)):
         if mount.directory == directory:

@@ -277,7 +277,7 @@ def _axes(
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", " or ".join(words), word_of(*words))
     common = {axis.name: axis for axis in (level, *_ARRAY, kind, *_FILESYSTEM)}
-    server = Axis("server", "export.type", f"NFS server: {' or '.join(servers)}", word_of(*servers))
+    server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(servers)}", word_of(*servers))
     above = {axis.name: axis for axis in (server, *_ABOVE)}
     own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
     if twice := sorted(own.keys() & (common.keys() | above.keys())):

@@ -47,12 +47,12 @@ def qemu_command(
     disks: MemberDisks | None = None,
     program: Sequence[str] = (PROGRAM,),
 ) -> list[str]:
-    """Return the command that boots a machine; its standard output is the console.
+    """Return the QEMU command that boots a machine, with the console on standard output.
 
     ``directory`` has its root disk (`overlay_path`) and its configuration disk, ``NAME.config``.
 
     Raises:
-        RequestError: more disks than the machine has slots for, or a kernel that is not for PCs.
+        RequestError: the PCI bus has too few addresses for the disks, or the kernel is a User-mode Linux kernel.
     """
     drives = [
         _drive(

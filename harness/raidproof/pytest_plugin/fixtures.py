@@ -224,7 +224,7 @@ class Measured:
         return self
 
     def must_reach(self, share_of_expected: float) -> Self:
-        """Assert that the median is at least this share of the value expected of the hardware.
+        """Assert that the median is at least ``share_of_expected`` times the value expected of the hardware.
 
         Raises:
             ProductError: the median is less.

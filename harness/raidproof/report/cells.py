@@ -183,7 +183,7 @@ def written(field: str, content: Any) -> str:
 
 
 def pairs(content: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each leaf of a record as text."""
+    """Yield the name and the formatted value of each leaf of a nested record."""
     for field, leaf in flat(content or {}):
         yield field.replace("_", " "), written(field, leaf)
 

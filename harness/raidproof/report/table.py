@@ -107,7 +107,7 @@ class Field(Generic[R]):
 
 @dataclass(frozen=True)
 class Table(Generic[R]):
-    """A table with a row for each of ``rows``."""
+    """A table with one column for each item of ``fields`` and one row for each item of ``rows``."""
 
     fields: Sequence[Field[R]]
     rows: Sequence[R]

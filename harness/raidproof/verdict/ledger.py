@@ -91,7 +91,7 @@ class Balance:
         self.say(str(self.corrupted[-1]))
 
     def say(self, example: str) -> None:
-        """Keep an example for the report, at most `EXAMPLES_EACH` for each worker and `EXAMPLES` in total."""
+        """Keep the description of a loss, at most `EXAMPLES_EACH` for each worker and `EXAMPLES` in total."""
         mine = example.partition(":")[0] + ":"
         if len(self.examples) < EXAMPLES and sum(one.startswith(mine) for one in self.examples) < EXAMPLES_EACH:
             self.examples.append(example)

@@ -307,7 +307,7 @@ class FioSpec(WorkloadSpec):
         if self.iodepth > 1 and self.ioengine in SYNCHRONOUS:
             raise RequestError(
                 f"ioengine={self.ioengine} does one access at a time: there is no iodepth of {self.iodepth}",
-                remedy="ask for ioengine=libaio, or for numjobs",
+                remedy="set ioengine=libaio, or iodepth=1 with a larger numjobs",
             )
         if self.bs > self.size // self.nrfiles:
             raise RequestError(f"bs={self.bs} is more than a file holds", remedy="ask for a larger size")

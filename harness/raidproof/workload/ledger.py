@@ -267,6 +267,18 @@ class Ledger:
         last = self._receiver.last_ns if self._receiver else 0
         return last if last > instant_ns else None
 
+    def all_began_since(self, instant_ns: int) -> bool:
+        """Return whether every client began an operation after an instant, except clients whose workers have ended."""
+        receiver = self._receiver
+        if receiver is None:
+            return False
+        latest: dict[str, int] = {}
+        for worker in self.workers:
+            if worker.number not in receiver.done:
+                begun_ns = receiver.begun_ns.get(worker.number, 0)
+                latest[worker.client] = max(begun_ns, latest.get(worker.client, 0))
+        return all(begun_ns > instant_ns for begun_ns in latest.values())
+
     def _all_alive(self) -> bool:
         for name, command in self._commands.items():
             if command.ended:
@@ -327,6 +339,8 @@ class Receiver(threading.Thread):
         self.open_connections = 0
         self.ended: Counter[str] = Counter()
         """Operations that were reported to have ended, by kind."""
+        self.begun_ns: dict[int, int] = {}
+        """The arrival of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
         """Workers that have reported their end."""
         self.last_ns = 0
@@ -365,7 +379,7 @@ class Receiver(threading.Thread):
             arrived_ns = arrival_ns(ancillary)
             self.last_ns = max(self.last_ns, arrived_ns)
             try:
-                self._count(self._recorder.add(source.fileno(), arrived_ns, data))
+                self._count(self._recorder.add(source.fileno(), arrived_ns, data), arrived_ns)
             except OSError as error:
                 self.failure = self.failure or error
         else:
@@ -374,10 +388,12 @@ class Receiver(threading.Thread):
             source.close()
             self.open_connections -= 1
 
-    def _count(self, data: bytes) -> None:
+    def _count(self, data: bytes, arrived_ns: int) -> None:
         for what, code, worker, *_ in ledger_writer.FRAME.iter_unpack(data):
             if what == ledger_writer.ACKNOWLEDGE:
                 self.ended[ledger_writer.KINDS[code]] += 1
+            elif what == ledger_writer.ISSUE:
+                self.begun_ns[worker] = arrived_ns
             elif what == ledger_writer.END:
                 self.done.add(worker)
 

@@ -170,7 +170,7 @@ def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
 
 
 def _may_keep_writes(work: Work, memory: Memory, route: Route) -> set[Cache]:
-    """Return the caches in which writes may stay during the timed part, if all data fits."""
+    """Return the caches that can absorb all writes of the timed part if they are large enough."""
     kept = _stay(_made_durable(work, route), once=work.once)
     # A controller with a battery acknowledges flushes, too.
     caches: set[Cache] = {"controller cache"}

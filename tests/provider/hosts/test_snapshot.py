@@ -94,7 +94,7 @@ def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:
 def test_queues_of_the_owners_own_are_in_the_way(tmp_path: Path) -> None:
     link = {"qdiscs": [{"kind": "htb", "handle": "1:"}, {"kind": "fq", "handle": "0:"}]}
     machine = Fake(take={"snapshot": {"version": 1, "link": link}})
-    with pytest.raises(RequestError, match="queues of its own on eth0, which link conditions would end: htb 1:"):
+    with pytest.raises(RequestError, match="qdiscs of its own on eth0, which link conditions would end: htb 1:"):
         take(machine, config(interface="eth0"), tmp_path)
     assert machine.asked == ["take", "restore"]
     assert unrestored(machine) == ()

@@ -36,7 +36,7 @@ def test_a_level_may_be_written_as_people_do(level: object) -> None:
         ({"members": disks(3), "spares": ("disk2",)}, "only once: disk2"),
         ({"members": disks(3), "journal": "disk0"}, "only once: disk0"),
         ({"level": 0, "members": disks(3), "spares": ("x",)}, "no redundancy"),
-        ({"level": "1+0", "members": disks(4), "spares": ("x",)}, "one leg only"),
+        ({"level": "1+0", "members": disks(4), "spares": ("x",)}, "of one inner array only"),
         ({"level": 1, "members": disks(2), "chunk_size": "64KiB"}, "no chunk size"),
         ({"level": 5, "members": disks(3), "chunk_size": None}, "needs a chunk size"),
         ({"level": 5, "members": disks(3), "chunk_size": "2KiB"}, "page size"),

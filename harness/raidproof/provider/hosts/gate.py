@@ -377,7 +377,7 @@ def require_adopted(inventory: Inventory, server: Machine) -> tuple[Permission, 
 
 def _require_confirmed(asked: str, ask: Callable[[str], str] | None, yes: str | None) -> None:
     if yes is None and ask is None:
-        raise RigError("an adoption needs a confirmation by a person")
+        raise RigError("the adoption of disks must be confirmed")
     question = f"All data on these disks will be lost. Type the first {SHORT} characters of the fingerprint: "
     said = (yes if yes is not None else ask(question) if ask else "").strip().lower()
     if len(said) < SHORT or not asked.startswith(said):

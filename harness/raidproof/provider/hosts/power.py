@@ -94,7 +94,7 @@ class _Account(_Control):
         """Return the password.
 
         Raises:
-            RequestError: it is not where the inventory points.
+            RequestError: the environment variable is not set, or the password file cannot be read.
         """
         if self.password_env is not None:
             if (password := os.environ.get(self.password_env)) is None:

@@ -94,8 +94,8 @@ def take(machine: Remote, config: KeeperConfig, folder: Path) -> None:
         copy_of(folder, config.run, machine.name).unlink()
         kinds = ", ".join(f"{one['kind']} {one['handle']}" for one in set_up)
         raise RequestError(
-            f"{machine.name} has queues of its own on {config.interface}, which link conditions would end: {kinds}",
-            remedy="ask for no link conditions, or for another interface",
+            f"{machine.name} has qdiscs of its own on {config.interface}, which link conditions would end: {kinds}",
+            remedy="request no link conditions, or remove these qdiscs from the interface",
         )
 
 

@@ -70,7 +70,7 @@ def require() -> None:
 
 
 def folders(directory: Path) -> dict[Path, Path]:
-    """Create the folders of a lab's libvirt, and return them in the form for `Namespace`."""
+    """Create folders and configuration of the lab's libvirt; return the private folder for each host folder."""
     # Short names: the path of a unix socket has at most 107 bytes.
     made = {Path(place): directory / "lv" / place.strip("/").replace("/", "-") for place in PLACES}
     for folder in made.values():

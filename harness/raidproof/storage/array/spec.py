@@ -110,7 +110,10 @@ class ArraySpec(Spec):
         if self.spares and not self.kind.redundant:
             raise RequestError(f"RAID{self.level} has no redundancy, so a spare could never be used")
         if self.spares and self.kind.parts:
-            raise RequestError(f"a spare of RAID{self.level} would belong to one leg only; RAID10 shares its spares")
+            raise RequestError(
+                f"a spare of RAID{self.level} could replace members of one inner array only",
+                remedy="use RAID10, whose spares replace any member",
+            )
 
     def _refuse_legs(self) -> None:
         if not self.kind.parts:
