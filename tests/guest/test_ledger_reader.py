@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raidproof.guest.ledger_reader import names, read_back, read_block, read_blocks
@@ -181,6 +181,7 @@ def test_an_unreadable_file_is_reported_with_the_error(tmp_path: Path, monkeypat
 
 
 @given(st.integers(1, BLOCK - 1), generations, generations, numbers, st.integers(0, 2**63))
+@example(shift=4072, one=1, other=2, place=0, seed=0)
 def test_a_block_that_straddles_pages_is_in_the_older_of_its_generations(
     shift: int, one: int, other: int, place: int, seed: int
 ) -> None:
@@ -188,7 +189,11 @@ def test_a_block_that_straddles_pages_is_in_the_older_of_its_generations(
     mixed = block(3, place, one, seed)[:first] + block(3, place, other, seed)[first:]
     readable = first >= 40 and shift >= 100
     found = read_block(mixed, 3, place, seed, shift)
-    assert found == min(one, other) or (not readable and found in {GARBAGE, ABSENT})
+    if mixed == block(3, place, other, seed):
+        # The first bytes of a block do not depend on its generation.
+        assert found == other
+    else:
+        assert found == min(one, other) or (not readable and found in {GARBAGE, ABSENT})
 
 
 def test_half_a_block_that_straddles_pages_is_absent_and_rubbish_in_it_is_garbage() -> None:
