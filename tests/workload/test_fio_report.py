@@ -12,6 +12,7 @@ from raidproof.workload.fio import (
     last_report,
     merged,
     parse_fio,
+    parse_fio_jobs,
     parse_fio_reports,
     percentile_ns,
     series,
@@ -56,6 +57,23 @@ def test_groups_follow_one_another() -> None:
     assert found.seconds_of == {"read": 2.001, "write": 2.112}
     assert found.seconds == pytest.approx(4.113)
     assert found.values["total_mb_s"] == pytest.approx((359727104 + 91508736) / 1e6 / 4.113)
+
+
+def test_jobs_in_sequence_are_a_result_each() -> None:
+    text = told("in-sequence")
+    found = parse_fio_jobs(text)
+    assert [one.seconds for one in found] == [1.080, 0.386, 0.541, 0.487]
+    assert [round(one.mb_per_s) for one in found] == [62, 174, 124, 138]  # fio: bw_bytes
+    assert [one.seconds for one in parse_fio_jobs(told("fsync-two-jobs"))] == [2.002]
+
+
+@given(st.data())
+def test_no_truncated_or_damaged_report_of_jobs_is_read(data: st.DataObject) -> None:
+    text = told("in-sequence").rstrip()
+    with pytest.raises(RigError):
+        parse_fio_jobs(text[: data.draw(st.integers(0, len(text) - 1))])
+    with pytest.raises(RigError):
+        parse_fio_jobs(text.replace('"groupid"', '"group"'))
 
 
 def test_percentiles_are_those_of_fio() -> None:

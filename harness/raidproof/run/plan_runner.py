@@ -128,7 +128,7 @@ class PlanRunner:
             RigError: the lab does not boot.
         """
         record = self.current_run.record.plan
-        assert record is not None  # noqa: S101  whoever makes a run for a plan sets it
+        assert record is not None  # noqa: S101  every run of a plan has this record
         record.order = self.order
         # Save now, so that the run can be resumed from here on.
         self._save()

@@ -4,7 +4,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -126,15 +127,8 @@ def parse_fio_reports(text: str) -> tuple[FioResult, ...]:
     Raises:
         RigError: as ``parse_fio``.
     """
-    reports, plain = _split(text)
-    try:
-        if errors := [said for job in reports[-1]["jobs"] if (said := _failure(job))]:
-            raise RigError(f"fio: {'; '.join(errors)}{f': {plain}' if plain else ''}")
-        if "terminating on signal" in plain:
-            raise RigError(f"fio was ended before its time: {plain}")
+    with _readable(text) as reports:
         return tuple(_result(report) for report in reports)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise RigError(f"fio's report cannot be read: {error!r}; it begins {text[:200]!r}") from error
 
 
 def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
@@ -143,12 +137,25 @@ def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
     Raises:
         RigError: as ``parse_fio``.
     """
-    parse_fio(text)
-    report = _split(text)[0][-1]
-    groups: dict[int, list[Any]] = {}
-    for job in report["jobs"]:
-        groups.setdefault(job["groupid"], []).append(job)
-    return tuple(_result(report | {"jobs": jobs}) for _, jobs in sorted(groups.items()))
+    with _readable(text) as reports:
+        groups: dict[int, list[Any]] = {}
+        for job in reports[-1]["jobs"]:
+            groups.setdefault(job["groupid"], []).append(job)
+        return tuple(_result(reports[-1] | {"jobs": jobs}) for _, jobs in sorted(groups.items()))
+
+
+@contextmanager
+def _readable(text: str) -> Iterator[list[Any]]:
+    """Give the reports of a fio that succeeded; what the body cannot read in them becomes a RigError."""
+    reports, plain = _split(text)
+    try:
+        if errors := [said for job in reports[-1]["jobs"] if (said := _failure(job))]:
+            raise RigError(f"fio: {'; '.join(errors)}{f': {plain}' if plain else ''}")
+        if "terminating on signal" in plain:
+            raise RigError(f"fio was ended before its time: {plain}")
+        yield reports
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise RigError(f"fio's report cannot be read: {error!r}; it begins {text[:200]!r}") from error
 
 
 def last_report(text: str) -> str:

@@ -35,7 +35,7 @@ _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query
 
 LTP_NAME = "fsx-linux"
 FILE_SIZE = 256 * KIB
-"""Bytes of the file at most, unless fsx is told otherwise."""
+"""Maximum size of the file in bytes; the default of fsx."""
 DONE = "A-OK!"
 DUMPED = "LOG DUMP"
 """Printed by every fsx that found a difference or a failed operation; not printed after misuse."""

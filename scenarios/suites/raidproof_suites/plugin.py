@@ -39,7 +39,7 @@ class SuiteEnded:
             ProductError: a test failed, or a layer is not what was asked.
             RigError: the rig failed.
             RequirementMissing: the suite is not there, or none of its tests applies here.
-            Inconclusive: of a test nobody knows how it ended.
+            Inconclusive: the result of a test is unknown.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
