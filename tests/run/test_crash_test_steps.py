@@ -97,6 +97,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     return Fake()
 
 
+EFFECTIVE: Any = SimpleNamespace(filesystem=None)
+
+
 class Counted:
     def _asdict(self) -> dict[str, int]:
         return {"bytes": 0, "calls": 0}
@@ -144,8 +147,9 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
     asked = LedgerSpec()
     for name in ("one", "two", "one"):
         with pytest.raises(Stop):
-            cycle_of(fake, tmp_path, name, ledger=asked)._promise_and_break()
+            cycle_of(fake, tmp_path, name, ledger=asked)._promise_and_break(EFFECTIVE)
+    other = asked.model_copy(update={"seed": asked.seed + 1})
     with pytest.raises(Stop):
-        cycle_of(fake, tmp_path, "one", ledger=asked.model_copy(update={"seed": asked.seed + 1}))._promise_and_break()
+        cycle_of(fake, tmp_path, "one", ledger=other)._promise_and_break(EFFECTIVE)
     assert seeds[0] == seeds[2], "an exploration finds it again by the cycle's name"
     assert len(set(seeds)) == 3

@@ -494,10 +494,14 @@ class Clocks(NamedTuple):
 
 
 def replies_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Return the command that prints one line for each packet in which an RPC message ends."""
-    fields = [word for name in _FIELDS for word in ("-e", name)]
+    """Return the command that prints one line for each packet in which an RPC message ends.
+
+    The fields are custom columns (all occurrences, unresolved): ``-T fields`` prints the same text and takes twice as
+    long, because it makes tshark build the whole tree of each packet.
+    """
+    columns = ",".join(f'"{name}","%Cus:{name}:0:U"' for name in _FIELDS)
     rpcs = ["-d", f"tcp.port=={port},rpc", "-Y", "rpc"]
-    return ["tshark", "-n", "-r", str(path), *rpcs, "-T", "fields", *fields]
+    return ["tshark", "-n", "-r", str(path), *rpcs, "-o", f"gui.column.format:{columns}", "-T", "tabs"]
 
 
 def parse_replies(text: str, clocks: Clocks) -> list[Reply]:

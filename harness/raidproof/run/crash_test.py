@@ -30,7 +30,7 @@ from raidproof.run.replies import ReplyWatch
 from raidproof.storage.array import Array, holders_of_old_data, serial_of
 from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
-from raidproof.storage.stack import Stack, StackSpec, on_disks
+from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import Ledger, LedgerSpec
 from raidproof.workload.workload import on_all
@@ -236,8 +236,7 @@ class CrashTest:
             # Log from blank disks on, as crash states could not be rebuilt otherwise.
             self.record.files.write_log = self.files.entry("write.log")
             self.lab.disks.log_start(self.files.path("write.log"))
-            self._provision()
-            self._promise_and_break()
+            self._promise_and_break(self._provision())
             self._check()
         finally:
             self._enter_replies()
@@ -259,10 +258,12 @@ class CrashTest:
     def _say(self, what: str) -> None:
         step(f"{self.spec.title}: {what}")
 
-    def _provision(self) -> None:
+    def _provision(self) -> StackState:
         self._say("building array and file system")
         self.stack.create()
-        self.record.effective = self.stack.activate().model_dump(mode="json")
+        effective = self.stack.activate()
+        self.record.effective = effective.model_dump(mode="json")
+        return effective
 
     def _measure(self, fio: FioSpec) -> None:
         """Measure the sequential write on a separate stack, as the write log would distort the result."""
@@ -281,7 +282,7 @@ class CrashTest:
     def _mount_point(self) -> str:
         return self.stack.mounts[self.lab.clients[0].name].directory
 
-    def _promise_and_break(self) -> None:
+    def _promise_and_break(self, effective: StackState) -> None:
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
         # Set the mode only now: with disks that lied from the start, no array would survive.
@@ -299,7 +300,7 @@ class CrashTest:
             self.members.begin(condition)
         self.members.start()
         observed = self.record.observed
-        observed.write_back = read_write_back(self.lab.server, self.stack.filesystem.state())
+        observed.write_back = read_write_back(self.lab.server, effective.filesystem)
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self._end_lockd_grace()

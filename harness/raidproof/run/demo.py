@@ -23,6 +23,8 @@ EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=
 """Write-back takes 30 s in Linux: in a shorter ledger an async export loses everything, whatever the delay."""
 ASYNC_LEDGER_S = 5.0
 """Longer than write-back takes, so that a part of the operations survives."""
+CONTROL_LEDGER_S = 2.0
+"""A control shows whether a loss is found, not how much is lost."""
 
 
 def demo_topology(platform: Platform | None = None) -> Topology:
@@ -56,6 +58,7 @@ def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
             title="control: lying disks",
             stack=demo_stack(sync=True),
             cache_mode=CacheMode.LYING,
+            ledger_seconds=CONTROL_LEDGER_S,
             seed=seed,
             control=ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS),
         ),
@@ -64,6 +67,7 @@ def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
             title="control: clean reboot",
             stack=demo_stack(sync=True),
             fault="clean-reboot",
+            ledger_seconds=CONTROL_LEDGER_S,
             seed=seed,
             control=ControlSpec(expects_loss=False),
         ),
