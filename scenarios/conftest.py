@@ -15,13 +15,13 @@ from scenarios.hosts.hardware import Hardware
 
 @pytest.fixture
 def hardware(current_run: Run) -> Iterator[Hardware]:
-    """Return the machines of a lab as existing hardware with adopted disks."""
+    """Yield the machines of a lab in the role of existing hardware, whose disks raidproof may overwrite."""
     if os.geteuid() != 0:
-        raise RequirementMissing("only root may enter another lab's network")
+        raise RequirementMissing("only root may enter the network namespace of another lab")
     current_run.discard_lab()
     lab = current_run.lab
     if not isinstance(lab, NamespaceLab):
-        raise RequirementMissing("the machines of this run were not made by it")
+        raise RequirementMissing("this run uses existing machines; this scenario needs a lab of provider uml or qemu")
     with tempfile.TemporaryDirectory(prefix="hw-") as folder:
         made = Hardware(lab, Path(folder))
         with made.powered():

@@ -1,4 +1,4 @@
-"""A plan on two sides: the machines report how the sides differ; equal sides are not measured."""
+"""`raidproof ab` reports how the machines of two sides differ, and measures nothing if the sides are equal."""
 
 from pathlib import Path
 
@@ -22,12 +22,14 @@ KERNELS = {"debian/bookworm": "6.1.", "debian/trixie": "6.12."}
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
+    """Return the path of a plan with one cell."""
     path = tmp_path / "one.toml"
     path.write_text(ONE_CELL)
     return path
 
 
 def compared(plan: Path, *words: str) -> tuple[int, ComparisonRecord]:
+    """Run `raidproof ab` on a plan; return its exit status and the stored comparison."""
     with unwinding_on_signals():
         status = main(["ab", str(plan), "--provider", "uml", "--results", str(plan.parent), *words])
     (stored,) = plan.parent.glob("*-one-ab/comparison.json")
@@ -44,7 +46,7 @@ def test_a_new_server_is_compared_with_an_old_one(plan: Path) -> None:
     assert str(kernel.new).startswith(KERNELS[new])
     [pair] = comparison.pairs
     assert (len(pair.base.values), len(pair.new.values)) == (1, 1)
-    # One repetition a side cannot show a difference, whatever its value is.
+    # With one repetition on each side no difference can be shown, whatever the two values are.
     assert pair.finding in {Finding.SINGLE, Finding.NOT_COMPARABLE}
     assert (status, comparison.outcome) == (Status.INCONCLUSIVE, Outcome.INCONCLUSIVE)
     for side in (comparison.base, comparison.new):

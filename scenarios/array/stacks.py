@@ -9,7 +9,7 @@ from raidproof.storage.stack import StackSpec
 
 
 def raid5(policy: str = "bitmap", **changes: Any) -> StackSpec:
-    """Return a stack on a RAID5 with this consistency policy, on four disks, or on three disks and a journal."""
+    """Return a stack on a RAID5 with a consistency policy: on four disks, or on three disks and a journal disk."""
     disks: dict[str, Any] = {"members": MEMBERS}
     if policy == "journal":
         disks = {"members": MEMBERS[:-1], "journal": MEMBERS[-1]}

@@ -1,4 +1,4 @@
-"""The chunk size of the bitmap is the requested one; sizes that mdadm does not support are refused."""
+"""An array has the requested bitmap chunk size (mdadm --bitmap-chunk); an unsupported size is refused."""
 
 import pytest
 

@@ -15,7 +15,8 @@ SLOW = pytest.mark.exhaustive
         ("journal", CacheMode.VOLATILE),
         pytest.param("resync", CacheMode.VOLATILE, marks=SLOW),
         pytest.param("bitmap", CacheMode.VOLATILE, marks=SLOW),
-        # With PPL md acknowledges flushes too early: scenarios/crash/test_write_hole.py.
+        # With a PPL, md acknowledges flushes before the disks do (scenarios/crash/test_write_hole.py), so that disks
+        # with a volatile cache lose data.
         pytest.param("ppl", CacheMode.NONE, marks=SLOW),
     ],
 )

@@ -1,8 +1,9 @@
 """The server loses power while its array is degraded or during a rebuild, resync, reshape or check.
 
-The clients write blocks of 4 KiB and fsync each. Such a block is only a part of a stripe, so that each write also
-changes parity; while a member is missing, the neighbouring blocks depend on this parity. All blocks are read back.
-A scenario whose array md must not start expects this refusal.
+The clients write blocks of 4 KiB and fsync each. A block is only a part of a stripe, so that each write also changes
+parity; while a member is missing, the content of the neighbouring blocks depends on this parity. After the recovery
+all blocks are read back. md refuses to start a dirty and degraded array without a PPL or a journal; the scenario of
+this case expects the refusal.
 """
 
 import pytest
@@ -19,14 +20,14 @@ from scenarios.array.stacks import raid5
 pytestmark = pytest.mark.long
 
 REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
-"""An array that does not start counts as a loss; this control expects the loss."""
+"""A control that expects an array which does not start: the judge counts this as a loss, and blames the stack."""
 
 
 def must_have_hit(ended: CrashTestResult, condition: type[Fault]) -> None:
-    """Assert that the condition lasted until the power cut, and that the array was not degraded at the end."""
-    (said,) = ended.record.during
-    assert said.fault == condition.name
-    assert said.lasted
+    """Assert that a condition of the array lasted until the power cut, and that the array was complete at the end."""
+    (injected,) = ended.record.during
+    assert injected.fault == condition.name
+    assert injected.lasted
     assert ended.record.observed.array is not None
     assert ended.record.observed.array.degraded == {}
 
@@ -34,7 +35,8 @@ def must_have_hit(ended: CrashTestResult, condition: type[Fault]) -> None:
 @pytest.mark.parametrize(
     ("policy", "cache_mode"),
     [
-        # With PPL md acknowledges flushes too early: scenarios/crash/test_write_hole.py.
+        # With a PPL, md acknowledges flushes before the disks do (scenarios/crash/test_write_hole.py), so that disks
+        # with a volatile cache lose data.
         ("ppl", CacheMode.NONE),
         pytest.param("journal", CacheMode.VOLATILE, marks=pytest.mark.exhaustive),
     ],
@@ -60,7 +62,8 @@ def test_degraded_raid5_with_a_write_hole_does_not_start_by_itself(cycle: CrashT
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["resync", "bitmap"])
 def test_degraded_raid5_with_a_write_hole_starts_if_forced(cycle: CrashTestRunner, policy: str) -> None:
-    # The instant of the cut decides what the array loses: a block, or the end of the file system's log.
+    # The array may lose data blocks or the end of the file system's log, depending on the instant of the cut. So only
+    # the verdicts on the array and its members are checked here.
     ended = cycle(raid5(policy), during=[Degraded("disk1", starts_dirty=True)])
     assert ended.record.recovery.assemble_s is not None
     assert ended.record.during[0].lasted

@@ -1,4 +1,4 @@
-"""The known gaps of md's partial parity log (PPL), read from the disks of a crash state.
+"""Find the known gaps of md's partial parity log (PPL) in the contents of the disks in a crash state.
 
 The log's format is that of drivers/md/raid5-ppl.c and include/uapi/linux/raid/md_p.h (struct ppl_header).
 """
@@ -16,21 +16,29 @@ _FIELDS = struct.Struct("<512xIIQII")  # reserved, signature, padding, generatio
 _ENTRY = struct.Struct("<QIIII")  # first sector in the array, bytes of partial parity, bytes of data, parity disk, CRC
 _MOST = (HEADER - _FIELDS.size) // _ENTRY.size
 NEAR = 1 << 16
-"""Greatest difference of generation between consecutive headers of one member; all members share one counter."""
+"""Greatest difference between the generations of consecutive headers in one member's log.
+
+All members share one counter of generations, so that the generations in one log are not consecutive.
+"""
 
 
 class Newest(NamedTuple):
-    """The newest header of one member's log. Offsets are in bytes from the beginning of the log."""
+    """The newest header in one member's log. Offsets are in bytes from the beginning of the log."""
 
     end: int
     """Offset at which the next header would begin."""
     room: int
+    """Size of the log in bytes."""
     written: tuple[tuple[int, int], ...]
-    """For each entry: offset in the array and length of the data, in bytes."""
+    """For each entry of the header: the offset of its data in the array, and the length of the data, in bytes."""
 
 
 def newest(read: Callable[[int, int], bytes], superblock: Superblock) -> Newest | None:
-    """Return the newest header: read a log from its beginning, as md does when it starts the array."""
+    """Return the newest header in one member's log; None if the log has no header.
+
+    The log is read from its beginning, as md does when it starts the array. ``read`` takes an offset on the member and
+    a length, in bytes.
+    """
     assert superblock.ppl_offset is not None
     found, at, generation = None, 0, 0
     while at + HEADER <= superblock.ppl_size:
@@ -46,7 +54,10 @@ def newest(read: Callable[[int, int], bytes], superblock: Superblock) -> Newest 
 
 
 def gaps(read: ReadMember, members: int, missing: int) -> Iterator[str]:
-    """Yield a description of each known gap because of which the log does not close the write hole of this state."""
+    """Yield a description of each known gap in the PPLs of a crash state, through which the write hole stays open.
+
+    ``missing`` is the number of the member that the array lacks.
+    """
     for member in range(members):
         if member == missing:
             continue
@@ -60,9 +71,9 @@ def gaps(read: ReadMember, members: int, missing: int) -> Iterator[str]:
         if log is None:
             continue
         if log.end + HEADER > log.room:
-            yield f"the newest header of member {member} is the last that fits: md looks for its parity behind it"
+            yield f"PPL of member {member}: no header fits after the newest one: md reads the parity at a wrong offset"
         striping = Striping.of(superblock)
         for first, length in log.written:
             roles = {role for at in range(first, first + length, HEADER) for role, _ in striping.places(at)}
             if missing in roles:
-                yield f"the newest entry of member {member} writes to the missing one: its parity is not restored"
+                yield f"PPL of member {member}: an entry writes to missing member {missing}: md restores no parity"

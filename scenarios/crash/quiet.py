@@ -1,11 +1,11 @@
-"""A ledger with one operation at a time, so that the flush of another operation cannot hide a missing flush."""
+"""A quiet ledger does one operation at a time, so that the flush of another operation cannot hide a missing flush."""
 
 from collections.abc import Iterable
 
 from raidproof.workload.ledger import LedgerSpec
 
 BLOCKS = 16
-"""Number of blocks: few, so that each block is overwritten many times."""
+"""Number of blocks in each file of the ledger: few, so that each block is overwritten many times."""
 QUIET_S = 0.005
 """Pause after each operation in seconds: longer than any asynchronous work that an operation causes."""
 

@@ -1,4 +1,4 @@
-"""A condition of the array before clients begin: the bitmap marks no region of which md knows the stripes agree."""
+"""The condition that the write-intent bitmap of the array marks no region before the clients begin."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ TIME_BASE_S = 1
 
 @dataclass(frozen=True)
 class BitmapSettled(Fault):
-    """Wait until the bitmap has no marked region. In a new array all regions are marked for about 14 s by default."""
+    """Waits until the bitmap marks no region. In a new array all regions are marked, by default for about 14 s."""
 
     name: ClassVar[str] = "bitmap-settled"
 
@@ -24,7 +24,7 @@ class BitmapSettled(Fault):
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Shorten md's delay before it clears marks, and wait until no region is marked."""
+        """Shorten the delay after which md clears marks of the bitmap, and wait until no region is marked."""
         array = context.stack.array
         name = array.spec.devices[-1].name
         context.lab.server.succeed(["tee", f"/sys/block/{name}/md/bitmap/time_base"], stdin=f"{TIME_BASE_S}\n")
@@ -37,4 +37,4 @@ class BitmapSettled(Fault):
         return FaultEvent(self.name, name, now_ns(), f"none of {max(regions):,} regions is marked")
 
     def heal(self, context: FaultContext) -> None:
-        """Do nothing."""
+        """Do nothing: the array keeps the shorter delay."""

@@ -19,23 +19,25 @@ from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
 from scenarios.crash.settled import BitmapSettled
 
 REGION = 16 * KIB
-"""The smallest bitmap chunk that mdadm supports on these disks, in bytes: 18,368 regions instead of 5."""
+"""Smallest bitmap chunk in bytes that mdadm supports on these disks. The bitmap has 18,368 regions, by default 5."""
 STATES = 1000
 SECONDS = 3.0
 """Duration of the workload: long enough for md to set and clear marks."""
 EARLY = "6.12."
-"""Kernels that write to a RAID5 before the mark is durable on its members (docs/findings.md)."""
+"""Prefix of the releases of kernels that write to a RAID5 before the bitmap's mark is durable (docs/findings.md)."""
 Writes = dict[int, list[tuple[int, bool]]]
-"""For each row: the numbers of its writes, and whether its region lacked a durable mark at the write."""
+"""For each row: the numbers of its writes in the recording, and whether the row had no durable mark at the write."""
 
 
 def assembled(read: ReadMember) -> Assembled:
+    """Return the array as its members' superblocks describe it."""
     found = Assembled.of({one: parse_superblock(read(one, OFFSET, SIZE)) for one in range(len(MEMBERS))})
     assert found is not None
     return found
 
 
 def writes(recording: Recording, first: int) -> Writes:
+    """Return the writes to each row of the array from request number ``first`` on."""
     window = DiskStates(recording)
     found: Writes = defaultdict(list)
     window.move(first)
@@ -44,7 +46,8 @@ def writes(recording: Recording, first: int) -> Writes:
         rows = array.rows_of([(record.member, record.offset, record.length)]) if record.kind is Kind.WRITE else []
         if rows:
             window.move(number)
-            # A mark counts only if it exists for every outcome of the caches; a mark that is being cleared does not.
+            # A mark counts only if it is on the members for both extreme outcomes of their caches (all unflushed
+            # writes lost, all kept). So a mark that md is clearing does not count.
             kept = (CrashState(number), CrashState(number, tuple(map(Survivor, window.open))))
             reads = [partial(window.read, state) for state in kept]
             marks = {member: one for member, one in bitmaps_of(array, reads[0]).items() if one is not None}
@@ -55,7 +58,7 @@ def writes(recording: Recording, first: int) -> Writes:
 
 
 def was_early(written: Writes, row: int, state: CrashState) -> bool:
-    """Return whether the last write of a row that a state can contain preceded the mark of its region."""
+    """Return whether md issued the last write to a row before a cut while the row's region had no durable mark."""
     numbers = written.get(row, [])
     # Requests that were in flight at the cut and survived have later numbers.
     end = max([state.cut, *(survivor.request + 1 for survivor in state.survivors)])
@@ -64,7 +67,7 @@ def was_early(written: Writes, row: int, state: CrashState) -> bool:
 
 
 def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMember:
-    """Return a reader of the members that clears the mark of one region in the bitmaps."""
+    """Return a function that reads the members, but with the bitmaps' mark of a differing row's region cleared."""
     byte, bit = divmod(array.synced_at(one) // REGION, 8)
     places = {member: bitmap.offset + byte for member, bitmap in bitmaps_of(array, read).items() if bitmap is not None}
 
@@ -78,7 +81,11 @@ def without_mark(array: Assembled, read: ReadMember, one: Difference) -> ReadMem
 
 
 def judged(source: Source, *, early_known: bool) -> Counter[str]:
-    """Judge states by the contents of the members only, and count the results."""
+    """Compare the redundancy of sampled crash states with their bitmaps, and count the results.
+
+    The contents of the members come from the recording; no machine checks the states. ``early_known``: rows that md is
+    known to write before their mark are no failure.
+    """
     window, choices = DiskStates(source.recording), Choices(source.recording, 1, first=source.first)
     written = writes(source.recording, source.first) if early_known else {}
     redundancy, seen = Redundancy(window), Counter[str]()
@@ -88,7 +95,9 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
         found = redundancy.accuracy(state)
         assert found.unchecked is None
         new = [one for one in found.unmarked if not (early_known and was_early(written, one.row, state))]
-        assert not new, f"{state.name}: {found}; not written early: {new[0]}"
+        assert not new, (
+            f"{state.name}: no bitmap marks {new[0]}, although its last write came after its mark; all rows: {found}"
+        )
         marked = [one for one in found.differ if one not in found.unmarked]
         seen += Counter(states=1, differ=bool(found.differ), early=bool(found.unmarked), whole=found.all_marked)
         if marked:

@@ -1,4 +1,4 @@
-"""A checker gives the same result for a crash state whether it has checked other states before or not."""
+"""The result of a check of a crash state does not depend on the states that the checker has checked before."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,21 +23,21 @@ pytestmark = pytest.mark.long
 
 MAGIC = b"XFSB"
 HANGS_S = 12.0
-"""Deadline in seconds: longer than all steps before nfsd, shorter than the time after which nfsd gives up."""
+"""Deadline of a check in seconds: longer than all steps before the read through nfsd, shorter than nfsd's timeout."""
 HEADS = range(512)
-"""Blocks at the beginning of each member, with the superblocks of md and of the file system."""
+"""Numbers of the blocks at the beginning of each member, which hold the superblocks of md and of the file system."""
 
 
 @pytest.fixture(scope="module")
 def source(current_run: Run) -> Source:
-    """Record a crash test once for all tests of this file; the tests only read the recording."""
+    """Return the recording of one crash test, which all tests of this file only read."""
     ended = CrashTestRunner(current_run, "what-checkers-look-at")(stack_of()).must_pass()
     return source_of(current_run.store, ended.record.name)
 
 
 @pytest.fixture
 def checker(source: Source, current_run: Run, tmp_path: Path) -> Iterator[Checker]:
-    """Boot a checker, without another lab of the session beside it."""
+    """Yield a booted checker; the lab that scenarios share is ended before, so that it takes no memory."""
     current_run.discard_lab()
     with Checker(source.topology, source.stack, source.orders, tmp_path) as booted:
         yield booted
@@ -45,7 +45,7 @@ def checker(source: Source, current_run: Run, tmp_path: Path) -> Iterator[Checke
 
 @pytest.fixture
 def middle(source: Source) -> int:
-    """Return a cut in the middle of the recorded requests."""
+    """Return a cut in the middle of the recorded requests, as a number of completed requests."""
     return (source.first + len(source.recording.records)) // 2
 
 
@@ -73,7 +73,7 @@ def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker)
     assert isinstance(export, ExportSpec)
     checker.advance(window.move(len(source.recording.records)))
     assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
-    # Some files of the clients are not readable for the anonymous user.
+    # With root_squash the checker reads as the anonymous user, who may not read some files of the clients.
     machine.succeed(export_command(export.model_copy(update={"root_squash": True})))
     squashed = checker.check(Patch(), nfsd=True)
     assert squashed.through_nfsd is ThroughNfsd.DIFFERENT
@@ -90,7 +90,7 @@ def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker)
 
 
 def without_a_superblock(window: DiskStates) -> Patch:
-    """Return a patch that blanks the last copy of XFS's superblock, which a mount does not read."""
+    """Return a patch that overwrites the last copy of XFS's superblock, which a mount does not read, with zeros."""
     copies = [
         (at // BLOCK, member)
         for member, info in enumerate(window.recording.members)
@@ -101,7 +101,7 @@ def without_a_superblock(window: DiskStates) -> Patch:
     block, member = max(copies)
     held = window.image(window.recording.members[member].serial).copy(block * BLOCK, BLOCK)
     assert held is not None
-    # Keep the headers of the allocation group, which are in the following sectors.
+    # Only the first sector is overwritten: the following sectors have the headers of the allocation group.
     return Patch({(member, block): bytes(SECTOR) + held[SECTOR:]})
 
 

@@ -1,4 +1,7 @@
-"""Replaying a member's exported log gives the image of the disk engine, with our reader and with fstests' tool."""
+"""The exported write log of a member, replayed onto an empty disk, gives the disk engine's image of the member.
+
+A reader in this file replays the log, and fstests' replay-log does too if the host has it.
+"""
 
 import shutil
 import struct
@@ -16,12 +19,15 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.stack import Stack
 
 TOOL = "replay-log"
-"""The tool of the format's authors (fstests' src/log-writes), used in addition if this host has it."""
+"""The program of the format's authors (fstests' src/log-writes), used too if this host has it."""
 REPLAY_DEADLINE_S = 120.0
 
 
 def read_onto(log: Path, disk: Path) -> None:
-    """Replay a log in the format of ``log_write_super`` and ``log_write_entry`` (drivers/md/dm-log-writes.c)."""
+    """Write the requests of a log onto a disk image.
+
+    The log has the format of ``log_write_super`` and ``log_write_entry`` (drivers/md/dm-log-writes.c).
+    """
     with log.open("rb") as entries, disk.open("r+b") as target:
         magic, version, count, sector = struct.unpack("<QQQI", entries.read(28))
         assert (magic, version, sector) == (MAGIC, VERSION, SECTOR)
@@ -36,7 +42,7 @@ def read_onto(log: Path, disk: Path) -> None:
 
 
 def must_replay_to(log: Path, image: Path, folder: Path) -> None:
-    """Assert that each available reader replays a log to exactly this image."""
+    """Assert that a log, replayed by each available reader onto an empty disk, gives the same bytes as an image."""
     readers = {"described": read_onto}
     if tool := shutil.which(TOOL):
         readers["tool"] = lambda log, disk: _by_tool(tool, log, disk)
@@ -45,11 +51,12 @@ def must_replay_to(log: Path, image: Path, folder: Path) -> None:
         with disk.open("wb") as file:
             file.truncate(image.stat().st_size)
         read(log, disk)
-        assert same(disk, image), f"{log.name} by {name}"
+        assert same(disk, image), f"{log.name}, replayed by reader {name!r}, differs from {image}"
         disk.unlink()
 
 
 def _by_tool(tool: str, log: Path, disk: Path) -> None:
+    """Replay a log onto a disk image with fstests' replay-log."""
     succeed([tool, "--log", log, "--replay", disk], deadline_s=REPLAY_DEADLINE_S)
 
 
@@ -65,7 +72,9 @@ def same(one: Path, other: Path) -> bool:
 def test_log_of_a_member_replays_to_the_engines_own_image(lab: Lab, tmp_path: Path) -> None:
     disks = lab.disks
     if not isinstance(disks, EngineClient):
-        raise RequirementMissing("only the disk engine has images to compare with")
+        raise RequirementMissing(
+            "these disks are not the disk engine's: there is no image to compare the replayed log with"
+        )
     disks.log_start(tmp_path / "write.log")
     stack = Stack(stack_of(), lab.server, lab.clients)
     stack.create()
@@ -83,10 +92,10 @@ def test_log_of_a_member_replays_to_the_engines_own_image(lab: Lab, tmp_path: Pa
 def test_log_of_a_cycle_replays_to_what_the_disk_held_before_the_cut(cycle: CrashTestRunner, tmp_path: Path) -> None:
     path = cycle(stack_of()).observations / "write.log"
     if not path.exists():
-        raise RequirementMissing("no write log is kept of these disks")
+        raise RequirementMissing("the disks of this provider have no write log")
     cut_ns = next((record.completed_ns for record in WriteLog(path) if record.kind is Kind.FREEZE), None)
     if cut_ns is None:
-        raise RigError("the write log of a power cut has no cut")
+        raise RigError(f"{path}: the crash test cut the power, but the write log has no FREEZE record")
     for serial, member in replay(WriteLog(path), until_ns=cut_ns - 1).items():
         save_platter(member.image(durable=False), tmp_path / "image", whole=True)
         assert export_dm_log_writes(WriteLog(path), serial, tmp_path / serial)

@@ -13,15 +13,16 @@ from raidproof.workload.ledger import LedgerSpec
 pytestmark = pytest.mark.long
 
 REPLAYS = 10
-# ext4's commit block may precede the flush that must come first (docs/findings.md): some states do not mount.
+# Exhaustive only: md may write ext4's commit block before the flush that must precede it (docs/findings.md), and then
+# some states do not mount.
 EXT4 = pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)
 LYING_SECONDS = 0.3
-"""Duration of the workload in seconds: short, as states in which XFS cannot replay its log do not mount, and then no
-promise is judged."""
+"""Duration of the workload in seconds: short, because in later states XFS cannot replay its log. Such states do not
+mount, and no promise is judged."""
 LYING_STATES = 60
-"""Number of crash states; more than half of them are broken."""
+"""Number of crash states to check; more than half of them break a promise."""
 FEW = LedgerSpec(kinds=("fsync", "fsync"))
-"""Workers of the one kind whose promise is tested: each further kind would cost the time to shrink its failure."""
+"""A ledger with the one kind of worker whose promise is tested: the exploration shrinks the failure of each kind."""
 
 
 @pytest.mark.parametrize("filesystem", [XfsSpec(), EXT4], ids=["xfs", "ext4"])

@@ -1,4 +1,4 @@
-"""Arrays on disks with old data are consistent from the start, and unwritten blocks read as old data."""
+"""A new array on disks with old data is consistent without a resync, and its unwritten blocks read as old data."""
 
 import pytest
 
@@ -23,14 +23,15 @@ OTHERS = [
 )
 def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: str, kind: str) -> None:
     if not lab.disks.zeroed:
-        raise RequirementMissing("real disks hold old data of their own")
+        raise RequirementMissing("real disks hold unknown old data, which this test cannot recognise")
     stack = Stack(stack_of(level, filesystem=KINDS[kind]), lab.server, lab.clients)
     lab.disks.reset(holders_of_old_data(stack.spec.array))
     stack.create()
     stack.activate()
     directory = stack.mounts[lab.clients[0].name].directory
     lab.clients[0].put("kept" * (1 << 20), f"{directory}/word")
-    # In the middle of the last of four allocation groups, or far from the first one's metadata.
+    # A place without metadata: in XFS the middle of the last of four allocation groups, in ext4 far behind the first
+    # block group.
     place = capacity(stack.spec.array, lab.topology.disks[0].size) * 7 // 8 // 4096 * 4096
     seen = lab.server.succeed(["od", "-A", "n", "-t", "c", "-j", str(place), "-N", "8", stack.array.device])
     stack.deactivate_clients()
@@ -40,12 +41,16 @@ def test_an_array_of_used_disks_is_consistent_without_a_resync(lab: Lab, level: 
     scrub = stack.array.scrub()
     stack.array.deactivate()
     if "".join(seen.split()) != OLD_DATA[:8].decode():
-        raise ProductError(f"no old data where nothing was written: {seen}")
+        raise ProductError(
+            f"{stack.array.device}, unwritten byte {place}: found {seen.strip()!r}, expected {OLD_DATA[:8]!r}"
+        )
     if check.outcome != "clean" or scrub.mismatches:
-        raise ProductError(f"{check.reasons}, {scrub.mismatches} sectors differ")
+        raise ProductError(
+            f"file system {check.outcome} {check.reasons}, {scrub.mismatches} sectors differ; expected: clean, 0"
+        )
 
 
 def test_no_acknowledged_operation_is_lost_on_used_disks(cycle: CrashTestRunner) -> None:
     ended = cycle(stack_of()).must_keep_every_promise()
     if not ended.record.observed.old_data:
-        raise RequirementMissing("these disks have no old data of ours")
+        raise RequirementMissing("the disks of this provider do not begin with raidproof's old data")

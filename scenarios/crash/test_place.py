@@ -1,4 +1,4 @@
-"""The calculated place of a byte of the array on the members, and its calculated owner, match those on real md."""
+"""The computed place of an array's byte on the members, and the reported owner of the byte, are right on real md."""
 
 from pathlib import Path
 
@@ -19,15 +19,16 @@ from raidproof.storage.stack import Stack
 
 CHUNK = 64 * KIB
 MARKERS = tuple(number * (CHUNK + ROW) for number in range(40))
-"""Offsets in the array, in bytes: one page in each of forty chunks, each at another place in its chunk."""
+"""Offsets in the array, in bytes, of one page in each of forty chunks; each page has another place in its chunk."""
 
 
 def marker(offset: int) -> bytes:
+    """Return the page that the test writes at an offset of the array: the offset in decimal digits, repeated."""
     return b"%016d" % offset * (ROW // 16)
 
 
 def images(disks: EngineClient, count: int, folder: Path) -> list[bytes]:
-    """Return the content of each of the first members, up to the last marker."""
+    """Return the content of each of the first ``count`` members: 8 MiB, which include the last marker."""
     found = []
     for serial in MEMBERS[:count]:
         disks.image(serial, folder / serial, durable=False)
@@ -52,7 +53,9 @@ def images(disks: EngineClient, count: int, folder: Path) -> list[bytes]:
 )
 def test_markers_are_at_the_calculated_places(lab: Lab, tmp_path: Path, level: str, layout: str | None) -> None:
     if not isinstance(lab.disks, EngineClient):
-        raise RequirementMissing("what real disks hold is not read here")
+        raise RequirementMissing(
+            "these disks are not the disk engine's, and this test reads their contents from the disk engine"
+        )
     spec = ArraySpec.model_validate(
         {"level": level, "members": MEMBERS, "chunk_size": CHUNK, "layout": layout, "assume_clean": level != "0"}
     )

@@ -27,11 +27,14 @@ MISSING = "disk1"
 MINUTES = 5.0
 STATES = 150
 STATES_WITH_HOLE = 80
-"""Number of crash states; about one in five is broken."""
+"""Number of crash states to check if the write hole is open; about one in five breaks a promise."""
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
-    """Return a stack with small chunks, so that each written block has acknowledged neighbours in its stripe."""
+    """Return a stack on a RAID5 with a consistency policy.
+
+    The chunks are small, so that each written block has acknowledged blocks in the same stripe.
+    """
     journal: dict[str, Any] = {"journal": MEMBERS[3]} if policy == "journal" else {}
     members = MEMBERS[:3] if policy == "journal" else MEMBERS
     array = ArraySpec.model_validate(
@@ -48,7 +51,10 @@ def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
 
 
 def degraded(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
-    """Record clients that overwrite blocks while a member is missing, on disks without a cache, which PPL requires."""
+    """Record clients that overwrite blocks while a member is missing.
+
+    By default the disks have no volatile cache, because md with a PPL loses data from such a cache.
+    """
     return cycle(
         stack_with(policy),
         during=[Degraded(MISSING)],
@@ -70,21 +76,21 @@ def test_a_journal_closes_the_write_hole(cycle: CrashTestRunner, explore: Explor
 
 
 def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: CrashTestRunner, explore: Explore) -> None:
-    # One gap is documented, the other is a defect of md (docs/findings.md). A failure outside of both is new.
+    # One gap is documented, the other is a defect of md (docs/findings.md). The test fails for any other failure.
     explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert not explored.record.cold.differing
     window = DiskStates(explored.source.recording)
     for state in sorted(explored.broken(), key=lambda one: one.cut):
         window.move(state.cut)
         reasons = list(gaps(partial(window.read, state), len(MEMBERS), MEMBERS.index(MISSING)))
-        assert reasons, f"{state.name} is broken, and neither gap explains it"
+        assert reasons, f"crash state {state.name} breaks a promise, and neither known gap of the PPL explains it"
 
 
 @pytest.mark.exhaustive
 def test_with_a_partial_parity_log_md_acknowledges_a_flush_before_the_disks_do(
     cycle: CrashTestRunner, explore: Explore
 ) -> None:
-    # A defect of md (docs/findings.md): the disks' volatile caches hold what was acknowledged.
+    # A defect of md (docs/findings.md): at the acknowledgement the data are only in the disks' volatile caches.
     ended = degraded(cycle, "ppl", CacheMode.VOLATILE)
     explored = explore(ended, states=STATES, minutes=MINUTES, at_replies=True, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
@@ -99,7 +105,7 @@ def test_with_a_partial_parity_log_md_acknowledges_a_flush_before_the_disks_do(
         offsets = [recording.request(number).offset - superblock.data_offset for number in window.open]
         rows = [striping.raid.row(offset // striping.chunk_size) for offset in offsets if offset >= 0]
         known = [*rows, *gaps(partial(window.read, state), len(MEMBERS), missing)]
-        assert known, f"{state.name} is broken, and no cache holds anything of the array"
+        assert known, f"crash state {state.name} breaks a promise: no volatile cache has data, and no PPL has a gap"
         without_log += any(row.p == missing for row in rows)
-    # These writes stay in the cache until another operation causes a flush.
+    # md neither logs nor flushes writes to stripes whose parity is on the missing member.
     assert without_log

@@ -1,6 +1,6 @@
-"""Attaches a member to the kernel's NBD driver. Runs in a machine: standard library only.
+"""Attaches an export of an NBD server to an NBD device of the kernel. Runs in a machine: standard library only.
 
-Run as ``nbd_guest.py HOST PORT EXPORT DEVICE``; it serves the device until the connection ends.
+Run as ``nbd_guest.py HOST PORT EXPORT DEVICE``. The process ends when the connection to the server ends.
 """
 
 import fcntl
@@ -17,23 +17,23 @@ EXPORT_NAME = 1
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Return exactly this number of bytes."""
+    """Return exactly ``size`` bytes from a connection."""
     data = b""
     while len(data) < size:
         more = connection.recv(size - len(data))
         if not more:
-            raise SystemExit("the server hung up")
+            raise SystemExit(f"NBD: the server closed the connection after {len(data)} of {size} bytes")
         data += more
     return data
 
 
 def attach(host: str, port: int, export: str, device: str) -> None:
-    """Connect to the NBD server, attach the device, and serve it until the connection ends."""
+    """Connect to the NBD server, and attach an export to a device until the connection ends."""
     connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     magic, option, _ = struct.unpack(">8s8sH", receive(connection, 18))
     if (magic, option) != (b"NBDMAGIC", b"IHAVEOPT"):
-        raise SystemExit("no NBD server")
+        raise SystemExit(f"NBD: {host}:{port} is no NBD server: it sent {magic!r}, {option!r}")
     name = export.encode()
     connection.sendall(struct.pack(">I8sII", FIXED_NEWSTYLE_NO_ZEROES, b"IHAVEOPT", EXPORT_NAME, len(name)) + name)
     size, flags = struct.unpack(">QH", receive(connection, 10))

@@ -1,8 +1,9 @@
 """Writes with forced unit access (FUA) are durable.
 
 The protocols of virtio-blk (virtio 1.3, 5.2), vhost-user-blk and ubd have no FUA flag: ``queue/fua`` of their disks is
-0, and the kernel sends flushes instead. NBD has the flag. The members are attached by the kernel's NBD driver before
-the stack is built. After the cut the machine boots with its usual disks again, which the same engine serves.
+0, and the kernel sends flushes instead. NBD has the flag, so these tests attach the members by the kernel's NBD driver
+before they build the stack. After the cut the server boots with its usual virtio disks, which the same disk engine
+serves.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ from scenarios.durability import nbd_guest
 PROGRAM = "/run/nbd_guest.py"
 ATTACH_DEADLINE_S = 20.0
 CHUNK = 128 * KIB
-"""Bytes: the optimal I/O size of NBD disks; that of an array is a multiple of the size of its members."""
+"""Chunk size in bytes: the optimal I/O size of NBD disks, of which the array's optimal I/O size must be a multiple."""
 LEAST_SHARE = 0.2
-"""Least share of forced writes among all writes. Measured: 89 % with RAID5 and XFS, none on virtio disks."""
+"""Least share of FUA writes among all writes. Measured with RAID5 and XFS: 89 % on NBD disks, none on virtio disks."""
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:
-    """Forward data until one side ends the connection."""
+    """Forward data from one socket to another until one side ends the connection; then close both."""
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 18):
             target.sendall(data)
@@ -43,7 +44,7 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def close(connection: socket.socket) -> None:
-    """Close a socket, also if another thread waits for it."""
+    """Close a socket, also if another thread is blocked in a call on it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
@@ -51,7 +52,7 @@ def close(connection: socket.socket) -> None:
 
 @contextmanager
 def relay(listener: socket.socket, path: Path) -> Iterator[None]:
-    """Forward each TCP connection to the NBD server, whose Unix socket is on this host."""
+    """Forward each TCP connection of a listener to the NBD server behind a Unix socket of this host, in the body."""
     with ExitStack() as undo:
 
         def accept() -> None:
@@ -75,10 +76,12 @@ def relay(listener: socket.socket, path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def forced(current_run: Run) -> Iterator[None]:
-    """Return the shared lab with the server's members attached by the NBD driver, until the server boots again."""
+    """Attach the members of the shared lab's server by the NBD driver, until the server boots again."""
     lab = current_run.lab
     if not isinstance(lab, NamespaceLab):
-        raise RequirementMissing("the disks of this run are not the disk engine's")
+        raise RequirementMissing(
+            "this run uses existing machines; this scenario attaches the disk engine's disks by NBD"
+        )
     server = lab.server
     if not server.run(["modprobe", "nbd"]).ok:
         raise RequirementMissing(f"{server.name}: this kernel has no NBD driver")
@@ -92,7 +95,9 @@ def forced(current_run: Run) -> Iterator[None]:
             wait_until(lambda: server.run(attached).ok, Deadline.after(ATTACH_DEADLINE_S), f"{device} to be attached")  # noqa: B023
             server.succeed(["ln", "-sfn", f"/dev/{device}", disk_path(serial)])
             if server.get(f"/sys/block/{device}/queue/fua").strip() != "1":
-                raise RequirementMissing(f"{server.name}: {device} forces no writes")
+                raise RequirementMissing(
+                    f"{server.name}: /sys/block/{device}/queue/fua is 0: this NBD device does not support FUA"
+                )
         yield
     # A server without its disks is unusable.
     current_run.discard_lab()
@@ -104,6 +109,8 @@ def test_forced_writes_are_durable(cycle: CrashTestRunner, policy: CutPolicy) ->
     ended = cycle(stack_of(chunk_size=CHUNK), policy=policy).must_keep_every_promise()
     disks = ended.record.disks.values()
     fua, writes = (sum(disk[what] for disk in disks) for what in ("fua", "writes"))
-    step(f"{fua:,} of {writes:,} writes were forced ({fua / max(1, writes):.1%})")
+    step(f"{fua:,} of {writes:,} writes had the FUA flag ({fua / max(1, writes):.1%})")
     if fua < LEAST_SHARE * writes:
-        raise ProductError(f"only {fua:,} of {writes:,} writes were forced")
+        raise ProductError(
+            f"only {fua:,} of {writes:,} writes to the members had the FUA flag; expected at least {LEAST_SHARE:.0%}"
+        )

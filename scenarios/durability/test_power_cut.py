@@ -60,7 +60,7 @@ def test_nfs_version_keeps_every_promise(cycle: CrashTestRunner, vers: str) -> N
 
 @pytest.mark.exhaustive
 def test_nfs_4_0_keeps_every_promise(cycle: CrashTestRunner) -> None:
-    # NFSv4.0 has no RECLAIM_COMPLETE: the grace period always lasts to its end, so it is the shortest possible here.
+    # NFSv4.0 has no RECLAIM_COMPLETE, so that nfsd cannot end the grace period early. 10 s is the shortest possible.
     export = ExportSpec(delegations=False, lease_s=10, grace_s=10)
     cycle(stack_of(export=export, mount=MountSpec(vers="4.0"))).must_keep_every_promise()
 

@@ -20,7 +20,8 @@ def test_disconnected_server_keeps_all_acknowledged_operations(cycle: CrashTestR
     cycle(stack_of(), fault=NetworkCut(way)).must_keep_every_promise()
 
 
-# An NFSv4 client gives up only if the connection breaks, not if the server is silent (kernel: rpc_check_timeout).
+# With `soft`, an NFSv4 client returns an error only if the connection breaks, not if the server is silent
+# (rpc_check_timeout in net/sunrpc/clnt.c).
 @pytest.mark.parametrize(
     ("vers", "fault"),
     [("3", NetworkCut(held_s=12.0)), pytest.param("4.2", NfsdRestart(down_s=20.0), marks=pytest.mark.exhaustive)],

@@ -8,7 +8,7 @@ from raidproof.storage.server import ExportSpec
 
 SHORT_LEASE = ExportSpec(delegations=False, lease_s=10, grace_s=10)
 BEYOND_S = 15.0
-"""Duration of the outage in seconds: longer than the lease."""
+"""Duration of the outage in seconds: longer than the lease of 10 s."""
 
 
 def test_killed_nfs_service_loses_nothing(cycle: CrashTestRunner) -> None:

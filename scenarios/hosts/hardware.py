@@ -1,4 +1,4 @@
-"""Machines of a lab in the role of existing hardware: reached only by SSH, with a power switch."""
+"""The machines of a lab in the role of existing hardware: reached only by SSH, with a power switch."""
 
 import json
 import socket
@@ -23,7 +23,7 @@ with socket.socket(socket.AF_UNIX) as outlet:
 
 
 class Outlet:
-    """A power switch for one machine and its disks, as a PDU is."""
+    """A power switch for one machine and its disks, like a PDU: it accepts ``on`` and ``off`` on a Unix socket."""
 
     def __init__(self, machine: Machine, path: Path) -> None:
         self._machine = machine
@@ -54,13 +54,13 @@ class Outlet:
     _on = True
 
     def close(self) -> None:
-        """Stop serving."""
+        """Close the socket; the thread that serves it then ends."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 
 class Hardware:
-    """A lab as hardware: a home folder with the configuration of SSH, and an inventory."""
+    """A lab as existing hardware for a second raidproof: a home folder with SSH configuration, and an inventory."""
 
     def __init__(self, lab: NamespaceLab, home: Path) -> None:
         self.lab = lab
@@ -88,7 +88,7 @@ class Hardware:
 
     @contextmanager
     def powered(self) -> Iterator[None]:
-        """Serve the power switch while the body runs."""
+        """Serve the power switch of the server while the body runs."""
         outlet = Outlet(self.lab.server, self.home / "outlet")
         try:
             yield
@@ -100,23 +100,23 @@ class Hardware:
         return self._there([sys.executable, "-m", "raidproof", *words])
 
     def pytest(self, scenarios: Path, results: Path) -> list[str]:
-        """Return the command that runs scenarios on the machines."""
+        """Return the command that runs scenarios on the machines, in their network namespace."""
         options = [f"--inventory={self.inventory}", f"--results={results}", "-p", "no:cacheprovider"]
         return self._there([sys.executable, "-m", "pytest", str(scenarios), *options])
 
     def _there(self, command: Sequence[str]) -> list[str]:
-        # TMPDIR too: files of a killed run are removed with the home folder, and `gc` sees no files of other runs.
+        # TMPDIR too: the files of a killed run are removed with the home folder, and `gc` finds no other files.
         folders = {"HOME": self.home, "XDG_STATE_HOME": self.home / "state", "TMPDIR": self.home}
         environment = [*(f"{name}={folder}" for name, folder in folders.items()), "COLUMNS=200"]
         keeper = ["nsenter", f"--target={self.lab.namespace.pid}", "--net", "--"]
         return ["env", *environment, *keeper, *command]
 
     def raidproof(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run raidproof to its end."""
+        """Run a raidproof command in the network namespace of the machines, and return the ended process."""
         return subprocess.run(self.command(words), capture_output=True, text=True, check=False, timeout=600)
 
     def adopt(self) -> None:
-        """Confirm that the disks may be overwritten, as their owner does."""
+        """Confirm by `raidproof hosts adopt` that the disks may be overwritten."""
         shown = self.raidproof("hosts", "adopt", str(self.inventory)).stdout
         fingerprint = next(line for line in shown.splitlines() if line.startswith("fingerprint")).split()[1]
         adopted = self.raidproof("hosts", "adopt", str(self.inventory), "--yes", fingerprint)

@@ -1,4 +1,7 @@
-"""A run on existing machines is killed, and `hosts restore` restores them; a lab of another run is the hardware."""
+"""After a run on existing machines was killed, `raidproof hosts restore` restores the machines.
+
+The machines of another lab serve as the existing machines.
+"""
 
 import json
 import os
@@ -24,7 +27,9 @@ def test_one_command_restores_the_machines_of_a_killed_run(hardware: Hardware) -
     with log.open("w") as said:
         process = subprocess.Popen(words, stdout=said, stderr=said, start_new_session=True)
     try:
-        wait_until(lambda: AT_WORK in log.read_text(), Deadline.after(WORK_DEADLINE_S), "the run to be under way")
+        wait_until(
+            lambda: AT_WORK in log.read_text(), Deadline.after(WORK_DEADLINE_S), f"the killed run to log {AT_WORK!r}"
+        )
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -34,7 +39,7 @@ def test_one_command_restores_the_machines_of_a_killed_run(hardware: Hardware) -
     assert restored.returncode == 0, restored.stderr
     after = {machine.name: census(machine) for machine in machines}
     found = {name: differences(before[name], after[name]) for name in before}
-    # Except links of the lab, which hardware does not have, and the lock file of the `exportfs -v` of this check.
+    # Except links that only the lab makes, and the lock file of the `exportfs -v` that census() runs.
     found["server"] = {path: seen for path, seen in found["server"].items() if not path.endswith(ARTEFACTS)}
     assert not any(found.values()), json.dumps(found, indent=1)
     assert "nothing to restore" in hardware.raidproof("hosts", "restore", str(hardware.inventory)).stdout

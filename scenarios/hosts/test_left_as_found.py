@@ -1,6 +1,6 @@
-"""The harness leaves an existing machine as it was before the run, also if a process of the run is killed.
+"""The harness restores an existing machine to its state before the run, also if the process of the run is killed.
 
-Machines of a lab serve as existing hardware: a server with its own configuration and its own NFS server.
+The machines of a lab serve as existing machines: the server has its own configuration and its own NFS server.
 """
 
 import copy
@@ -47,19 +47,20 @@ DEADLINE_S = 60.0
 WORK_DEADLINE_S = 600.0
 """Seconds within which a run begins its work, even on machines that this host emulates without KVM."""
 LOOKED = ("/etc", "/var/lib/nfs", "/run", "/srv", "/mnt", "/dev/disk")
-# A restarted NFS server assigns new client ids; mount and mdadm keep state files until the next boot.
+# Folders that change without the harness: a restarted NFS server assigns new client ids, and mount and mdadm write
+# state files until the next boot.
 RESTLESS = ("/var/lib/nfs/nfsdcld", "/run/rpcbind", "/run/rpc_pipefs", "/run/mount", "/run/mdadm")
 OF_THE_BOOT = ("/run", "/dev", "/etc/host", "/etc/ssh", "/etc/raidproof", "/etc/machine-id")
-"""Properties that each boot of a lab's machine changes, unlike on hardware."""
+"""Beginnings of paths that each boot of a lab's machine changes; a boot of real hardware does not."""
 NFSD = ("threads", "versions", "nfsv4leasetime", "nfsv4gracetime", "portlist")
 VALUES = ("/proc/sys/vm/dirty_*", "/proc/sys/fs/leases-enable", *(f"/proc/fs/nfsd/{name}" for name in NFSD))
 
 
 def census(machine: Machine) -> dict[str, str]:
-    """Return the state of the machine, read without the harness's own keeper."""
+    """Return the state of a machine (files, settings, arrays, mounts), read without the harness's own keeper."""
     said = machine.succeed(["find", *LOOKED, "-xdev", "-printf", "%p\\t%y %m %U:%G %T@ %l\\n"])
     seen = dict(line.split("\t", 1) for line in said.splitlines())
-    # The time of a folder changes with temporary files in it and is not configuration.
+    # The time stamp of a folder is no configuration: temporary files in the folder change it.
     seen = {path: " ".join(text.split()[:3]) if text.startswith("d") else text for path, text in seen.items()}
     sums = machine.run(["find", "/etc", "/var/lib/nfs", "-xdev", "-type", "f", "-exec", "sha256sum", "{}", "+"])
     seen |= {f"content of {line[66:]}": line[:64] for line in sums.stdout.splitlines()}
@@ -82,13 +83,14 @@ def census(machine: Machine) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the properties of a machine that differ between two states, each with both values; None: absent."""
     keys = sorted({*before, *after})
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 
 @pytest.fixture
 def hardware(lab: Lab) -> Iterator[Lab]:
-    """Return a lab whose server has its own configuration and its own NFS server."""
+    """Yield a lab whose server has its own configuration and its own running NFS server."""
     server = lab.server
     saved = "/root/configuration.tar"
     server.succeed(["tar", "--create", f"--file={saved}", "/etc", "/var/lib/nfs"])
@@ -102,19 +104,20 @@ def hardware(lab: Lab) -> Iterator[Lab]:
     server.succeed(["tee", "/proc/sys/vm/dirty_background_bytes"], stdin=f"{16 * MIB}\n")
     own_server(server)
     yield lab
-    with suppress(RigError):  # after a failure there is no lab any more
+    with suppress(RigError):  # after a failure the lab has ended
         for argv in (["rpc.nfsd", "0"], ["exportfs", "-ua"], ["exportfs", "-f"], ["pkill", "rpc.mountd|nfsdcld"]):
             server.run(argv)
         server.succeed(["rm", "--recursive", "/srv/own", *CONFIGURATION])
         server.succeed(["tar", "--extract", f"--file={saved}", "--directory=/"])
-        # Without sync a cut would leave system files empty that tar has just replaced.
+        # Without a sync, a later cut could leave the files empty that tar has just replaced.
         server.succeed(["sync"])
 
 
 def own_server(server: Machine) -> None:
+    """Start an NFS server with settings that differ from those of the harness."""
     server.succeed(["nfsdcld"])
     server.succeed(["exportfs", "-r"])
-    server.succeed(["exportfs", "-o", "rw,fsid=9,no_subtree_check", "127.0.0.1:/srv/own"])  # in no file
+    server.succeed(["exportfs", "-o", "rw,fsid=9,no_subtree_check", "127.0.0.1:/srv/own"])  # this export is in no file
     server.succeed(["rpc.mountd"])
     server.succeed(["rpc.nfsd", "-G", "20", "-L", "30", "3"])
 
@@ -134,8 +137,8 @@ def orders_of(lab: Lab, *, stop_nfs: bool = True) -> list[tuple[Machine, KeeperC
 
 
 def at_work(lab: Lab, said: Connection, folder: Path) -> None:
-    """Use the machines as the harness does, until this process is killed."""
-    # In separate connections, as the parent uses its own.
+    """Set up the machines as a run does, start work on the clients, and wait until this process is killed."""
+    # With separate SSH connections, as the parent process uses the connections of the lab.
     machines = [with_own_connection(machine) for machine in (lab.server, *lab.clients)]
     stack = Stack(spec(), machines[0], machines[1:])
     for machine, (_, orders) in zip(machines, orders_of(lab), strict=True):
@@ -153,6 +156,7 @@ def at_work(lab: Lab, said: Connection, folder: Path) -> None:
 
 
 def with_own_connection(machine: Machine) -> Machine:
+    """Return a copy of a machine object with its own SSH connection."""
     mine = copy.copy(machine)
     mine.transport = copy.copy(machine.transport)
     mine.transport._client = None
@@ -161,6 +165,7 @@ def with_own_connection(machine: Machine) -> Machine:
 
 
 def killed_at_work(lab: Lab, folder: Path) -> None:
+    """Start `at_work` in a separate process, and kill the process by SIGKILL as soon as it has work under way."""
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe()
     process = context.Process(target=at_work, args=(lab, theirs, folder))
@@ -176,10 +181,12 @@ def killed_at_work(lab: Lab, folder: Path) -> None:
 
 
 def look(lab: Lab) -> dict[str, dict[str, str]]:
+    """Return the state of each machine of a lab, by the machine's name."""
     return {machine.name: census(machine) for machine in (lab.server, *lab.clients)}
 
 
 def must_be_as_found(lab: Lab, before: dict[str, dict[str, str]]) -> None:
+    """Assert that each machine has the state that it had before, and no remains of the harness."""
     after = look(lab)
     assert {name: differences(before[name], after[name]) for name in before} == {name: {} for name in before}
     for machine in (lab.server, *lab.clients):
@@ -238,7 +245,7 @@ def test_a_running_nfs_server_is_stopped_only_if_the_inventory_allows_it(hardwar
 
 
 def test_layers_write_only_files_that_are_saved_before(lab: Lab) -> None:
-    """Compare all files of the system: a full run of the layers may change only files that the harness has saved."""
+    """Compare all files before and after a stack was used: only files that the harness saves first may change."""
     machines = (lab.server, *lab.clients)
     before = {machine.name: all_files(machine) for machine in machines}
     stack = Stack(spec(), lab.server, lab.clients)
@@ -249,7 +256,7 @@ def test_layers_write_only_files_that_are_saved_before(lab: Lab) -> None:
     stack.export.restart()
     stack.deactivate()
     listed = (*config.CONFIGURATION, config.NFS_STATE, *KeeperConfig("r", "server").directories, "/run/raidproof")
-    # Except runtime files: mount's table, mdadm's map, sockets and locks of daemons that the harness starts.
+    # Also allowed to change: runtime files (mount's table, mdadm's map, sockets and locks of daemons).
     system = ("/run/mount", "/run/mdadm", "/run/rpc", "/run/lock", "/run/nfs", "/run/sm-notify", "/run/exportfs")
     for machine in machines:
         changed = differences(before[machine.name], all_files(machine))
@@ -258,6 +265,7 @@ def test_layers_write_only_files_that_are_saved_before(lab: Lab) -> None:
 
 
 def all_files(machine: Machine) -> dict[str, str]:
+    """Return size, time, mode and owner of each file of a machine, by path."""
     said = machine.succeed(
         ["find", "/", "/run", "/dev", "-xdev", "-not", "-type", "d", "-printf", "%p\\t%s %T@ %m %U %G\\n"]
     )

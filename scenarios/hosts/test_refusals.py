@@ -1,6 +1,6 @@
-"""On existing machines, the harness refuses disks with foreign data, gives the reasons, and writes no sector of them.
+"""On existing machines, the harness refuses disks with foreign data, gives the reason, and writes no sector of them.
 
-The lab's server is the hardware; the usual tools have written the data on its disks.
+A lab's server serves as the existing machine; mkfs, mdadm and similar tools write the foreign data onto its disks.
 """
 
 import struct
@@ -27,11 +27,12 @@ MOUNTED = "/mnt/theirs"
 
 
 def by_id(serial: str) -> str:
-    """Return the name by id that udev would give to the disk."""
+    """Return the path in /dev/disk/by-id that udev would give to a disk with this serial."""
     return f"{BY_ID}virtio-{serial}"
 
 
 def inventory_of(*paths: str) -> Inventory:
+    """Return an inventory with one server, one client, and these disks."""
     return Inventory(
         server=HostSpec(name="server", host="server.example"),
         client=(HostSpec(name="client1", host="client.example"),),
@@ -41,7 +42,7 @@ def inventory_of(*paths: str) -> Inventory:
 
 @pytest.fixture
 def hardware(lab: Lab) -> Iterator[Machine]:
-    """Return a lab whose server has disks with names as on real machines, and with foreign data."""
+    """Yield the server of a lab, whose disks have names in /dev/disk/by-id as on a real machine."""
     server = lab.server
     devices = server.succeed(["realpath", *(f"{BY_ID}raidproof-{serial}" for serial in lab.serials)]).split()
     for serial, device in zip(lab.serials, devices, strict=True):
@@ -50,7 +51,7 @@ def hardware(lab: Lab) -> Iterator[Machine]:
     machine_id = server.run(["cat", "/etc/machine-id"]).stdout
     server.put(machine_id.strip() or "5f1d7ad1c0de4a5e8d5b1f1d7ad1c0de", "/etc/machine-id")
     yield server
-    # If a scenario failed, its lab no longer exists.
+    # After a failed scenario the lab no longer exists: commands then raise RigError.
     with suppress(RigError):
         server.run(["swapoff", "--all"])
         server.run(["umount", MOUNTED])
@@ -62,7 +63,7 @@ def hardware(lab: Lab) -> Iterator[Machine]:
 
 
 def content(lab: Lab) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """Return the content of all disks, and the disk engine's counters of writes to them."""
+    """Return the checksums of all disks, and for each disk the disk engine's counters of writes."""
     sums = lab.server.succeed(["sha256sum", *map(by_id, lab.serials)], deadline_s=120)
     return sums, {
         serial: (one.writes, one.written_bytes, one.discards, one.zeroes)
@@ -71,12 +72,14 @@ def content(lab: Lab) -> tuple[str, dict[str, tuple[int, ...]]]:
 
 
 def adopted(server: Machine, *paths: str) -> Inventory:
+    """Return an inventory with these disks, after its owner has confirmed that they may be overwritten."""
     inventory = inventory_of(*paths)
     adopt(inventory, server, show=lambda _: None, yes=propose(inventory, server).fingerprint)
     return inventory
 
 
 def lvm() -> bytes:
+    """Return the beginning of a disk that is a physical volume of LVM."""
     body = struct.pack("<I8s32sQ", 32, b"LVM2 001", b"0123456789abcdefghijklmnopqrstuv", 64 << 20).ljust(492, b"\0")
     # LVM's CRC-32 has another initial value and no final inversion.
     crc = zlib.crc32(body, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
@@ -84,6 +87,7 @@ def lvm() -> bytes:
 
 
 def luks() -> bytes:
+    """Return the beginning of a disk with a LUKS header."""
     fields = [
         b"LUKS\xba\xbe\0\1",
         b"aes".ljust(32, b"\0"),
@@ -94,6 +98,7 @@ def luks() -> bytes:
 
 
 def gpt() -> bytes:
+    """Return the beginning of a disk of 64 MiB with a GPT partition table."""
     kind = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4").bytes_le
     table = (kind + uuid.UUID(int=1).bytes_le + struct.pack("<QQQ", 2048, 67583, 0)).ljust(128 * 128, b"\0")
     sectors = 1 << 17
@@ -144,6 +149,7 @@ def test_every_foreign_disk_is_refused_with_its_reason(lab: Lab, hardware: Machi
 
 
 def kernel_name(server: Machine, path: str) -> str:
+    """Return the kernel's name (vda) of the disk behind a path."""
     return server.succeed(["realpath", path]).strip().removeprefix("/dev/")
 
 
@@ -179,7 +185,9 @@ def test_swap_an_open_disk_and_an_alias_are_refused(lab: Lab, hardware: Machine)
     reader = hardware.start_command(["python3", "-c", f"held = open({opened!r}, 'rb'); input()"])
     inventory = inventory_of(swap, opened, alias)
     wait_until(
-        lambda: "open in" in propose(inventory, hardware).lines()[1], Deadline.after(20), "the reader to open it"
+        lambda: "open in" in propose(inventory, hardware).lines()[1],
+        Deadline.after(20),
+        f"a process to be listed as a reader of {opened}",
     )
     lines = propose(inventory, hardware).lines()
     reader.close_input()
@@ -201,7 +209,7 @@ def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware
     hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
     with pytest.raises(RequestError, match="in use by md0"):
         disks.reset()
-    # As the boot of a machine, which assembles the arrays that it finds.
+    # As a real machine does when it boots: it assembles the arrays on its disks, under other names.
     hardware.succeed(stop_command([spec.devices[-1].device]))
     hardware.succeed(["mdadm", "--assemble", FOREIGN_ARRAY, *map(by_id, lab.serials)])
     assert disks.stop_arrays() == ("md127",)

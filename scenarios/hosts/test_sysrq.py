@@ -1,4 +1,4 @@
-"""Power by SysRq, the weakest kind of power switch: the kernel resets the machine when one byte arrives."""
+"""The weakest power switch of existing machines, SysRq: the kernel itself resets the machine (/proc/sysrq-trigger)."""
 
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy
@@ -16,13 +16,16 @@ def test_a_reset_loses_unflushed_data_of_the_kernel(current_run: Run) -> None:
     begun = now_ns()
     cut = power.cut(CutPolicy.DROP, 0)
     assert begun <= cut.at_ns
-    # The machine boots again by itself. In this lab its kernel then logs an error, as its tap interface is still in
-    # use. Kernel logs are judged with the fixture `lab` only, so this test takes the lab from `current_run`.
-    wait_until(lambda: boots(client) > booted, Deadline.after(60), "a second boot")
+    # The machine boots again by itself. Its kernel then logs an error, because its tap interface is still in use. So
+    # this test takes the lab from `current_run`: kernel logs are judged only after tests with the fixture `lab`.
+    wait_until(
+        lambda: boots(client) > booted, Deadline.after(60), f"a second boot of {client.name} in its console log"
+    )
     client.crash()
     client.start()
     assert not client.run(["test", "-s", "/root/unsynced"]).ok
 
 
 def boots(machine: Machine) -> int:
+    """Return how often a kernel has begun to boot, by the console log of a machine."""
     return machine.console.read_text(errors="replace").count("Linux version")

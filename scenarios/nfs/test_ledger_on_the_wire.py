@@ -1,4 +1,4 @@
-"""The clients' ledger and the captured packets agree."""
+"""A power cut with a capture of all NFS traffic: the ledger's promises are kept, and the write verifier changes."""
 
 import pytest
 

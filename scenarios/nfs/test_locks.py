@@ -12,9 +12,9 @@ from raidproof.workload.lock import LockHolder
 from scenarios.nfs.two_clients import LEASE_S, Clients, TwoClients, two_clients
 
 RECLAIM_FAILED = "Lock reclaim failed"
-"""Message of a client's kernel when a lock is lost (nfs4_reclaim_open_state in fs/nfs/nfs4state.c)."""
+"""Message in a client's kernel log when it loses a lock (nfs4_reclaim_open_state in fs/nfs/nfs4state.c)."""
 CLIENT_RECORDS = "/var/lib/nfs"
-"""File on the server's system disk, not on the array."""
+"""The folder of nfsdcld's client records, on the server's system disk and not on the array."""
 __all__ = ["two_clients"]
 
 
@@ -23,16 +23,16 @@ def take(clients: TwoClients) -> tuple[int, int]:
     clients.end_grace()
     held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
     clients.two.do("lock", held, "write").require("lock")
-    # A power cut within seconds loses nfsdcld's record of the newest client (docs/findings.md).
+    # Without this sync, a power cut within seconds loses nfsdcld's record of the newest client (docs/findings.md).
     clients.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
     assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
     return held, wanted
 
 
 def must_know_that_it_is_lost(holder: LockHolder, file: int) -> None:
-    """Assert that the descriptor of a process returns EIO after the lock was granted to another client.
+    """Assert that write or fsync on a process's locked file gives EIO, after another client has got the lock.
 
-    A write may still succeed in the client's cache; then fsync must fail.
+    The write may succeed in the client's cache; then fsync must fail.
     """
     wrote, synced = holder.do("write", file, "mine"), holder.do("fsync", file)
     assert "EIO" in {wrote.error, synced.error}, f"write: {wrote}, fsync: {synced}"
@@ -72,7 +72,10 @@ def test_server_that_skips_its_grace_period_is_found(two_clients: Clients) -> No
 
 
 def restart_without_the_holder(clients: TwoClients, then: Callable[[], None]) -> None:
-    """Restart nfsd while the holder of a lock is disconnected, for much less than the grace period."""
+    """Restart nfsd while the client with a lock is disconnected, for much less than the grace period.
+
+    ``then`` is called after the restart. The other client tries to lock the file meanwhile.
+    """
     held, wanted = take(clients)
     cut = ClientNetworkCut(held_s=0)
     cut.inject(clients.context)
@@ -106,7 +109,10 @@ def test_lock_of_a_disconnected_client_is_granted_to_another_after_its_lease(two
         fault.inject(clients.context)
         assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
         wait_until(
-            lambda: clients.one.do("lock", wanted, "write").ok, Deadline.after(3 * LEASE_S), "the lease's end", 0.5
+            lambda: clients.one.do("lock", wanted, "write").ok,
+            Deadline.after(3 * LEASE_S),
+            f"the lease of {clients.two.client.name} to end, so that {clients.one.client.name} gets the lock",
+            0.5,
         )
         fault.heal(clients.context)
         clients.rouse()

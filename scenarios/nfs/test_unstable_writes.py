@@ -1,4 +1,4 @@
-"""A restarted server may lose unstable writes; it must change its write verifier, and clients must send them again."""
+"""A restarted server may lose unstable writes: its write verifier must change, and clients must resend the writes."""
 
 import pytest
 
@@ -12,8 +12,9 @@ from scenarios.nfs.two_clients import Clients, two_clients
 
 SIZE = 8 * MIB
 LINK = LinkSpec(rate=40_000_000)
-"""Rate of the link: the data take 1.7 s, and the client sends a COMMIT only after that."""
+"""A link on which the data take 1.7 s. The client sends a COMMIT only afterwards, thus after the fault."""
 BEFORE_S = 0.5
+"""Seconds from the begin of the writes to the fault."""
 __all__ = ["two_clients"]
 
 

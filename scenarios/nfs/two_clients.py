@@ -1,4 +1,7 @@
-"""A fixture with two clients of one export, a process with open files on each, and a capture of all NFS traffic."""
+"""The fixture `two_clients`: two clients of one export, with a process on each that opens and locks files.
+
+All NFS traffic is captured.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +25,14 @@ from raidproof.verdict.kernel_log import judge_kernel_logs
 from raidproof.workload.lock import LockHolder, lock_holder
 
 LEASE_S = 10
-"""Lease and grace period in seconds: the shortest that nfsd accepts."""
+"""Duration of the lease and of the grace period in seconds: the shortest that nfsd accepts."""
 EXPORT = ExportSpec(delegations=False, lease_s=LEASE_S, grace_s=LEASE_S)
 LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 
 
 class TwoClients:
-    """A server, two clients with its export mounted, a process on each client, and a capture of all NFS traffic."""
+    """A running stack with two clients, with a process on each client, and with a capture of all NFS traffic."""
 
     def __init__(self, context: FaultContext, one: LockHolder, two: LockHolder, capture: Capture) -> None:
         self.context = context
@@ -44,20 +47,20 @@ class TwoClients:
         return self.context.lab.server
 
     def path(self, name: str) -> str:
-        """Return the path of a file on the clients."""
+        """Return the path on the clients of a file in the export."""
         return f"{self.context.stack.mounts[self.one.client.name].directory}/{name}"
 
     def on_server(self, name: str) -> str:
-        """Return the path of a file on the server."""
+        """Return the path on the server of a file in the export."""
         return f"{self.context.stack.filesystem.directory}/{name}"
 
     def read_on_server(self, name: str) -> str:
-        """Return the content of a file on the server, read without its page cache."""
+        """Return the content of a file of the export, read on the server after its page cache was dropped."""
         self.server.succeed(DROP_CACHES, stdin="3\n")
         return self.server.get(self.on_server(name))
 
     def suffer(self, fault: Fault, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Inject a fault and heal it; if it took the server down, activate the server's stack again.
+        """Inject a fault and heal it; if the fault took the server down, activate the server's stack again.
 
         ``meanwhile`` is called before the server serves clients again.
         """
@@ -76,31 +79,34 @@ class TwoClients:
         self.rouse()
 
     def rouse(self) -> None:
-        """Send a new request from each client: NFSv4 does not resend what the dead server's TCP has acknowledged."""
+        """Send a new request from each running client, so that the client notices a restart of the server.
+
+        An NFSv4 client does not resend requests that the dead server's TCP has acknowledged (docs/findings.md).
+        """
         for client in self.context.lab.clients:
             if client.boot_id is not None:
                 client.start_command(["stat", "--file-system", self.path("")])
 
     def end_grace(self) -> None:
-        """End lockd's grace period; only for use when no client has anything left to reclaim.
+        """End lockd's grace period on the server, after all clients have reclaimed their locks.
 
-        nfsd ends its own grace period early in this case, but NFSv4 locks also wait for that of lockd.
+        In this case nfsd ends its own grace period early, but NFSv4 locks also wait for lockd's (docs/findings.md).
         """
         self.server.put("Y", LOCKD_GRACE)
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        """All captured calls and replies; to be read only after the clients have finished."""
+        """All captured calls and replies. The first access decodes the capture, so the clients must have finished."""
         if self._exchanges is None:
             self._exchanges = self._capture.exchanges()
         return self._exchanges
 
     def must(self, judge: Callable[..., Verdict], *arguments: Any, **named: Any) -> str:
-        """Assert that a check of the captured packets passes, and return its reason.
+        """Judge the captured packets; return the reason of the verdict if it is PASS.
 
         Raises:
-            ProductError: the check failed.
-            Inconclusive: the capture has nothing to check.
+            ProductError: the verdict is FAIL.
+            Inconclusive: the verdict is another one, for example because no packet of the wanted kind was captured.
         """
         __tracebackhide__ = True
         verdict = judge(self.exchanges, *arguments, **named)
@@ -111,10 +117,10 @@ class TwoClients:
 
 
 class Clients:
-    """Builds a stack on the shared lab's blank disks for one scenario, and removes it afterwards."""
+    """Builds a stack with two clients on the shared lab's blank disks for a scenario, and removes it afterwards."""
 
     def __init__(self, current_run: Run, name: str) -> None:
-        self._campaign = current_run
+        self._current_run = current_run
         self._name = name
 
     @contextmanager
@@ -127,20 +133,20 @@ class Clients:
         ruins: bool = False,
         stack: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[TwoClients]:
-        """Mount an export on two clients; ``stack`` has arguments of `stack_of`.
+        """Build a stack whose export is mounted on two clients; ``stack`` has arguments of `stack_of`.
 
-        ``may_say`` is a part of kernel messages that are ignored here, such as the message about a lost lock.
-        ``ruins`` says that the scenario destroys the stack: the lab is discarded and kernel logs are not judged.
+        ``may_say``: lines of kernel logs with this text are allowed, such as the message about a lost lock.
+        ``ruins``: the scenario destroys the stack, so that the lab is discarded and kernel logs are not judged.
         """
         try:
-            lab = self._campaign.lab
+            lab = self._current_run.lab
             lab.disks.reset()
             spec = stack_of(level, **{"export": EXPORT, **stack}).model_copy(update={"link": link or LinkSpec()})
             built = Stack(on_disks(spec, zeroed=lab.disks.zeroed), lab.server, lab.clients)
             begun = {name: moment(machine) for name, machine in lab.machines.items()}
             built.create()
             built.activate()
-            path = self._campaign.store.directory(self._name) / "nfs.pcapng"
+            path = self._current_run.store.directory(self._name) / "nfs.pcapng"
             with (
                 capturing(lab, path) as capture,
                 lock_holder(lab.clients[0], lab) as one,
@@ -149,14 +155,14 @@ class Clients:
                 clients = TwoClients(FaultContext(lab, built), one, two, capture)
                 yield clients
             if ruins:
-                self._campaign.discard_lab()
+                self._current_run.discard_lab()
                 return
             built.deactivate()
             said = [(name, said_since(lab.machines[name], since)) for name, since in begun.items()]
             _must_be_calm([(name, _without(log, may_say)) for name, log in said])
         except BaseException:
             # The state of the lab is unknown.
-            self._campaign.discard_lab()
+            self._current_run.discard_lab()
             raise
 
 
@@ -172,7 +178,7 @@ def _must_be_calm(logs: list[tuple[str, str]]) -> None:
 
 @pytest.fixture
 def two_clients(current_run: Run, request: pytest.FixtureRequest) -> Clients:
-    """Two clients of one export: ``with two_clients() as clients``."""
+    """Return a function that builds a stack with two clients: ``with two_clients() as clients``."""
     return Clients(current_run, name_of(request.node.name))
 
 

@@ -1,4 +1,4 @@
-"""One scenario file for every provider. `test_same_verdicts.py` runs it; pytest does not collect it by itself."""
+"""Three scenarios that `test_same_verdicts.py` runs on every provider; pytest does not collect this file by itself."""
 
 from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode

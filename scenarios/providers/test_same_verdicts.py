@@ -1,4 +1,7 @@
-"""The same scenarios give the same verdicts on each provider; each report says what its provider cannot prove."""
+"""The scenarios of `promises.py` give the same verdicts on each provider.
+
+Each report lists what its provider cannot prove.
+"""
 
 import subprocess
 import sys
@@ -33,7 +36,7 @@ EXPECTED = {
 
 
 def run_of(command: Sequence[str], results: Path) -> RunStore:
-    """Run the file with pytest, and return its run."""
+    """Run `promises.py` by a pytest command; return the one run that it stores in ``results``."""
     log.step("  " + " ".join(command[-4:]))
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     runs = [*results.iterdir()] if results.exists() else []
@@ -42,6 +45,7 @@ def run_of(command: Sequence[str], results: Path) -> RunStore:
 
 
 def outcomes(record: RunRecord) -> dict[str, Outcome]:
+    """Return the outcome of each crash test of a run, by name."""
     return {cycle.name: cycle.outcome for cycle in record.cycles}
 
 
@@ -56,7 +60,7 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
 )
 def test_every_provider(current_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
-    # A provider whose requirements this host lacks is skipped with the reasons. No other lab runs at the same time.
+    # prepare() skips the test if this host lacks a requirement of the provider.
     provider_of(topology).prepare(topology)
     current_run.discard_lab()
     options = [f"--provider={provider}", f"--results={tmp_path / 'results'}", "-p", "no:cacheprovider"]
@@ -73,7 +77,7 @@ def test_every_provider(current_run: Run, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def crashes_are_shown(store: RunStore) -> None:
-    """Assert that in a run with lying disks, crash states before the first lie pass and later ones fail."""
+    """Assert that an exploration of a run with lying disks finds failures, and blames only lying disks for them."""
     explored, _ = explore_cycle(source_of(store, "lying-disks-are-found"), Options(Budget(STATES), checkers=1))
     assert explored.outcome is Outcome.PASS, explored.reason
     assert 0 < explored.broken < explored.judged == STATES
@@ -81,7 +85,7 @@ def crashes_are_shown(store: RunStore) -> None:
     assert not explored.cold.differing
     confirmed = [one for one in explored.failures if one.confirmed]
     assert confirmed
-    # In a crash shortly after the first lie, only the disks that had lied before it are blamed.
+    # A crash state is blamed on the disks that had lied before its cut: shortly after the first lie not on all.
     for one in confirmed:
         assert one.blame is not None
         assert one.blame.cause is Cause.LOST_FLUSHES, one
@@ -92,7 +96,7 @@ def crashes_are_shown(store: RunStore) -> None:
 def test_machines_that_exist(hardware: Hardware) -> None:
     results = hardware.home / "results"
     record = run_of(hardware.pytest(PROMISES, results), results).load()
-    # Scenarios that need abilities which these machines lack must not pass.
+    # Real disks cannot lie on request: this scenario must be skipped, not pass.
     assert outcomes(record) == EXPECTED | {"lying-disks-are-found": Outcome.SKIP}, record.reason
     assert record.environment is not None
     assert any("write log" in line for line in record.environment.cannot_prove)

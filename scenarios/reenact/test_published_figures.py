@@ -1,4 +1,4 @@
-"""Published measurements, reproduced: simulated hardware from data sheets, the published workload, both figures."""
+"""Published measurements are reproduced: the published workload on simulated hardware with data-sheet values."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,11 +16,11 @@ from raidproof.run.plan_runner import run_plan
 
 PLANS = Path(__file__).parent / "plans"
 NEAR = 0.2
-"""Greatest deviation of a measured figure from the published one, as a share."""
+"""Greatest allowed deviation of a measured figure, as a share of the published figure."""
 ALIKE = 0.05
-"""Least difference of two published figures, as a share, whose order is compared."""
+"""Least difference of two published figures, as a share, from which on the measured ones must have the same order."""
 MISSED = "fourteen pairs in line, random write"
-"""The only figure that the model does not explain; docs/throughput.md describes the attempts."""
+"""The only published figure that the disk model does not explain; docs/throughput.md describes the attempts."""
 
 
 @pytest.mark.alone
@@ -34,8 +34,8 @@ def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Con
 def test_md_arrays_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read.toml", pytestconfig)
     must_be_near(figures)
-    # Both RAID0 arrays reach the controller's limit, which is calibrated by the published figure of three disks. The
-    # published figure of five disks is higher.
+    # Both RAID0 arrays reach the controller's limit, which the plan takes from the published figure of three disks. So
+    # the higher published figure of five disks cannot be reproduced.
     must_be_in_order([figure for figure in figures if figure.name != "RAID0 of 5, mixed"])
 
 
@@ -49,7 +49,7 @@ def test_mirrored_pairs_of_2006_write_and_read_as_published(pytestconfig: pytest
     explained = [figure for figure in figures if figure.name != MISSED]
     must_be_near(explained)
     must_be_in_order([figure for figure in explained if figure.unit == "write_iops"])
-    # If a better model comes near the published figure, remove this check.
+    # This check fails if a better model comes near the published figure; then remove it.
     must_be_far([figure for figure in figures if figure.name == MISSED])
 
 
@@ -64,12 +64,12 @@ def test_nfs_on_raid5_of_2001_was_slow_by_default_and_what_each_advice_gains(pyt
 @pytest.mark.alone
 @pytest.mark.exhaustive
 def test_postmark_of_2001_on_a_raid5_controller(pytestconfig: pytest.Config) -> None:
-    # The four figures differ by at most 4 %, too little for an order.
+    # The order is not compared: the four published figures differ by at most 4 %.
     must_be_near(reenact("postmark_2001.toml", pytestconfig))
 
 
 def test_two_clients_that_write_one_file_do_not_corrupt_it(pytestconfig: pytest.Config) -> None:
-    # Each client reads what the other one wrote; different data would end the cell FAIL.
+    # Each client reads what the other one wrote; a difference gives the cell the outcome FAIL.
     record, _ = carry_out("shared_file_2001.toml", pytestconfig)
     assert record.outcome is not Outcome.FAIL, record.reason
 
@@ -82,14 +82,14 @@ def test_a_working_set_in_the_controllers_cache_is_not_ranked_as_disk_throughput
 
 
 def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
-    """Run a plan and print the published figures beside the measured ones."""
+    """Run a plan, print the published figures beside the measured ones, and return them."""
     _, figures = carry_out(name, config)
     say(figure_text(figures))
     return figures
 
 
 def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[PublishedFigure]]:
-    """Run a plan and assert that every cell was measured."""
+    """Run a plan, assert that every cell was measured, and return the record and the published figures."""
     path = PLANS / name
     record, _ = run_plan(matrix_of(load_plan(path)), path, Path(config.option.results))
     must_be_measured(record)
@@ -97,15 +97,15 @@ def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[Publish
 
 
 def must_be_measured(record: RunRecord) -> None:
-    """Assert that every cell was measured."""
+    """Assert that every cell of a run was measured."""
     broken = {cell.name: cell.reason for cell in record.cells if not cell.measured}
-    assert not broken
+    assert not broken, f"cells that were not measured, with the reasons: {broken}"
 
 
 def must_be_near(figures: Sequence[PublishedFigure]) -> None:
-    """Assert that the measured figures are near the published ones, including those that calibrate a limit."""
+    """Assert that the measured figures are near the published ones, also those from which a plan takes a limit."""
     far = [figure for figure in figures if figure.deviation is None or abs(figure.deviation) > NEAR]
-    assert not far
+    assert not far, f"deviate by more than {NEAR:.0%} from the published figures: {far}"
 
 
 def must_be_far(figures: Sequence[PublishedFigure]) -> None:
@@ -119,4 +119,5 @@ def must_be_in_order(figures: Sequence[PublishedFigure]) -> None:
     for one, other in combinations(figures, 2):
         if abs(one.published / other.published - 1) > ALIKE:
             faster, slower = (one, other) if one.published > other.published else (other, one)
-            assert (faster.measured or 0) > (slower.measured or 0), f"{slower.name} was faster than {faster.name}"
+            message = f"{slower.name}: {slower.measured} {slower.unit}, not less than {faster.name}: {faster.measured}"
+            assert (faster.measured or 0) > (slower.measured or 0), message

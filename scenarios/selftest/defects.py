@@ -1,6 +1,6 @@
-"""Functions that plant realistic defects in a stack or its disks without the knowledge of the harness.
+"""Functions that plant realistic defects in a stack or its disks; the code of the harness gets no sign of the defect.
 
-Each function notes the place of its defect for the scenario, which compares it with what the harness reports.
+Each function stores the place of its defect. The scenario compares this place with the report of the harness.
 """
 
 import mmap
@@ -29,31 +29,39 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
-"""A ledger with few blocks, so that each is overwritten many times, and one worker for each promise."""
+"""A ledger with few blocks, so that each block is overwritten many times, and with one worker of each kind."""
 WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
+"""The workers of `LEDGER` by the number that the header of their blocks contains."""
 WITHOUT_PARITY = ("disk0", "disk1", "disk2")
-"""The members of a RAID4 that hold data; the last member holds parity. The file system chooses the member."""
+"""The members of a RAID4 that hold data; the last member holds parity. The file system chooses a block's member."""
 QUIET = LedgerSpec(kinds=("metadata",))
-"""A ledger with one worker a client, whose operations write only to the file system's log."""
+"""A ledger with one worker on each client, whose operations write only to the file system's log."""
 AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
+"""Command that sends a signal, to be appended, to the ledger's program on a client."""
 DROPPED = 30
-"""Number of dropped flushes; about one in five causes a loss, as the log alternates between members and parts of it
-are flushed twice."""
+"""Number of dropped flushes. About one in five causes a loss, as the file system's log alternates between members and
+parts of the log are flushed twice."""
 BITMAP_HEADER = 256
 """Bytes before the bits of the bitmap (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h)."""
 DEADLINE_S = 15.0
 ROTS = "client2-1-o_sync"
+"""Path of the file of which `block_rots` corrupts a block."""
 WORK_S = 0.5
+"""Seconds during which clients continue to work after some defects were planted."""
 SLOW_FLUSH_MS = 2000
-"""Delay of a flush in milliseconds: longer than ``WORK_S``, the time between planting a defect and the cut."""
+"""Delay of a flush in milliseconds: longer than `WORK_S`, after which the power is cut."""
 HEALED_S = 1.5
-"""Seconds, longer than the error of a time stamp: an operation lost after this time began after the dropped flush."""
+"""Seconds from a dropped flush to the cut: longer than the error of time stamps.
+
+So an operation that is lost shortly before the cut certainly began after the dropped flush.
+"""
 TOLD_S = 0.1
-"""Seconds after which a client has received the acknowledgement of data that a drive has just acknowledged."""
+"""Seconds from a drive's acknowledgement of a flush until the client has certainly received the server's reply."""
 
 Places = dict[str, str]
-"""The place of each defect by the name of the plant, in the words that the harness must report."""
+"""The place of each planted defect, by the name of its `Plant`, as a text that the harness must report."""
 PlantDefect = Callable[[FaultContext, Places], None]
+"""Plants a defect in a running lab, and stores the place of the defect."""
 
 
 def nothing(_scene: FaultContext, _places: Places) -> None:
@@ -62,12 +70,13 @@ def nothing(_scene: FaultContext, _places: Places) -> None:
 
 @dataclass(frozen=True)
 class TamperedCut(PowerCut):
-    """A power cut during which defects are planted."""
+    """A power cut with defects that are planted before, during and after the cut."""
 
     places: Places = field(default_factory=dict)
     at_work: PlantDefect = nothing
     """Called while clients work, just before the cut."""
     without_power: PlantDefect = nothing
+    """Called after the cut, before the server gets power again."""
     booted: PlantDefect = nothing
     """Called after the server has booted, before the array is assembled."""
 
@@ -104,32 +113,35 @@ class Before(Fault):
 
 
 def disks_of(context: FaultContext) -> EngineClient:
-    """Return the client of the disk engine."""
+    """Return the lab's connection to the disk engine, which sets disk faults and reads images."""
     assert isinstance(context.lab.disks, EngineClient)
     return context.lab.disks
 
 
 class Held(NamedTuple):
-    """A durable block of the ledger on a member disk."""
+    """The place of a durable block of the ledger on a member disk."""
 
     serial: str
     at: int
+    """Offset in bytes on the member."""
     file: int
+    """Number of the worker, from the header of the block."""
     block: int
+    """Number of the block in its file."""
 
     def is_(self, what: str) -> str:
-        """Return the words with which the harness must report this block."""
+        """Return the text with which the harness must report that this block is, for example, ``stale``."""
         return f"{WORKERS[self.file].path}: block {self.block} is {what}"
 
 
 def held(context: FaultContext, path: str) -> list[list[Held]]:
-    """Return the durable blocks of a worker's file, for each member without parity."""
+    """Return the durable blocks of a worker's file, in one list for each member without parity."""
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
         return [list(held_by(context, serial, path, Path(folder, serial))) for serial in WITHOUT_PARITY]
 
 
 def held_by(context: FaultContext, serial: str, path: str, image: Path) -> Iterator[Held]:
-    """Yield the blocks of a worker's file that are durable on one member."""
+    """Yield the durable blocks of a worker's file on one member; ``image`` is the path for the member's content."""
     disks_of(context).image(serial, image)
     with image.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = data.find(MAGIC)
@@ -141,16 +153,16 @@ def held_by(context: FaultContext, serial: str, path: str, image: Path) -> Itera
 
 
 def first_held(context: FaultContext, path: str) -> Held:
-    """Wait for a durable block of a worker's file, and return it."""
+    """Wait until a block of a worker's file is durable, and return the block."""
     return wait_until(
         lambda: next((one for member in held(context, path) for one in member), None),
         Deadline.after(DEADLINE_S),
-        f"a block of {path}",
+        f"a durable block of {path}",
     )
 
 
 def neighbours(context: FaultContext, path: str) -> tuple[Held, Held] | None:
-    """Return two consecutive blocks of a file on the same member; None if there are none."""
+    """Return two consecutive durable blocks of a file on the same member; None if no member has two."""
     pairs = (pair for member in held(context, path) for pair in pairwise(sorted(member, key=lambda one: one.block)))
     return next((pair for pair in pairs if pair[1].block == pair[0].block + 1), None)
 
@@ -161,7 +173,7 @@ def trigger(context: FaultContext, serial: str, disk_fault: DiskFault, times: in
     wait_until(
         lambda: hits(context, serial, disk_fault.kind) >= times or None,
         Deadline.after(DEADLINE_S),
-        f"{disk_fault.kind.value} of {serial}",
+        f"disk fault {disk_fault.kind.value} of {serial} to affect {times} requests",
         0.01,
     )
 
@@ -175,19 +187,21 @@ def flushes_of(context: FaultContext, serial: str) -> int:
 
 
 def writes_go_astray(context: FaultContext, places: Places) -> None:
-    """Make one member of a RAID4 lose all writes to a block, and another one write a block to the previous place."""
+    """Make a drive lose all writes to one block, and a drive write one block to the place of the block before."""
     lost = first_held(context, "client2-0-fsync")
     # The block that `block_rots` corrupts later must exist before the cut.
     first_held(context, ROTS)
     before, astray = wait_until(
-        lambda: neighbours(context, "client1-0-fsync"), Deadline.after(DEADLINE_S), "two blocks"
+        lambda: neighbours(context, "client1-0-fsync"),
+        Deadline.after(DEADLINE_S),
+        "two consecutive durable blocks of client1-0-fsync on one member",
     )
-    # The misdirected write comes last, as the worker overwrites the neighbour in its next round.
+    # The misdirected write is planted last, as the worker overwrites the block before in its next round.
     trigger(context, lost.serial, DiskFault(DiskFaultKind.LOST_WRITES, lost.at, BLOCK))
     trigger(
         context, astray.serial, DiskFault(DiskFaultKind.MISDIRECTED, astray.at, BLOCK, shift=before.at - astray.at)
     )
-    # The cut loses unflushed data. One flush may have been in progress, so wait for two.
+    # The cut loses unflushed data. One flush may have been in progress before the fault, so wait for two.
     durable = flushes_of(context, astray.serial) + 2
     wait_until(lambda: flushes_of(context, astray.serial) >= durable, Deadline.after(DEADLINE_S), "it to be flushed")
     pause(TOLD_S)
@@ -196,10 +210,9 @@ def writes_go_astray(context: FaultContext, places: Places) -> None:
 
 
 def flushes_are_dropped(context: FaultContext, places: Places) -> None:
-    """Make one member drop single flushes; it executes all other flushes, including the one after a dropped one.
+    """Make one member drop single flushes; it executes all others, also the one after each dropped flush.
 
-    The second client is stopped meanwhile: its flushes would make the first client's data durable before their
-    acknowledgement.
+    The second client is stopped meanwhile: flushes for its data would make the first client's data durable too.
     """
     context.lab.clients[1].succeed([*AGENT_SIGNAL, "-STOP"])
     for times in range(1, DROPPED + 1):
@@ -209,7 +222,7 @@ def flushes_are_dropped(context: FaultContext, places: Places) -> None:
 
 
 def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
-    """Make one member drop a single flush; its next flush makes the data durable long before the cut."""
+    """Make one member drop a single flush; the next flush of the member makes the data durable long before the cut."""
     trigger(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1))
     durable = flushes_of(context, "disk1") + 2
     wait_until(lambda: flushes_of(context, "disk1") >= durable, Deadline.after(DEADLINE_S), "it to be flushed")
@@ -218,7 +231,7 @@ def one_flush_is_dropped(context: FaultContext, places: Places) -> None:
 
 
 def flushes_take_long(context: FaultContext, _places: Places) -> None:
-    """Make every flush take longer than the time to the cut, which then interrupts an operation of every worker."""
+    """Make every flush take longer than the time to the cut, so that each worker has an operation in progress then."""
     for member in context.stack.array.spec.members:
         disks_of(context).set_disk_fault(member, slow_flushes(SLOW_FLUSH_MS))
     pause(WORK_S)
@@ -230,12 +243,12 @@ def disks_are_sound(context: FaultContext, _places: Places) -> None:
 
 
 def clients_go_on(context: FaultContext, _places: Places) -> None:
-    """Let the stopped client continue."""
+    """Continue the ledger of the second client, which `flushes_are_dropped` has stopped."""
     context.lab.clients[1].succeed([*AGENT_SIGNAL, "-CONT"])
 
 
 def block_rots(context: FaultContext, places: Places) -> None:
-    """Corrupt half a block on one member while the server has no power."""
+    """Corrupt the second half of a block of the ledger on one member while the server has no power."""
     disks_of(context).clear_disk_faults()
     rotten = first_held(context, ROTS)
     disks_of(context).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
@@ -251,16 +264,16 @@ def parity_is_lost(context: FaultContext, places: Places) -> None:
 
 
 def stripe_is_torn(context: FaultContext, _places: Places) -> None:
-    """Corrupt the parity of blocks, as a cut during writes does; a resync would correct it.
+    """Corrupt the parity of several blocks, as a cut during writes does; a resync would correct the parity.
 
-    The parity of several blocks is corrupted, as a later write of the client may recompute the parity of one of them.
+    Several blocks, because a later write of the client may recompute the parity of one of them.
     """
     for at in {block.at for member in held(context, "client1-0-fsync") for block in member}:
         disks_of(context).corrupt("disk3", at, BLOCK)
 
 
 def bitmap_is_cleared(context: FaultContext, places: Places) -> None:
-    """Clear the bitmap on each member, so that it marks no stripe."""
+    """Clear the write-intent bitmap on each member, so that md resyncs no stripe."""
     for serial in context.stack.array.spec.members:
         path = disk_path(serial)
         said = context.lab.server.succeed(["mdadm", "--examine", path])
@@ -278,7 +291,7 @@ def superblock_is_torn(context: FaultContext, places: Places) -> None:
 
 
 def serials_are_swapped(context: FaultContext, places: Places) -> None:
-    """Swap two drives."""
+    """Exchange the contents of disk1 and disk2, as if each drive had the serial number of the other one."""
     disks_of(context).swap("disk1", "disk2")
     places["serials-swapped"] = "disk1 carries the metadata of disk2"
 
@@ -302,7 +315,7 @@ def server_panics(context: FaultContext, _places: Places) -> None:
 def flushes_stop_above_the_members(context: FaultContext, places: Places) -> None:
     """Set one member's write cache to write-through on the server, so that the kernel never flushes the member.
 
-    The checker can find a member without any flush. It cannot find a member with too few flushes.
+    The verdict can find a member without any flush. It cannot find a member with too few flushes.
     """
     disk = place_of(context, "disk1").disk
     context.lab.server.succeed(["tee", f"/sys/block/{disk}/queue/write_cache"], stdin="write through\n")
@@ -318,13 +331,13 @@ def export_is_made_async(context: FaultContext, places: Places) -> None:
 
 
 def member_falls_behind(context: FaultContext, _places: Places) -> None:
-    """Remove a member from the array while clients continue to write."""
+    """Remove a member from the array while clients continue to write, so that the member becomes outdated."""
     Upkeep.with_member(context.stack.array, "disk1").take_out("disk1")
     pause(WORK_S)
 
 
 def stale_member_is_forced_in(context: FaultContext, places: Places) -> None:
-    """Assemble the array by force, with the removed, outdated member and without a current one."""
+    """Assemble the array by force with the outdated member, and without a member whose content is current."""
     array = context.stack.array
     members = [disk_path(serial) for serial in array.spec.members if serial != "disk2"]
     command = ["mdadm", "--assemble", "--force", "--run", array.device, *members]
@@ -333,7 +346,7 @@ def stale_member_is_forced_in(context: FaultContext, places: Places) -> None:
 
 
 def array_is_created_anew(context: FaultContext, places: Places) -> None:
-    """Create the array on its members instead of assembling it; its content stays complete."""
+    """Create the array anew on its members (mdadm --create) instead of assembling it; the data stay complete."""
     array = context.stack.array
 
     def create() -> None:
@@ -345,17 +358,17 @@ def array_is_created_anew(context: FaultContext, places: Places) -> None:
 
 
 def first_directory_is_done(context: FaultContext, _places: Places) -> None:
-    """Wait until a worker has begun its second directory; the first one has then had every kind of change."""
+    """Wait until a worker has begun its second directory, and thus has made every kind of change in its first one."""
     path = f"{context.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
     wait_until(
         lambda: context.lab.server.run(["test", "-d", path]).ok,
         Deadline.after(DEADLINE_S),
-        "a second directory",
+        f"the second directory of the worker, {path}",
     )
 
 
 def rename_is_undone(context: FaultContext, places: Places) -> None:
-    """Undo the last rename that was acknowledged to a client, before the directory is read back."""
+    """Undo the last acknowledged rename of a worker after the mount, before the directory is read back."""
     filesystem, server = context.stack.filesystem, context.lab.server
     mount, worker = filesystem.activate, "client1-3-metadata"
 
@@ -363,7 +376,7 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         mount()
         root = f"{filesystem.directory}/{LEDGER_DIRECTORY}/{worker}"
         names = server.succeed(["find", root, "-name", "[bc]", "-printf", "%P\n"]).split()
-        # If a later operation has removed `b` too, the rename was certainly acknowledged.
+        # In each round the worker renames `a` to `c` and later removes `b`. Without `b`, the rename was acknowledged.
         done = {name[:-2] for name in names if name.endswith("/c")} - {name[:-2] for name in names if name[-1] == "b"}
         last = max(int(re.sub(r"\D", "", name)) for name in done)
         server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])

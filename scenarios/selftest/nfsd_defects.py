@@ -1,7 +1,7 @@
-"""Builds the kernel's nfsd with a module parameter that selects a defect: a promise that nfsd then breaks.
+"""Builds nfsd with a module parameter that selects a defect, by which nfsd breaks one of its promises.
 
-While the parameter is empty, the module behaves as the original does. Run as a program, this file prints a folder for
-``--modules``:
+While the parameter is empty, the module behaves as the original. Run as a program, this file builds the module and
+prints the folder for raidproof's option ``--modules``:
 
     .venv/bin/python -m scenarios.selftest.nfsd_defects commit-every-8th
 """
@@ -17,21 +17,21 @@ from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
 
 MODULE = "fs/nfsd/nfsd.ko"
 PARAMETER = "/sys/module/nfsd/parameters/defect"
-"""The parameter that selects the defect: the name of a defect, or an empty line; writable at any time."""
+"""The module parameter that selects the defect: the name of a defect, or empty for none; writable at any time."""
 BROKEN = "/sys/module/nfsd/parameters/broken"
-"""The counter of replies of success for which the defect left a step out, since the last write to the counter."""
+"""The module parameter that counts the steps that the defect has omitted. Writing 0 resets the counter."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect of nfsd."""
+    """One defect of nfsd, and the operations of the ledger that must show the defect."""
 
     says: str
-    """The wrong behaviour of nfsd before it replies with success, in words."""
+    """The wrong behaviour of nfsd before a reply of success, as a sentence."""
     kinds: frozenset[str]
     """The kinds of the ledger's operations that the defect affects."""
     hidden: bool = False
-    """Whether only a quiet ledger shows the defect, as flushes of other operations nearly always compensate for it."""
+    """Whether only a quiet ledger shows the defect, as flushes of other operations nearly always hide its effect."""
 
 
 _BY_COMMIT = frozenset({"pages", "unaligned", "copy"})
@@ -41,7 +41,9 @@ _BY_STABLE_WRITE = frozenset(
 DEFECTS: Mapping[str, Defect] = {
     "commit-every-8th": Defect("every 8th COMMIT syncs nothing", _BY_COMMIT),
     "commit-noop": Defect("COMMIT syncs nothing", _BY_COMMIT),
-    "stable-write-every-8th": Defect("every 8th WRITE that was to be stable is not synced", _BY_STABLE_WRITE),
+    "stable-write-every-8th": Defect(
+        "every 8th WRITE with stable_how FILE_SYNC or DATA_SYNC is not synced", _BY_STABLE_WRITE
+    ),
     "link-no-commit": Defect("LINK does not commit its metadata", frozenset({"link"})),
     "rename-no-commit": Defect("RENAME does not commit its metadata", frozenset({"rename", "replace"})),
     "remove-no-commit": Defect(
@@ -54,7 +56,7 @@ DEFECTS: Mapping[str, Defect] = {
     "allocate-no-commit": Defect(
         "ALLOCATE and DEALLOCATE do not commit their metadata", frozenset({"allocate", "punch"}), hidden=True
     ),
-    "clone-no-sync": Defect("CLONE does not sync what it has cloned", frozenset({"clone"}), hidden=True),
+    "clone-no-sync": Defect("CLONE does not sync the cloned data", frozenset({"clone"}), hidden=True),
 }
 
 _INSERTED = """\
@@ -84,7 +86,10 @@ static bool planted_8th(const char *defect)
 
 
 def _left_out(defect: str, function: str, count: int = 1) -> Substitution:
-    """Return the edit after which a function commits no metadata while the defect is selected."""
+    """Return an edit of nfsd: while ``defect`` is selected, ``function`` does not commit its metadata.
+
+    ``count`` is the number of calls to replace in the function.
+    """
     return Substitution(function, "commit_metadata(", f'planted("{defect}") ? 0 : commit_metadata(', count)
 
 
@@ -107,7 +112,7 @@ _SUBSTITUTIONS = (
 
 
 def edit(defect: str = "") -> SourceEdit:
-    """Return the edit of nfsd's source; ``defect`` is the initial value of the parameter.
+    """Return the edit of nfsd's source that inserts all defects; ``defect`` is the parameter's initial value.
 
     Raises:
         RequestError: no defect has this name.
@@ -119,10 +124,12 @@ def edit(defect: str = "") -> SourceEdit:
 
 
 def defective_nfsd(defect: str = "", name: str = kernel.DEFAULT) -> Path:
-    """Return a folder with this nfsd, as modules of provider ``uml``; build the module if the folder does not exist.
+    """Return the folder with nfsd and its defects, for ``--modules`` of provider ``uml``; build the module if needed.
+
+    ``defect`` is the parameter's initial value, ``name`` the kernel.
 
     Raises:
-        RequestError: no defect or no kernel has this name.
+        RequestError: no defect is named ``defect``, or no kernel ``name``.
         RequirementMissing, RigError: this host cannot build the module.
     """
     return rebuilt(name, MODULE, edit(defect))

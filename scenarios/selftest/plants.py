@@ -1,4 +1,4 @@
-"""The table of planted defects, and what the harness must report about each of them."""
+"""The table of planted defects, and the verdict, blame and place that the harness must report about each of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,8 +22,9 @@ from scenarios.selftest import defects
 from scenarios.selftest.defects import Before, Places, PlantDefect, TamperedCut
 
 Changes = Callable[[Places], dict[str, Any]]
-"""A function that returns fields of `CrashTestSpec`; planted defects note their places in its argument."""
+"""A function that returns fields of `CrashTestSpec`. The planted defects store their places in its argument."""
 Patch = Callable[[pytest.MonkeyPatch], None]
+"""A function that plants a defect in the code of the harness, for the duration of one crash test."""
 
 
 def cut(
@@ -44,7 +45,7 @@ def before(plant: PlantDefect, **changes: Any) -> Changes:
 
 
 def careless_agents(patch: pytest.MonkeyPatch) -> None:
-    """Change the ledger's program: one client acknowledges before it writes, the other one never calls fsync."""
+    """Change the ledger's program: client1 reports success before it writes, and client2 never calls fsync."""
     install = ledger.install
     changed = {
         "client1": (
@@ -58,7 +59,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
         install(machine, config)
         source = Path(agent.__file__).read_text()
         for old, new in changed.get(machine.name, ()):
-            assert old in source, f"the ledger's program has no {old!r}: nothing would be planted"
+            assert old in source, f"{agent.__file__} has no line {old!r}, which the planted defect replaces"
             source = source.replace(old, new)
         machine.put(source, ledger.WRITER)
 
@@ -66,7 +67,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
 
 
 def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
-    """Change the ledger's program on one client: it acknowledges each operation a minute before it does it."""
+    """Change the ledger's program on client1: it reports success a minute before each operation, thus does none."""
     install = ledger.install
     changed = {
         "            action()\n": f"            {NEVER}            action()\n",
@@ -78,7 +79,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
         if machine.name == "client1":
             source = Path(agent.__file__).read_text()
             for old, new in changed.items():
-                assert source.count(old) == 1, old
+                assert source.count(old) == 1, f"{agent.__file__} must have exactly one line {old!r}, to be replaced"
                 source = source.replace(old, new)
             machine.put(source, ledger.WRITER)
 
@@ -86,7 +87,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
-    """Make the client that reads everything back use its own cache: it reads before, and does not drop its cache."""
+    """Make the client read back all files from its own cache: it reads them twice, and does not drop its cache."""
     look = CrashTest._scan_client
 
     def planted(cycle: CrashTest, work: ledger.Ledger) -> None:
@@ -103,7 +104,7 @@ def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:
 
 
 def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
-    """Make the server's kernel keep dirty pages for longer than its reported settings allow."""
+    """Make the harness read shorter write-back times than the server's kernel has."""
     patch.setattr("raidproof.storage.filesystem.state.TRANSFER_S", 0.1)
     said = WriteBackState(expire_s=0.1, wake_s=0.1, commit_s=0.1)
     patch.setattr("raidproof.run.crash_test.read_write_back", lambda *_: said)
@@ -112,19 +113,22 @@ def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
 NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
             self.stop.wait(60)
 """
+"""Code for the ledger's program that reports success, and then waits for a minute before the operation."""
 EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
             self.stop.wait(0.001)
 """
-"""Code that acknowledges an operation, then waits for 1 ms before it is done."""
+"""Code for the ledger's program that reports success, and then waits for 1 ms before the operation."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A crash test with a planted defect, and the name of its twin: the same crash test without the defect."""
+    """A crash test with one or several planted defects."""
 
     changes: Changes
     twin: str = "power-cut"
+    """The name, in `TWINS`, of the same crash test without the defects."""
     patch: Patch = lambda _: None
+    """Plants further defects in the code of the harness itself."""
 
 
 ASYNC = stack_of("4", sync=False)
@@ -132,7 +136,7 @@ CLOSES: dict[str, Any] = {
     "stack": stack_of("4", export=ExportSpec(delegations=True)),
     "ledger": LedgerSpec(kinds=("close",), files=16),
 }
-"""A crash test of close with delegations: under a write delegation a close promises nothing."""
+"""Fields of a crash test of `close` with delegations: under a write delegation, `close` promises nothing."""
 TWINS: Mapping[str, dict[str, Any]] = {
     "power-cut": {},
     "no-fault": {"fault": "none"},
@@ -150,7 +154,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "parity": Experiment(before(defects.parity_is_lost, fault="none"), "no-fault", read_back_from_cache),
     "agents": Experiment(
         lambda places: {
-            # A flush occupies the only thread, so the cut interrupts other operations before the server begins them.
+            # A flush occupies nfsd's only thread, so that the cut comes before the server begins the other operations.
             "stack": stack_of("4", export=ExportSpec(threads=1, delegations=False)),
             **cut(at_work=defects.flushes_take_long, without_power=defects.disks_are_sound)(places),
         },
@@ -183,17 +187,18 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 @dataclass(frozen=True)
 class Plant:
-    """A planted defect, its experiment, and what a verdict of FAIL must contain: checker, words, blame and place."""
+    """A planted defect, the experiment that plants it, and what a verdict of FAIL must contain."""
 
     name: str
     experiment: str
     checker: str
-    """Beginning of the checker's name, as a regular expression."""
+    """Beginning of the verdict's checker, as a regular expression."""
     says: str
+    """Part of the verdict's reason."""
     blame: str = ""
-    """Beginning of the blame."""
+    """Beginning of the verdict's blame."""
     place: str = ""
-    """Place that the verdict must name; empty: the place that the planting function has noted, if any."""
+    """Place that the verdict must name; empty: the place that the planting function has stored."""
 
     def __str__(self) -> str:
         return self.name

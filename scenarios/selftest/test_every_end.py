@@ -1,6 +1,6 @@
 """The harness reports FAIL, ERROR, SKIP, INVALID and INCONCLUSIVE: a real event causes each of these outcomes.
 
-A second pytest runs the trials. Its terminal output, its JUnit XML and its record must give the right outcome of each.
+A second pytest runs `trials.py`. Its terminal output, JUnit XML and record must have the right outcome of each trial.
 """
 
 import re
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.long
 
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0
-"""Deadline of all trials in seconds, for trials that hang; they take about 80 s."""
+"""Deadline of all trials together in seconds. Without a hang they take about 80 s."""
 
 
 class Trials(NamedTuple):
-    """The results of the second pytest."""
+    """The results of the second pytest: exit status, terminal output, JUnit XML by test, and record."""
 
     status: int
     terminal: str
@@ -35,11 +35,11 @@ class Trials(NamedTuple):
     record: RunRecord
 
     def cycle(self, name: str) -> CrashTestRecord:
-        """Return the record of a trial."""
+        """Return the record of the crash test with this name."""
         return next(cycle for cycle in self.record.cycles if cycle.name == name)
 
     def must_end(self, trial: str, word: str, element: type[object], *reasons: str) -> None:
-        """Assert that terminal and XML give this outcome of a trial, and the reason."""
+        """Assert that the terminal output and the JUnit XML have a trial's outcome, with these parts of the reason."""
         __tracebackhide__ = True
         assert re.search(rf"::{trial} {word}\b", self.terminal), self.terminal
         result = self.junit[trial].result
@@ -51,7 +51,7 @@ class Trials(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory, current_run: Run) -> Trials:
-    """Run the trials once, in a separate pytest, so that their outcomes do not change the outcome of this run."""
+    """Run the trials once, in a second pytest, so that their outcomes do not change the outcome of this run."""
     home = tmp_path_factory.mktemp("trials")
     command = [sys.executable, "-m", "pytest", str(TRIALS), "-v", "-p", "no:cacheprovider", "--color=no"]
     command += words_of(current_run.topology)
@@ -64,7 +64,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory, current_run: Run) -> Trials
 
 
 def pytest_of(command: list[str]) -> tuple[int, str]:
-    """Run pytest, show its progress, and return its exit status and its output."""
+    """Run a pytest command, show its progress, and return its exit status and its output."""
     said: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         late = threading.Timer(DEADLINE_S, child.terminate)
@@ -103,7 +103,7 @@ def test_crashed_init_is_an_error(trials: Trials) -> None:
 
 
 def test_stuck_mount_is_an_error(trials: Trials) -> None:
-    # The client correctly waits for ever. The rig is at fault, as it did not bring the server back.
+    # The client correctly waits for ever. The rig is at fault, as it did not start nfsd again.
     trials.must_end("test_stuck_mount", "ERROR", Error, "gave up waiting for a client to go on")
     assert trials.cycle("stuck-mount").outcome is Outcome.ERROR
 

@@ -1,4 +1,4 @@
-"""The harness must find each planted defect, report its kind and place, and report nothing else."""
+"""The harness finds each planted defect, and reports its kind and place; without the defect it reports no failure."""
 
 import re
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 pytestmark = pytest.mark.long
 
 LEVEL = "4"
-"""RAID4 has all parity on the last member."""
+"""RAID4, because all its parity is on the last member."""
 LEDGER_SECONDS = 0.7
 DISK_SIZE = 184 * MIB
 """Bytes of each disk. XFS fits into three of these disks, and a check of the array is quick."""
 
 
 class Cycles:
-    """Crash tests in a separate run, each executed once, so that their failures do not fail the session's run."""
+    """Runs crash tests, each once, in a separate run, so that expected failures do not fail the shared run."""
 
     def __init__(self, current_run: Run) -> None:
         self.current_run = current_run
@@ -34,7 +34,7 @@ class Cycles:
         self.twin = cache(self._twin)
 
     def _planted(self, name: str) -> tuple[CrashTestRecord, Places]:
-        """Execute an experiment; return its record and the places of its defects."""
+        """Execute an experiment of `EXPERIMENTS`; return its record and the places of its defects."""
         experiment, places = EXPERIMENTS[name], Places()
         with pytest.MonkeyPatch.context() as patch:
             experiment.patch(patch)
@@ -46,7 +46,7 @@ class Cycles:
                 raise
 
     def _twin(self, name: str) -> CrashTestRecord:
-        """Execute the crash test without a planted defect."""
+        """Execute a crash test of `TWINS`, which has no planted defect; return its record."""
         return self._run(f"twin-{name}", TWINS[name])
 
     def _run(self, name: str, changes: dict[str, Any]) -> CrashTestRecord:
@@ -56,6 +56,7 @@ class Cycles:
 
 @pytest.fixture(scope="module")
 def cycles(current_run: Run) -> Iterator[Cycles]:
+    """Yield the crash tests of a separate run with small disks; the shared lab is ended before."""
     disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in current_run.topology.disks)
     topology = current_run.topology.model_copy(update={"disks": disks})
     current_run.discard_lab()

@@ -1,4 +1,4 @@
-"""Planted defects that a single crash test does not show: locks after a restart, and lies hidden by later flushes."""
+"""Planted defects that only packets or an exploration show: locks after a restart, lies hidden by later flushes."""
 
 from bisect import bisect
 from collections.abc import Callable, Iterator
@@ -24,19 +24,19 @@ pytestmark = pytest.mark.long
 END_GRACE = "/proc/fs/nfsd/v4_end_grace"
 RECLAIM_FAILED = "reclaim failed"
 STATES = 60
-"""Number of crash states; checking them takes less than a minute."""
+"""Number of crash states to check, in less than a minute."""
 STATES_AFTER_A_LIE = 20
-"""Number of crash states: few, as each of them is broken, and fsck of a broken file system is slow."""
+"""Number of crash states to check: few, as each of them is broken, and fsck of a broken file system is slow."""
 __all__ = ["cycles"]
 
 
-def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Verdict:
-    """Restart nfsd while a client holds a lock, and return the verdict on the captured packets."""
+def after_a_restart(clients: Clients, plant: Callable[[TwoClients], None]) -> Verdict:
+    """Call ``plant`` and restart nfsd while a client holds a lock; return the verdict on the captured packets."""
     with clients(may_say=RECLAIM_FAILED) as two:
         two.end_grace()
         held, wanted = two.two.open(two.path("locked")), two.one.open(two.path("locked"))
         two.two.do("lock", held, "write").require("lock")
-        hand(two)
+        plant(two)
         two.suffer(NfsdRestart())
         two.one.do("lock", wanted, "write")
         two.two.do("write", held, "mine")
@@ -45,7 +45,7 @@ def after_a_restart(clients: Clients, hand: Callable[[TwoClients], None]) -> Ver
 
 
 def grace_is_skipped(clients: TwoClients) -> None:
-    """Make nfsd end its grace period as soon as it runs."""
+    """Make nfsd end its grace period right after each restart."""
     export, server = clients.context.stack.export, clients.server
     restart = export.restart
 
@@ -70,12 +70,15 @@ def test_a_kept_grace_period_is_not(cycles: Cycles) -> None:
 
 
 def in_danger(source: Source) -> Iterator[int]:
-    """Yield the cuts between a dropped flush and the member's next flush that follow an acknowledgement in between."""
-    told = sorted(one.ended_ns or 0 for one in source.oracle.history.acknowledged())
+    """Yield the cuts at which an acknowledged operation may lack a dropped flush.
+
+    Such a cut lies between a dropped flush and the next flush of the same member, and after an acknowledgement.
+    """
+    acknowledged_ns = sorted(one.ended_ns or 0 for one in source.oracle.history.acknowledged())
     lied_ns: dict[int, int] = {}
     for number, record in enumerate(source.recording.records):
         now_ns = source.recording.instant_ns(number)
-        if any(bisect(told, since) < bisect(told, now_ns) for since in lied_ns.values()):
+        if any(bisect(acknowledged_ns, since) < bisect(acknowledged_ns, now_ns) for since in lied_ns.values()):
             yield number
         if record.kind is Kind.FLUSH and record.flags & Flag.LIED:
             lied_ns[record.member] = record.completed_ns
@@ -114,7 +117,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
     cuts = set(in_danger(source))
 
     class InDanger(Choices):
-        """Choices of these cuts only; among all cuts they would be found too, but after minutes."""
+        """Choices of crash states at the cuts in ``cuts`` only; an exploration of all cuts takes minutes to these."""
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)

@@ -1,4 +1,4 @@
-"""Defects in the server's nfsd, with the demo's sync export: a crash test or its exploration finds each of them."""
+"""A crash test of the demo's sync export, or an exploration of it, finds each defect that is planted in nfsd."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,28 +24,30 @@ pytestmark = pytest.mark.exhaustive
 
 SYNC = demo_cycles()[0]
 STATES = 400
+"""Number of crash states to check."""
 CULPRIT = "the stack"
-"""The expected blame: no disk lied and no option allows a loss, so the server's software is to blame."""
+"""Beginning of the expected blame: no disk lies and no option allows a loss, so only the server's software remains."""
 NONE = "clean"
+"""Name of the crash test without a defect."""
 
 
 EXTENTS = {"allocate", "punch", "copy", "clone", "unlink"}
-"""Operations of a worker on a file that it has written."""
+"""The kinds of operations that the worker kind ``extents`` does on a file after it has written the file."""
 
 
 def is_hidden(defect: str) -> bool:
-    """Return whether only cuts at the replies of a quiet ledger show a defect."""
+    """Return whether a defect shows only in crash states at the replies of a quiet ledger."""
     return defect in DEFECTS and DEFECTS[defect].hidden
 
 
 @dataclass(frozen=True)
 class Defective:
-    """Crash tests with a defective nfsd, in a separate run, so that their failures do not fail the session's run."""
+    """Runs crash tests with a defective nfsd in a separate run: expected failures do not fail the shared run."""
 
     current_run: Run
 
     def cycle(self, defect: str) -> tuple[CrashTestRecord, int]:
-        """Execute the demo's first crash test; return its record and how often nfsd broke the promise."""
+        """Execute the demo's first crash test with a defect; return its record and the number of omitted steps."""
         places: Places = {}
 
         def plant(context: FaultContext, _places: Places) -> None:
@@ -70,8 +72,11 @@ class Defective:
 
 @pytest.fixture(scope="module")
 def defective(current_run: Run) -> Iterator[Defective]:
+    """Yield crash tests in a separate run, in which the server has the nfsd with defects."""
     if current_run.topology.provider != kernel.USER_MODE:
-        raise RequirementMissing("a module takes the place of the kernel's own on provider uml alone")
+        raise RequirementMissing(
+            f"provider {current_run.topology.provider} cannot replace a kernel module; only uml can (--provider uml)"
+        )
     topology = with_module(current_run.topology)
     current_run.discard_lab()
     with Run("planted-in-the-kernel", current_run.store.path, topology) as own:
@@ -79,7 +84,7 @@ def defective(current_run: Run) -> Iterator[Defective]:
 
 
 def with_module(topology: Topology) -> Topology:
-    """Return a lab whose server has the defective nfsd; its clients have the kernel's original modules."""
+    """Return a topology whose server has the defective nfsd; the clients have the kernel's original modules."""
     machines = []
     for machine in topology.machines:
         software = machine.software
@@ -93,12 +98,14 @@ def with_module(topology: Topology) -> Topology:
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     record, broken = defective.cycle(defect)
-    # The test proves nothing unless the ledger made a call that the defect affects.
-    assert broken > 0, f"the ledger made no call that this concerns: {DEFECTS[defect].says}"
+    # The test proves nothing if the ledger made no call that the defect affects.
+    assert broken > 0, (
+        f"nfsd omitted no step: the ledger made no call that defect {defect!r} affects ({DEFECTS[defect].says})"
+    )
     if record.outcome is Outcome.FAIL:
         found = {plain(one.checker): one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     else:
-        # A quiet ledger has too few operations of some kinds, or no COMMIT; the verdict on them is INCONCLUSIVE.
+        # A quiet ledger has no COMMIT, and too few operations of some kinds: the crash test is then INCONCLUSIVE.
         assert record.outcome is Outcome.PASS or is_hidden(defect), all_said(record)
         explored = Explore(defective.current_run)(record, STATES, at_replies=is_hidden(defect))
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
@@ -109,7 +116,7 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
 
 
 def plain(checker: str) -> str:
-    """Return the name of a promise without the place where a loss was seen."""
+    """Return the name of a promise without the place (server, client) where the loss was seen."""
     return checker.partition(",")[0]
 
 

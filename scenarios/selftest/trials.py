@@ -1,5 +1,7 @@
-"""Scenarios that must not pass, each because of a real event. `test_every_end.py` runs them; pytest does not
-collect this file by itself."""
+"""Scenarios that must not pass: in each of them a real event causes another outcome.
+
+`test_every_end.py` runs these scenarios; pytest does not collect this file by itself.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,6 +41,7 @@ def test_async_export_that_loses_nothing(cycle: CrashTestRunner) -> None:
 
 @pytest.fixture
 def client_without_fio(current_run: Run) -> Iterator[Machine]:
+    """Yield a client without the program fio."""
     client = current_run.lab.clients[0]
     client.succeed(["mv", "/usr/bin/fio", "/usr/bin/fio.away"])
     yield client
@@ -51,7 +54,7 @@ def test_missing_tool(cycle: CrashTestRunner) -> None:
 
 
 def test_oops(lab: Lab) -> None:
-    # The message of the kernel's own code, at its log level.
+    # The message that the kernel logs at an oops, with the same log level (0).
     lab.server.put("<0>BUG: unable to handle page fault\n", "/dev/kmsg")
 
 
@@ -59,7 +62,7 @@ def test_stuck_mount(cycle: CrashTestRunner, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("raidproof.run.crash_test.RESUME_DEADLINE_S", 2.0)
     monkeypatch.setattr("raidproof.run.crash_test.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
-    # Reports that the clients sent before the fault must arrive before the wait for a client begins.
+    # With 1 s of outage, the reports that clients sent before the fault arrive before the wait for the clients begins.
     cycle(stack_of(), fault=NfsdRestart(down_s=1.0)).must_keep_every_promise()
 
 
@@ -73,4 +76,4 @@ def test_crashed_init(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kernel, "get", get)
     with lab_of(server_and_clients(clients=1)):
-        pytest.fail("a lab whose machines have no init has booted")
+        pytest.fail("a lab booted although /bin/false is the init of its machines")

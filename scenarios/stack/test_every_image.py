@@ -1,4 +1,4 @@
-"""Every user space with the oldest and the newest kernel, and different software on two machines of one lab."""
+"""Each image works with the oldest and the newest kernel, and a server works with a client of another image."""
 
 import pytest
 
@@ -10,12 +10,15 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.stack import Stack, StackState
 
 OLDEST, DEFAULT, NEWEST = "debian/bookworm", "debian/trixie", "debian/sid"
-# Sid's rpc.mountd switches pNFS on by mistake under sid's kernel, and clients then hang: docs/findings.md.
+# Not sid with sid: there rpc.mountd switches pNFS on by mistake, and clients hang (docs/findings.md).
 PAIRS = [(name, kernel) for name in image.names() for kernel in (OLDEST, NEWEST) if (name, kernel) != (NEWEST, NEWEST)]
 
 
 def served(server: SoftwareSpec, client: SoftwareSpec) -> tuple[StackState, dict[str, str], dict[str, str]]:
-    """Write a file on the server and read it on a client; return the stack and the packages of both machines."""
+    """Boot a server and a client, write a file on the client, and read the file on the server.
+
+    Return the state of the stack, the packages of the server, and the packages of the client.
+    """
     topology = server_and_clients(clients=1, platform=Platform(server=server, clients=client))
     with lab_of(topology) as lab:
         stack = Stack(stack_of(), lab.server, lab.clients)

@@ -1,4 +1,7 @@
-"""Every level with every file system: created, shared by two clients, and removed without a trace."""
+"""For each RAID level and file system: the stack is created, two clients share a file, and the stack is removed.
+
+After the removal the disks have no signature of md or a file system.
+"""
 
 import pytest
 
@@ -10,10 +13,11 @@ from raidproof.storage.filesystem import Ext4Spec, XfsSpec
 from raidproof.storage.stack import Stack, StackSpec
 
 PAIRS = [(level, "ext4") for level in LEVELS] + [(level, "xfs") for level in LEVELS if LEVELS[level].chunked]
-"""All levels with ext4, and all but RAID1 with XFS, which does not fit on one of the lab's disks."""
+"""RAID levels with file systems: all with ext4; all but RAID1 with XFS, for which one of the disks is too small."""
 
 
 def spec_of(level: str, filesystem: str) -> StackSpec:
+    """Return a stack with a RAID level and a file system, by their names."""
     return stack_of(level, filesystem=Ext4Spec() if filesystem == "ext4" else XfsSpec())
 
 

@@ -1,4 +1,4 @@
-"""If the system accepts a setting and applies another value, the harness reports an error instead of measuring."""
+"""If the system accepts a setting but applies another value, the harness raises NotEffective and measures nothing."""
 
 import pytest
 
@@ -19,7 +19,8 @@ def test_wsize_clamped_by_the_server_is_reported(lab: Lab) -> None:
     source = stack.mounts[client.name].source
     second = Mount(MountSpec(wsize=MIB), client, source, "/mnt/second")
     client.succeed(["mkdir", "--parents", second.directory])
-    # A second mount from the same server shares the superblock of the first one, including rsize and wsize.
+    # A second mount from the same server shares the superblock of the first mount, with its rsize and wsize. So the
+    # first mount is removed before.
     stack.deactivate_clients()
     with pytest.raises(NotEffective, match=f"wsize: asked {MIB}, found {64 * KIB}"):
         second.activate()

@@ -1,4 +1,4 @@
-"""Impossible requests are refused with a reason before any machine boots; these tests use no lab."""
+"""Impossible stacks are refused with a reason before any machine boots; these tests need no lab."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The cells of a plan as parameters of a test, and plans run from the command line to their verdicts."""
+"""A plan's cells are measured as parameters of a test, and plans are run by `raidproof run`, up to the exit status."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ run = { repeats = 1, cut = "power", allow_cache = true }
 
 
 EVERY_VERSION = """
-title = "what waits for a grace period: versions in turn, two clients, several connections"
+title = "every NFS version, two clients, several connections: repetitions do not wait for a grace period"
 hardware = { disks = { count = 4, size = "512MiB" }, clients = 2 }
 axes = { vers = ["3", "4.0", "4.2"] }
 fixed = { level = 10, nconnect = 2 }
@@ -42,7 +42,7 @@ def test_each_cell_is_configured_as_requested_and_measured(measure: Measure, cel
 
 
 def carried_out(plan: Path, results: Path) -> tuple[int, Path, RunRecord]:
-    """Run a plan from the command line; return exit status, path of the record, and record."""
+    """Run `raidproof run` on a plan; return its exit status, the path of the record, and the record."""
     with unwinding_on_signals():
         status = main(["run", str(plan), "--results", str(results)])
     (path,) = results.glob(f"*-{plan.stem}/report.json")
@@ -73,7 +73,8 @@ def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert sync.lost.startswith("0 of ")
     assert fast.lost is not None
     assert not fast.lost.startswith("0 of ")
-    # Without simulated drives this machine may limit both cells; then no cell is ranked, and the output says so.
+    # The disks have no simulated latency, so this machine may limit both cells. Then no cell is ranked, and the output
+    # gives this reason.
     assert fast.rank is None
     assert sync.rank == 1 or "of this machine" in (sync.why_not or "")
     assert status == (Status.PASS if sync.rank == 1 else Status.INCONCLUSIVE)
